@@ -13,6 +13,8 @@ SHELL := bash
 .DELETE_ON_ERROR:
 # rustup's folder, in case the shell that installed it is still the one in use.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+# The tests start many processes, which compile the modules that they import unless an earlier one kept the result.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-slow test-all test-native test-tsan test-checked format lint audit docs bench clean
 
@@ -35,7 +37,7 @@ $(READY): pyproject.toml constraints.txt $(NATIVE)
 	    $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'; \
 	fi
 	@touch $@
-	@echo "Ready: $(BIN)/python -m experiments.pipeline --help"
+	@echo "Ready: source $(BIN)/activate; superbpe"
 
 demo: $(READY) ## The main job on the embedded corpus, with a report at the end
 	$(BIN)/python -m experiments.pipeline

@@ -11,8 +11,8 @@ import sys
 
 from rich.text import Text
 
-from experiments.cli.console import console, duration, exit_code, finish, si
-from experiments.cli.options import Parser
+from experiments.cli.console import console, duration, finish, si
+from experiments.cli.options import Parser, command
 from experiments.status import add_store, store_of
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
@@ -46,12 +46,6 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments), "some artifacts may have been removed; the others are intact")
-
-
 def _run(arguments: argparse.Namespace) -> None:
     store = store_of(arguments)
     if not store.root.is_dir():
@@ -83,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> None:
         stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
         console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
     left = doomed and not arguments.yes
-    finish(then=["clean", arguments.store, "--yes"] if left else ["status", arguments.store])
+    finish(then=["clean", *arguments.store, "--yes"] if left else ["status", *arguments.store])
 
 
 def _goes(item: Item, *, unfinished: bool) -> bool:
@@ -106,7 +100,10 @@ def _forget(store: Store) -> None:
     """Remove runs whose folders no longer exist from the registry."""
     for entry in registry.entries(store):
         if not entry.record.exists():
-            storage.disk.remove(entry.path)
+            registry.forget(store, entry)
+
+
+run = command(parser, _run, "some artifacts may have been removed; the others are intact")
 
 
 if __name__ == "__main__":

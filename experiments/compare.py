@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import Reporter, exit_code, finish
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter, finish
+from experiments.cli.options import Parser, command
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
 from tokenizer import storage
@@ -38,7 +38,7 @@ def parser() -> Parser:
         "--reference", "--baseline", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)"
     )
     options.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
-    options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the runs' artifacts were moved to")
+    options.add_argument("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     options.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
     options.add_argument(
         "--samples", type=int, default=usual.n_samples, help="prompts that every model continues (%(default)s)"
@@ -47,12 +47,6 @@ def parser() -> Parser:
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -114,6 +108,9 @@ def _table(reporter: Reporter, result: Result) -> None:
         )
     head = ["", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
     reporter.table("Held-out text", head, rows)
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

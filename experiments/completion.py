@@ -8,6 +8,7 @@ from argparse import SUPPRESS
 from typing import TYPE_CHECKING
 
 from experiments.cli.commands import COMMANDS, GROUPS, SETTINGS
+from experiments.cli.console import console
 from experiments.cli.options import Parser
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def parser() -> Parser:
 def run(argv: list[str] | None = None) -> int:
     """Run the command; return the exit code."""
     arguments = parser().parse_args(argv)
-    print(SCRIPTS[arguments.shell] if arguments.line is None else "\n".join(candidates(arguments.line)))
+    found = SCRIPTS[arguments.shell] if arguments.line is None else "\n".join(candidates(arguments.line))
+    console.out(found, highlight=False)  # unlike print, ends quietly when the reader of a pipe does
     return 0
 
 

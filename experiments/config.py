@@ -261,15 +261,31 @@ class RunnerConfig:
     """Where text is processed.
 
     Attributes:
-        name: `local`: threads of this machine.
-        threads: Number of threads; None for all cores.
+        name: `local`: threads of this machine; `ray`: tasks on parts of the corpus, on a Ray cluster; `slurm`: the same
+            tasks as array jobs. This does not change results.
+        threads: Number of threads; None for all cores. On a cluster: threads of each task; None for one.
         memory_mb: Memory limit for count tables, in megabytes; None for no limit. Beyond it, phase 1 spills counts to
             disk and adds them up at the end, and phase 2 reads the corpus more often. This does not change the result.
+            On a cluster, the limit of each task.
+        address: Address of the Ray cluster, or `auto`; None for one that is started on this machine. For `slurm`, a
+            cluster of submitit: None for Slurm, or `local`.
+        workers: Tasks that run at the same time; None for as many as the cores of the cluster allow.
+        part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
+        timeout_s: A task that takes longer than this many seconds is given up and started again; None for no limit.
+            On Ray, the time from its submission; on Slurm, of its job.
+        folder: Folder for the results of tasks, which all machines share; None for the folder of the artifact.
+        slurm: Parameters of submitit, such as `slurm_partition`.
     """
 
     name: str = "local"
     threads: int | None = None
     memory_mb: int | None = 4096
+    address: str | None = None
+    workers: int | None = None
+    part_mb: int = 256
+    timeout_s: float | None = 3600.0
+    folder: str | None = None
+    slurm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -321,7 +337,10 @@ class Config:
     Attributes:
         arms: The tokenizers to compare, by name (`experiments.arms`).
         reference: Name of the arm that the others are compared with; None for the first arm.
-        artifacts: Folder for results, shared between runs.
+        artifacts: Folder for results, shared between runs: on this machine, or an s3:// or gs:// URL.
+        artifacts_cache: With a URL: folder for copies on this machine; None for one in the user's cache folder.
+        artifacts_cache_gb: With a URL: maximum size of that folder in gigabytes (10^9 bytes). What was used longest ago
+            is removed from it, except what running processes use. None for no limit, or for the one set last.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
         logger: `none`, `wandb`, `wandb-offline` or `tensorboard`; `metrics.jsonl` is always written.
@@ -342,6 +361,8 @@ class Config:
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
+    artifacts_cache: str | None = None
+    artifacts_cache_gb: float | None = None
     verify: Verify = "once"
     logger: str = "none"
     project: str = "superbpe"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.cli.console import Reporter, exit_code, finish
-from experiments.cli.options import Parser, open_text, report_skipped
+from experiments.cli.console import Reporter, finish
+from experiments.cli.options import Parser, command, open_text, report_skipped
 from experiments.encode import add_input, load
 from lm.data.sharding import reading_threads
 from tokenizer.progress import Throttle
@@ -18,12 +18,6 @@ def parser() -> Parser:
     options = Parser("count-tokens", "Count the tokens of text files with any tokenizer.")
     add_input(options)
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -49,6 +43,9 @@ def _run(arguments: argparse.Namespace) -> None:
         [[name, f"{n:,}", f"{size:,}", f"{documents:,}", f"{size / n:.3f}"] for name, n, size, documents in rows],
     )
     finish(then=["encode", arguments.tokenizer, *arguments.text, "--to", "FOLDER"])
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

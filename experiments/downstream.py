@@ -20,9 +20,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Reporter, console, exit_code, finish, percent
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter, console, finish, percent
+from experiments.cli.options import Parser, command
 from experiments.heldout_tasks import write_tasks
+from experiments.results import Folder
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
 from tokenizer import Corpus, CorpusConfig, storage
@@ -51,12 +52,6 @@ def parser() -> Parser:
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments), "no results are written")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -207,7 +202,9 @@ def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterat
     paths = arguments.text
     if paths is None:
         root = models[0].artifact.folder.parent
-        found = [root / name / "heldout.jsonl.zst" for name in Store(root).names("corpus-")]
+        store = Store(root)
+        artifacts = [store.find(name, Folder) for name in store.names("corpus-")]
+        found = [artifact.path / "heldout.jsonl.zst" for artifact in artifacts if artifact is not None]
         if len(found) != 1:
             raise UserError(
                 f"{root} contains {len(found)} corpora to make tasks from; name held-out text with --text FILE, or "
@@ -256,6 +253,9 @@ def means_something(row: dict[str, Any]) -> bool:
     if not math.isfinite(row["value"]):
         return False
     return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])
+
+
+run = command(parser, _run, "no results are written")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import Reporter, exit_code, finish, si
-from experiments.cli.options import Parser, add_text, add_tokenizer, open_any, open_text
+from experiments.cli.console import Reporter, finish, si
+from experiments.cli.options import Parser, add_text, add_tokenizer, command, open_any, open_text
 from lm.data.sharding import reading_threads, write_shards
 from lm.data.shards import END_OF_TEXT
 
@@ -25,12 +25,6 @@ def parser() -> Parser:
     add_input(options)
     options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments), "finished shards are kept, and the same command resumes after them")
 
 
 def add_input(options: argparse.ArgumentParser) -> None:
@@ -61,6 +55,9 @@ def _run(arguments: argparse.Namespace) -> None:
         f"documents, {len(found['shards'])} files of {found['dtype']}"
     )
     finish(arguments.to, then=["fertility", arguments.tokenizer, "OTHER_TOKENIZER", *arguments.text])
+
+
+run = command(parser, _run, "finished shards are kept, and the same command resumes after them")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import sys
 
 from rich.text import Text
 
-from experiments.cli.console import console, exit_code, finish
-from experiments.cli.options import TOKENIZER, Parser, add_pattern, open_exact
+from experiments.cli.console import console, finish
+from experiments.cli.options import TOKENIZER, Parser, add_pattern, command, open_exact
 from tokenizer import formats
 from tokenizer.formats.hf_import import IGNORABLE
 
@@ -51,12 +51,6 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _export(arguments))
-
-
 def _export(arguments: argparse.Namespace) -> None:
     tokenizer = open_exact(
         arguments.input,
@@ -70,6 +64,9 @@ def _export(arguments: argparse.Namespace) -> None:
     console.print(Text(repr(tokenizer)), soft_wrap=True)
     pattern = ["--pattern", arguments.pattern] if arguments.to == "gpt2" and arguments.pattern else []
     finish(*written, then=["count-tokens", arguments.output, "TEXT", *pattern])
+
+
+run = command(parser, _export)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.cli.console import Reporter, console, exit_code, finish
-from experiments.cli.options import Parser, add_text_settings, open_text
+from experiments.cli.console import Reporter, console, finish
+from experiments.cli.options import Parser, add_text_settings, command, open_text
 from experiments.store.trained_models import open_model
 from lm.hf.export import export_hf
 from lm.hf.gguf import export_gguf
@@ -22,7 +22,8 @@ _TEXTS = 200
 """Documents of `--text` to compare on; more would take longer and show nothing new."""
 
 
-def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
+def _run(arguments: argparse.Namespace) -> None:
+    reporter = Reporter(console)
     folder = Path(arguments.model)
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer))
     if arguments.to == "gguf":
@@ -66,10 +67,7 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments, Reporter(console)))
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from tokenizer import (
     storage,
     train_bpe,
 )
-from tokenizer.train.counting import mix_counts, weighted
+from tokenizer.files import weighted
+from tokenizer.train.counting import mix_counts
 from tokenizer.urls import shown
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.cli.console import Reporter, console, exit_code, finish, si
-from experiments.cli.options import TOKENIZER, Parser, add_text_settings, open_exact, open_text
+from experiments.cli.console import Reporter, console, finish, si
+from experiments.cli.options import TOKENIZER, Parser, add_text_settings, command, open_exact, open_text
 from lm.evaluate.windows import plan_windows
 from tokenizer import Tokenizer, UserError, storage
 
@@ -205,7 +205,8 @@ def _load(folder: Path) -> Any:
     return model
 
 
-def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
+def _run(arguments: argparse.Namespace) -> None:
+    reporter = Reporter(console)
     source, out = Path(arguments.model), Path(arguments.out)
     if out.exists():
         raise UserError(f"{out} already exists; choose a new folder")
@@ -273,10 +274,7 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments, Reporter(console)))
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

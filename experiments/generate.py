@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.cli.console import Reporter, console, exit_code, finish
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter, console, finish
+from experiments.cli.options import Parser, command
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate, generate_from
@@ -46,12 +46,6 @@ def parser() -> Parser:
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     options.add_argument("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples to FILE")
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -137,6 +131,9 @@ def record(models: list[Saved], samples: list[list[Sample]], config: SamplingCon
             for side_by_side in zip(*samples, strict=True)
         ],
     }
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

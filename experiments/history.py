@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
-from rich.table import Table
 
-from experiments.cli.console import console, exit_code, finish, percent
-from experiments.cli.options import TOKENIZER, Parser, add_text_settings, labels_of, open_exact, open_text
+from experiments.cli.console import console, finish, percent, print_table
+from experiments.cli.options import TOKENIZER, Parser, add_text_settings, command, labels_of, open_exact, open_text
+from experiments.report.characters import harmless
 from superbpe.inspection import history
 from tokenizer import UserError, storage
 from tokenizer.durable import replacing, write_whole
@@ -64,12 +64,6 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
-
-
 def _run(arguments: argparse.Namespace) -> None:
     corpus = open_text(arguments, arguments.text, max_bytes=arguments.max_bytes)
     paths = _named(arguments.tokenizers)
@@ -90,7 +84,8 @@ def _run(arguments: argparse.Namespace) -> None:
         rows += curve_rows(found, label)
         console.print(f"{name}: {len(tokenizer.merge_ids):,} merges on {found.n_bytes / 1e6:.1f} MB of text")
         if len(tokenizer.merge_ids) > tokenizer.n_phase1_merges:
-            console.print(_table(label, history.early_statistics(tokenizer, found)))
+            header, cells = _table(history.early_statistics(tokenizer, found))
+            print_table(f"Phase 2 of {label}", header, cells, "merges 0: only the fence is lifted")
     chart = curve_chart(rows, published=not arguments.no_published)
     drawing = io.StringIO()
     chart.save(drawing, format="svg")
@@ -127,18 +122,18 @@ def _write(log: pa.Table, path: Path, *, jsonl: bool) -> None:
             pq.write_table(log, file, compression="zstd")
 
 
-def _table(label: str, rows: list[history.Progressed]) -> Table:
-    table = Table(title=f"Phase 2 of {label}", caption="merges 0: only the fence is lifted")
-    for column in ("merges", "superwords among them", "tokens saved", "bytes per token"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(
+def _table(rows: list[history.Progressed]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table of phase 2."""
+    cells = [
+        [
             f"{row.merges:,}",
             percent(row.superword_share),
             percent(round(row.saved, 4) + 0.0, 2),
             "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
-        )
-    return table
+        ]
+        for row in rows
+    ]
+    return ["merges", "superwords among them", "tokens saved", "bytes per token"], cells
 
 
 def curve_rows(found: history.History, label: str) -> list[dict[str, Any]]:
@@ -149,7 +144,7 @@ def curve_rows(found: history.History, label: str) -> list[dict[str, Any]]:
     at = found.transition
     chosen |= {at, *range(at, min(at + max((end - at) // 10, 1), end) + 1, max((end - at) // 200, 1))}
     return [
-        {"tokenizer": label, "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
+        {"tokenizer": harmless(label), "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
         for size in sorted(chosen)
         if sizes[0] <= size <= end
     ]
@@ -198,6 +193,9 @@ def curve_chart(rows: list[dict[str, Any]], *, published: bool) -> alt.LayerChar
     )
     chart: alt.LayerChart = alt.layer(*layers).properties(width=640, height=360, title=title)
     return chart
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
-from experiments.cli.console import console, exit_code, finish, si
-from experiments.cli.options import Parser, add_text_settings, add_tokenizer, labels_of, open_exact, open_text
+from experiments.cli.console import finish, percent, print_table, si
+from experiments.cli.options import Parser, add_text_settings, add_tokenizer, command, labels_of, open_exact, open_text
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
@@ -69,12 +66,6 @@ def parser() -> Parser:
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -165,43 +156,43 @@ def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequenc
 
 def _print(report: dict[str, Any]) -> None:
     rows = report["tokenizers"]
-    summary = Table(title=report["title"])
-    summary.add_column("")
-    for row in rows:
-        summary.add_column(row["label"], justify="right", overflow="fold")
-
-    def line(name: str, values: Sequence[str]) -> None:
-        summary.add_row(name, *values)
-
+    lines, caption = [], ""
     for name, key in (
         ("tokens", "ordinary"), ("superwords", "superwords"), ("other tokens across pretokens", "crossing"),
         ("parts of characters", "partial"), ("unreachable", "unreachable"), ("never produced", "never_produced"),
     ):  # fmt: skip
-        line(name, ["–" if row[key] is None else f"{row[key]:,}" for row in rows])
-    line("near-duplicates", [f"{row['near_duplicates']['tokens']:,}" for row in rows])
+        lines.append([name, *("–" if row[key] is None else f"{row[key]:,}" for row in rows)])
+    lines.append(["near-duplicates", *(f"{row['near_duplicates']['tokens']:,}" for row in rows)])
     if report["text"]:
         measured = [row["on_text"] for row in rows]
-        summary.caption = f"on {si(measured[0]['bytes'])}B of {report['text']}"
-        for name, key, form in (
-            ("bytes per token", "bytes_per_token", ".3f"), ("tokens per word", "fertility", ".3f"),
-            ("utilisation", "utilisation", ".1%"), ("superwords among tokens", "superword_tokens", ".1%"),
-            ("other tokens across pretokens", "crossing_tokens", ".1%"),
-        ):  # fmt: skip
-            line(name, [format(each[key], form) for each in measured])
         alpha = f"{measured[0]['alpha']:g}"
-        line(f"Rényi efficiency (α={alpha}), over log2 |V|", [f"{each['renyi_efficiency']:.4f}" for each in measured])
-        line("… over log2 of the tokens that occur", [f"{each['renyi_efficiency_observed']:.4f}" for each in measured])
-    console.print(summary)
+        caption = f"on {si(measured[0]['bytes'])}B of {report['text']}"
+        for name, key, form in (
+            ("bytes per token", "bytes_per_token", "{:.3f}".format), ("tokens per word", "fertility", "{:.3f}".format),
+            ("utilisation", "utilisation", percent), ("superwords among tokens", "superword_tokens", percent),
+            ("other tokens across pretokens", "crossing_tokens", percent),
+            (f"Rényi efficiency (α={alpha}), over log2 |V|", "renyi_efficiency", "{:.4f}".format),
+            ("… over log2 of the tokens that occur", "renyi_efficiency_observed", "{:.4f}".format),
+        ):  # fmt: skip
+            lines.append([name, *(form(each[key]) for each in measured)])
+    print_table(report["title"], ["", *(row["label"] for row in rows)], lines, caption)
     if report["superwords"]["n"]:
-        kinds = Table(title=f"Superwords of {rows[0]['label']}")
-        for column, justify in (("kind", "left"), ("superwords", "right"), ("count", "right"), ("for example", "left")):
-            kinds.add_column(column, justify=justify)  # type: ignore[arg-type]
-        for kind in report["superwords"]["kinds"]:
-            if kind["superwords"]:
-                count = "–" if kind["count"] is None else f"{kind['count']:,}"
-                examples = Text("  ".join(repr(text) for text in kind["examples"][:4]))
-                kinds.add_row(kind["kind"], f"{kind['superwords']:,}", count, examples)
-        console.print(kinds)
+        kinds = [
+            [
+                kind["kind"],
+                f"{kind['superwords']:,}",
+                "–" if kind["count"] is None else f"{kind['count']:,}",
+                "  ".join(repr(text) for text in kind["examples"][:4]),
+            ]
+            for kind in report["superwords"]["kinds"]
+            if kind["superwords"]
+        ]
+        print_table(
+            f"Superwords of {rows[0]['label']}", ["kind", "superwords", "count", "for example"], kinds, text=(0, 3)
+        )
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.cli.console import Reporter, exit_code, finish
-from experiments.cli.options import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text
+from experiments.cli.console import Reporter, finish
+from experiments.cli.options import TEXT, Parser, add_text_settings, add_tokenizer, command, open_exact, open_text
 from experiments.fertility.training_text import recorded
 from tokenizer.external.push import Measured, push
-from tokenizer.urls import shown
 
 
 def parser() -> Parser:
@@ -29,12 +28,6 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments), "the upload may be incomplete; the same command repeats it")
-
-
 def _run(arguments: argparse.Namespace) -> None:
     tokenizer, reporter = open_exact(arguments.tokenizer, pattern=arguments.pattern), Reporter()
     corpus = recorded(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
@@ -50,9 +43,7 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.repository,
         to=arguments.to,
         license=arguments.license,
-        trained_on=[]
-        if corpus is None
-        else list(filter(None, [corpus.config.dataset, *map(shown, corpus.config.paths)])),
+        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.places])),
         measured=measured,
         private=arguments.private,
     )
@@ -60,6 +51,9 @@ def _run(arguments: argparse.Namespace) -> None:
     uploading = ["push", arguments.tokenizer, arguments.repository, *measuring, "--license", "LICENSE"]
     then = ["inspect", arguments.repository] if arguments.to is None else uploading
     finish(pushed, then=then)
+
+
+run = command(parser, _run, "the upload may be incomplete; the same command repeats it")
 
 
 if __name__ == "__main__":

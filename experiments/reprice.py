@@ -33,7 +33,7 @@ def parser() -> Parser:
     options.add_argument("run", type=Path, metavar="RUN", help="folder of a run with budget.ladder")
     options.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="deployment, average and shares")
     options.add_argument("--out", type=Path, default=Path("ladder"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the run's artifacts were moved to")
+    options.add_argument("--artifacts", metavar="FOLDER", help="where the run's artifacts were moved to")
     options.add_argument(
         "--tolerance", type=float, help="accepted difference in training FLOPs at a budget (that of the run)"
     )
@@ -127,7 +127,7 @@ def find(folder: Path) -> Run:
     return record
 
 
-def load(record: Run, artifacts: Path | None = None) -> Measurements:
+def load(record: Run, artifacts: str | None = None) -> Measurements:
     """Return the measurements of a run.
 
     Args:
@@ -143,7 +143,7 @@ def load(record: Run, artifacts: Path | None = None) -> Measurements:
     from experiments.store.artifacts import Store
     from lm.evaluate.bits_per_byte import Evaluation
 
-    store = Store(artifacts or Path(record.store))
+    store = Store.at(artifacts or record.store)
     depths: dict[int | None, list[Any]] = {}
     first: Evaluation | None = None
     summaries: list[list[Any]] = []

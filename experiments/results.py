@@ -52,6 +52,8 @@ def _typed(kind: Any, value: Any) -> Any:
         return [_typed(choices[0], each) for each in value]
     if origin is tuple:
         return tuple(value)
+    if origin is dict and isinstance(value, dict):
+        return {name: _typed(choices[1], each) for name, each in value.items()}
     if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind.load(value) if issubclass(kind, Contents) else kind(**value)
     return value
@@ -117,15 +119,33 @@ class CorpusFiles(Contents):
     overlap: Overlap
 
 
+@dataclass(frozen=True)
+class CountedSource:
+    """One of `corpus.sources`.
+
+    Attributes:
+        weight: Number of times each document counts in training.
+        n_documents: Documents, each counted once, as in the other attributes.
+        n_bytes: Bytes of text.
+        n_pretokens: Occurrences of all pretokens.
+    """
+
+    weight: int
+    n_documents: int
+    n_bytes: int
+    n_pretokens: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Counts(Reading):
-    """Counts of pretokens.
+    """Counts of pretokens. With named sources, the file has them multiplied by the weights, and these numbers do not.
 
     Attributes:
         n_distinct: Distinct pretokens.
         n_pretokens: Occurrences of all pretokens.
         n_bytes: Bytes of text.
         n_documents: Documents.
+        sources: The parts of the text by name, if they have names.
         skipped: What `corpus.on_error=skip` left out: number, numbers by file, first places; empty if nothing was.
     """
 
@@ -133,6 +153,7 @@ class Counts(Reading):
     n_pretokens: int
     n_bytes: int
     n_documents: int
+    sources: dict[str, CountedSource] = field(default_factory=dict)
     skipped: dict[str, Any] = field(default_factory=dict)
 
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.console import Reporter, duration, exit_code, finish, si
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter, duration, finish, si
+from experiments.cli.options import Parser, command
 from experiments.results import Contents
 from experiments.store import registry, runs
 from experiments.store.artifacts import Store
@@ -112,16 +112,10 @@ def parser() -> Parser:
     )
     options.add_argument("--seed", type=int, default=0, help="seed of documents and random perturbations (%(default)s)")
     options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first)")
-    options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the run's artifacts were moved to")
+    options.add_argument("--artifacts", metavar="FOLDER", help="where the run's artifacts were moved to")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     options.add_argument("--out", type=Path, default=Path("robustness"), metavar="FOLDER", help="(%(default)s)")
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments), "scores so far are kept; the same command resumes")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -142,7 +136,7 @@ def _run(arguments: argparse.Namespace) -> None:
         reporter.say(f"left out: {note}", style="yellow")
     documents = draw(result, arguments.documents, arguments.seed)
     versions = {each.name: perturb(each, documents, arguments.share, arguments.seed) for each in chosen}
-    with _recorded(arguments.artifacts or Path(done[0].store), arguments.out) as (store, recorder):
+    with _recorded(arguments.artifacts or done[0].store, arguments.out) as (store, recorder):
         with reporter.stage(STAGE):
             scored = score(store, result, versions, arguments.device, reporter)
         sample = Sample.of([each.evaluations for each in result.arms], documents.places)
@@ -178,14 +172,14 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _recorded(root: Path, out: Path) -> Iterator[tuple[Store, runs.Recorder]]:
+def _recorded(artifacts: str, out: Path) -> Iterator[tuple[Store, runs.Recorder]]:
     """Open the store, and keep a record in the folder of results, as long as which the scores are needed."""
     record = out / runs.RECORD
     if record.exists() and runs.load(record).stage != STAGE:
         raise UserError(f"--out {out} is the folder of a run; choose another folder")
     storage.disk.make_folder(out)
-    recorder = runs.Recorder(runs.Run(str(out), STAGE, [], store=str(root.resolve())), out)
-    store = Store(root, on_use=recorder.uses)
+    recorder = runs.Recorder(runs.Run(str(out), STAGE, [], store=Store.at(artifacts).where), out)
+    store = Store.at(artifacts, on_use=recorder.uses)
     try:
         with registry.running(store, out):
             yield store, recorder
@@ -395,6 +389,9 @@ def _flat(change: Change | None) -> dict[str, Any]:
         else:
             row[name] = value
     return row
+
+
+run = command(parser, _run, "scores so far are kept; the same command resumes")
 
 
 if __name__ == "__main__":

@@ -7,20 +7,20 @@ import dataclasses
 import json
 import sys
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.console import Reporter, console, duration, exit_code, finish, si, stderr
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter, console, duration, finish, si, stderr
+from experiments.cli.options import Parser, command
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, OUTDATED, WHOLE, Item
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress
+from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,23 +38,25 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
-
-
 def add_store(options: argparse.ArgumentParser) -> None:
     """Add the argument for the folder, written as in the other commands."""
-    options.add_argument("store", nargs="?", default="artifacts=artifacts", metavar="artifacts=FOLDER")
+    options.add_argument(
+        "store",
+        nargs="*",
+        metavar="artifacts=FOLDER",
+        help="folder or URL of the artifacts (artifacts=artifacts); for a URL, artifacts_cache=FOLDER may follow",
+    )
 
 
 def store_of(arguments: argparse.Namespace, progress: Progress | None = None) -> Store:
     """Return the store that the command line names."""
-    key, equals, value = arguments.store.rpartition("=")
-    if equals and key != "artifacts":
-        raise UserError(f"cannot parse {arguments.store}; write artifacts=FOLDER")
-    return Store(Path(value), progress=progress)
+    values = {"artifacts": "artifacts", "artifacts_cache": None}
+    for text in arguments.store:
+        key, _, value = text.partition("=") if "=" in text else ("artifacts", "", text)
+        if key not in values:
+            raise UserError(f"cannot parse {without_credentials(text)}; write artifacts=FOLDER")
+        values[key] = value
+    return Store.at(values["artifacts"] or "", values["artifacts_cache"], progress=progress)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -65,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> None:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
     else:
         _print(items, registry.arm_labels(store_of(arguments)))
-        finish(then=["clean", arguments.store])
+        finish(then=["clean", *arguments.store])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -78,9 +80,9 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
     groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in items:
         groups[_first_made(items, item), item.command].append(item)
-    for (made, command), group in sorted(groups.items()):
+    for (made, typed), group in sorted(groups.items()):
         console.print(
-            Text.assemble((made.replace("T", " ")[:16] or "unfinished", "bold"), f"  {command}"), soft_wrap=True
+            Text.assemble((made.replace("T", " ")[:16] or "unfinished", "bold"), f"  {typed}"), soft_wrap=True
         )
         console.print(_table(group, labels))
         for item in group:
@@ -144,6 +146,9 @@ def _row(item: Item) -> dict[str, Any]:
     memory = None if item.manifest is None else item.manifest.peak_memory_bytes
     facts = {"made": item.made, "command": item.command, "peak_memory_bytes": memory}
     return {**row, "path": str(item.path), "stage": item.stage, **facts}
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

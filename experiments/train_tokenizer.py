@@ -6,12 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.cli.console import Reporter, exit_code, finish, si, training_summary
-from experiments.cli.options import Parser, add_text, open_text, report_skipped
+from experiments.cli.console import Reporter, finish, si, training_summary
+from experiments.cli.options import Parser, add_text, command, open_text, report_skipped
 from experiments.cli.sizes import parse_count, parse_size
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.train.bpe import merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 from tokenizer.urls import shown
 
@@ -50,21 +51,16 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
-
-
 def _transition(text: str) -> float | str:
     return text if text == "auto" else float(text)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    if arguments.to.exists():
+    if arguments.to.exists() and not (arguments.to.is_dir() and not any(arguments.to.iterdir())):
         raise UserError(f"--to {arguments.to} exists; name another folder, or remove it")
     if arguments.transition is not None and not arguments.superbpe:
         raise UserError(f"--transition {arguments.transition} needs phase 2; add --superbpe PRESET")
+    merges_that_fit(arguments.vocab_size, arguments.special)
     reporter = Reporter()
     corpus = open_text(arguments, arguments.text)
     limit = corpus.config.document_limit_bytes
@@ -107,6 +103,9 @@ def _run(arguments: argparse.Namespace) -> None:
     tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
     finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.cli.console import Reporter, console, exit_code, finish, percent
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter, console, finish, percent
+from experiments.cli.options import Parser, command
 from experiments.store.trained_models import open_model, training_counts
 from lm.evaluate.undertrained import find_undertrained
 from tokenizer.durable import write_json
@@ -24,7 +24,8 @@ _ENOUGH = 0.5
 """If the model repeats a smaller share of well-trained tokens than this, the repetition test says little."""
 
 
-def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
+def _run(arguments: argparse.Namespace) -> None:
+    reporter = Reporter(console)
     folder, out = Path(arguments.model), arguments.out and Path(arguments.out)
     if out and out.exists():
         raise UserError(f"{out} already exists; choose a new file")
@@ -113,10 +114,7 @@ def parser() -> Parser:
     return options
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments, Reporter(console)))
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

@@ -11,22 +11,23 @@ if the fragments fit into memory only with a higher threshold. The threshold doe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import inf, isqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.sources import Source, sampled
+from superbpe.counting import MemoryFullError, Pass, Runner, State
+from superbpe.sources import Selection
 from superbpe.start import Start
 from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
 from tokenizer.alphabet import ALPHABET
 from tokenizer.progress import Progress, Throttle
 from tokenizer.spelling import longest_token
+from tokenizer.tokenizer import Tokenizer
 
 Veto = Callable[[bytes, bytes, int], bool]
 """Whether to reject a candidate, given its left part, right part and count."""
@@ -34,6 +35,8 @@ _SATURATED = 2**31 - 1  # seam counts in the core saturate here
 _MOST_BYTES = 28_000_000_000  # limit of the cells that one merge loop can index
 SAMPLE_EVERY = 25
 """One in this many pieces of text is sampled to estimate the count of the last merge."""
+SAMPLE_CELLS = 10_000_000
+"""Maximum number of tokens in the sample, which is sufficient for any corpus: about 40 MB of text."""
 SAFETY = 0.4
 """Threshold as a fraction of that estimate: too high costs another pass, too low only memory."""
 
@@ -51,10 +54,6 @@ class Found:
     n_kept: int
     superwords: Merges
     about: dict[str, Any]
-
-
-class _MemoryFullError(Exception):
-    """The fragments of a pass exceed the memory limit."""
 
 
 class Passes:
@@ -78,19 +77,22 @@ class Passes:
         self.rivals: npt.NDArray[np.int64] | None = None  # counts of phase-1 merges, if superwords compete
         self.n_new = start.n_merges if start.competing else start.n_merges - len(start.ranks)
         special_tokens = [*start.specials, *start.tokenizer.preparation.added_tokens]
-        self.trainer = _native.SuperwordTrainer(
-            ALPHABET,
-            [(left, right) for left, right in start.ranks.tolist()],
-            pattern=start.pattern.regex,
-            fence=patterns.resolve(rules.fence).regex,
-            two_pass=rules.phase1_fence == "kept",
-            eligible=rules.eligible if rules.atoms == "pretokens" else None,
-            unit=rules.unit,
-            span_trigger=rules.span_trigger,
-            span_cap=rules.span_cap,
-            special_tokens=special_tokens,
-            threads=threads,
-        )
+        settings: dict[str, Any] = {
+            "alphabet": ALPHABET,
+            "merges": [(left, right) for left, right in start.ranks.tolist()],
+            "pattern": start.pattern.regex,
+            "fence": patterns.resolve(rules.fence).regex,
+            "two_pass": rules.phase1_fence == "kept",
+            "eligible": rules.eligible if rules.atoms == "pretokens" else None,
+            "unit": rules.unit,
+            "span_trigger": rules.span_trigger,
+            "span_cap": rules.span_cap,
+            "special_tokens": special_tokens,
+            "sample_cells": SAMPLE_CELLS,
+            "sample_memory": int(self.memory_bytes),
+        }
+        self.trainer = _native.SuperwordTrainer(**settings, threads=threads)
+        self.state = State(settings, self.trainer)
         self.limits: dict[str, Any] = {
             "tie_break": rules.tie_break or tie_break,
             "max_bytes": longest_token(rules.max_bytes),
@@ -101,25 +103,29 @@ class Passes:
             "non_overlapping": rules.counting == "non-overlapping",
         }
 
-    def run(self, sources: Sequence[Source], threshold: int | None) -> Found:
+    def run(self, corpus: Runner, normalizer: Tokenizer | None, threshold: int | None) -> Found:
         """Read the corpus at least twice, and merge.
 
         Args:
-            sources: the corpus.
+            corpus: the corpus.
+            normalizer: tokenizer that normalizes the text, if it does.
             threshold: seams that occur less often are cut; None to choose it from a sample.
         """
-        trainer, longest = self.trainer, None
-        sources = sampled(sources, self.rules, self.progress)
+        trainer, share, selection = self.trainer, self.rules.sample, Selection(normalizer)
+        if self.rules.sample_bytes is not None:
+            share = self.rules.sample_bytes / corpus.n_bytes(selection, self.progress)
+        state = self.state
+        state.selection = replace(selection, share=share, salt=self.rules.sample_salt)
         if self.rules.truncate_quantile is not None:
-            self._stream(sources, "bytes measured", trainer.measure_spans)
-            longest = trainer.truncate_spans(self.rules.truncate_quantile)
-        self._stream(sources, "bytes: seams", self._count_seams)
+            corpus.run(state, Pass(kind="spans"), self.progress)
+            state.truncate(self.rules.truncate_quantile)
+        corpus.run(state, Pass(kind="seams", sample_every=SAMPLE_EVERY), self.progress)
         seen = trainer.statistics
         if self.start.competing:
             self.rivals = times_applied(self.start.ranks, trainer.token_counts())
         if threshold is None:
             threshold = self._guess_threshold(seen["sampled_tokens"] / max(seen["tokens"], 1))
-        found = self._search(sources, max(threshold, self.rules.min_count))
+        found = self._search(corpus, max(threshold, self.rules.min_count))
         # If superwords compete, phase-1 merges after the transition are undone.
         undone = 0 if self.rivals is None else int(self.rivals[found.n_kept :].sum())
         found.about = {
@@ -127,22 +133,22 @@ class Passes:
             "corpus_documents": seen["documents"],
             "phase1_tokens": seen["tokens"] + undone,
             **found.about,
-            "longest_span": longest,
+            "longest_span": state.longest,
         }
         return found
 
-    def _search(self, sources: Sequence[Source], lowest: int) -> Found:
+    def _search(self, corpus: Runner, lowest: int) -> Found:
         """Count fragments and merge, until no merge of the vocabulary can be missing.
 
         Args:
-            sources: the corpus, whose seams were already counted.
+            corpus: the corpus, whose seams were already counted.
             lowest: estimated count of the last merge.
         """
         trainer, min_count = self.trainer, self.rules.min_count
         threshold, stages = lowest, 0
         complete = 2**64  # all merges of at least this count are found
         while True:
-            threshold = self._count_fragments(sources, threshold, complete)
+            threshold = self._count_fragments(corpus, threshold, complete)
             stages += 1
             fragments = trainer.statistics
             dead = fragments["dead_seams"] / max(fragments["seams"], 1)
@@ -157,8 +163,8 @@ class Passes:
             # The last merges are rarer than the estimate, or than the threshold that memory allowed.
             complete = threshold
             threshold = lowest if lowest < threshold else max(min_count, threshold // 4)
-            trainer.start_over()
-            self._stream(sources, "bytes: seams", partial(trainer.count_seams, sample_every=0))
+            self.state.start_over(merges)
+            corpus.run(self.state, Pass(kind="seams"), self.progress)
         n_kept, made = sizes
         tick.finish(made)
         about = {
@@ -188,14 +194,10 @@ class Passes:
         made = 0 if sizes is None else sizes[1]
         return max(1, int(SAFETY * int(sample.counts[made - 1]) / share)) if made else 1
 
-    def _count_seams(self, batch: _native.Batch, weight: int) -> None:
-        fits = self.trainer.memory < self.memory_bytes
-        self.trainer.count_seams(batch, weight, sample_every=SAMPLE_EVERY if fits else 0)
-
-    def _count_fragments(self, sources: Sequence[Source], threshold: int, complete: int) -> int:
+    def _count_fragments(self, corpus: Runner, threshold: int, complete: int) -> int:
         """Count fragments; returns the threshold, raised until the fragments fit into memory."""
         wanted = threshold
-        while not self._fits(sources, threshold):
+        while not self._fits(corpus, threshold):
             # At most the geometric mean of this threshold and the last complete one.
             higher = min(4 * threshold, isqrt(threshold * complete), _SATURATED)
             # Each stage must make enough progress to be worth its passes.
@@ -210,27 +212,15 @@ class Passes:
             threshold = higher
         return threshold
 
-    def _fits(self, sources: Sequence[Source], threshold: int) -> bool:
+    def _fits(self, corpus: Runner, threshold: int) -> bool:
         """Count fragments; returns False if they exceed the memory limit."""
-
-        def add(batch: _native.Batch, weight: int) -> None:
-            self.trainer.count_fragments(batch, weight, threshold=min(threshold, _SATURATED))
-            if self.trainer.memory > self.memory_bytes:
-                raise _MemoryFullError
-
+        limit = None if self.memory_bytes == inf else int(self.memory_bytes)
+        pass_ = Pass(kind="fragments", threshold=min(threshold, _SATURATED), memory_bytes=limit)
         try:
-            self._stream(sources, f"bytes: fragments between seams of {threshold:,} or more", add)
-        except _MemoryFullError:
+            corpus.run(self.state, pass_, self.progress)
+        except MemoryFullError:
             return False
         return True
-
-    def _stream(self, sources: Sequence[Source], what: str, add: Callable[[_native.Batch, int], None]) -> None:
-        tick, done = Throttle(self.progress, what), 0
-        self.trainer.begin_pass()
-        for source in sources:
-            done = source.read(partial(_weighted, add, source.weight), tick, done)
-        self.trainer.end_pass()
-        tick.finish(done)
 
     def _merge(
         self, n_merges: int, min_count: int, *, sample: bool = False, tick: Throttle | None = None
@@ -274,7 +264,3 @@ def _rejecting(tokens: Mapping[bytes, int], veto: Veto | None) -> Veto | None:
     if not tokens:
         return veto
     return lambda left, right, count: left + right in tokens or (veto is not None and veto(left, right, count))
-
-
-def _weighted(add: Callable[[_native.Batch, int], None], weight: int, batch: _native.Batch) -> None:
-    add(batch, weight)

@@ -5,19 +5,19 @@ Training reads the text several times, so a text that can be read only once is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from superbpe.rules import Rules
 from tokenizer import _native
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
+from tokenizer.tokenizer import Tokenizer
 
 MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
 
@@ -47,23 +47,58 @@ class Source:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
 
     def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
-        """Pass each batch to `add`; returns `done` plus the number of bytes read.
-
-        Raises:
-            UserError: a source is empty. Without this check, a missing language could go unnoticed.
-        """
-        before = done
+        """Pass each batch to `add`; returns `done` plus the number of bytes read."""
         for batch in texts.batches(self.batches):
             add(batch)
             done += batch.n_bytes
             tick(done)
-        if done == before:
-            raise UserError(
-                f"{self.name} is empty, and superwords cannot be trained without text (sampling may have dropped all "
-                "of its documents: raise the rules' sample or choose another sample_salt; a function must return the "
-                "text from the start on each call)"
-            )
         return done
+
+
+def check_not_empty(n_bytes: Mapping[str, int]) -> None:
+    """Reject sources without text: a missing language could otherwise go unnoticed.
+
+    Args:
+        n_bytes: bytes of text by the names of the sources.
+
+    Raises:
+        UserError: a source is empty.
+    """
+    for name, n in n_bytes.items():
+        if n == 0:
+            raise UserError(
+                f"{name} is empty, and superwords cannot be trained without text (sampling may have dropped all of its "
+                "documents: raise the rules' sample or choose another sample_salt; a function must return the text "
+                "from the start on each call)"
+            )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The documents that the passes read.
+
+    Attributes:
+        normalizer: the tokenizer that normalizes the text, because superwords consist of normalized text; None if
+            there is nothing to normalize.
+        share: fraction of the documents of each source, chosen by a hash of their text.
+        salt: changes which documents are chosen.
+    """
+
+    normalizer: Tokenizer | None = None
+    share: float = 1.0
+    salt: str = ""
+
+    def of(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """The sources with the selected documents."""
+        if self.normalizer is None and self.share >= 1.0:
+            return sources
+        return [replace(source, batches=partial(self._batches, source.batches)) for source in sources]
+
+    def _batches(self, text: Text) -> Iterator[_native.Batch]:
+        keep = _native.DocumentFilter(sample_fraction=self.share, sample_salt=self.salt)
+        for batch in texts.batches(text):
+            normalized = batch if self.normalizer is None else self.normalizer.normalized(batch)
+            yield normalized if self.share >= 1.0 else keep.apply(normalized)[0]
 
 
 @contextmanager
@@ -108,22 +143,3 @@ def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:
         if not isinstance(source, Source):
             raise UserError(f"a list of texts must contain sources: write Source(...) around {source!r:.80}")
     return text
-
-
-def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) -> Sequence[Source]:
-    """Sample the same fraction of each source, by a hash of the documents."""
-    share = rules.sample
-    if rules.sample_bytes is not None:
-        tick, n_bytes = Throttle(progress, "bytes measured for a sample"), 0
-        for source in sources:
-            n_bytes = source.read(lambda _: None, tick, n_bytes)
-        share = rules.sample_bytes / n_bytes
-    if share >= 1.0:
-        return sources
-    return [replace(source, batches=partial(_taken, source.batches, share, rules.sample_salt)) for source in sources]
-
-
-def _taken(text: Text, share: float, salt: str) -> Iterator[_native.Batch]:
-    keep = _native.DocumentFilter(sample_fraction=share, sample_salt=salt)
-    for batch in texts.batches(text):
-        yield keep.apply(batch)[0]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from superbpe.counting import Local, Parts
 from superbpe.passes import Found, Passes, Veto
 from superbpe.rules import PRESETS, Rules, preset
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
-from tokenizer.corpus import texts
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, thread_count
@@ -29,7 +27,7 @@ from tokenizer.train.bpe import MOST_TOKENS, TIE_BREAKS, warn_of_long_tokens
 
 def train_superbpe(
     tokenizer: Tokenizer,
-    text: Text | Source | Sequence[Source],
+    text: Text | Source | Sequence[Source] | Parts,
     *,
     vocab_size: int,
     rules: Rules | str,
@@ -57,7 +55,7 @@ def train_superbpe(
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
             several times; an iterator, which can be read only once, is copied to a temporary file. Every source must
-            have text (or documents in the sample).
+            have text (or documents in the sample). `superbpe.counting.Parts` lets other processes or machines read it.
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
@@ -110,8 +108,12 @@ def train_superbpe(
         memory_bytes=memory_bytes,
         progress=progress,
     )
-    with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
-        found = passes.run(_normalized(tokenizer, sources), threshold)
+    normalizer = tokenizer if tokenizer.preparation.forms else None
+    if isinstance(text, Parts):
+        found = passes.run(text, normalizer, threshold)
+    else:
+        with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
+            found = passes.run(Local(sources), normalizer, threshold)
     missing = start.n_merges - found.n_kept - len(found.superwords.counts)
     if missing:
         warnings.warn(
@@ -151,14 +153,3 @@ def _unreachable(start: Start) -> int:
         return 0
     tokens = [start.tokenizer.vocab[i] for i in start.ids[256:].tolist()]
     return sum(len(_native.split(token.decode(errors="replace"), first.regex)) > 1 for token in tokens)
-
-
-def _normalized(tokenizer: Tokenizer, sources: Sequence[Source]) -> Sequence[Source]:
-    """Normalize the sources with the tokenizer's normalizer: superwords consist of normalized text."""
-    if not tokenizer.preparation.forms:
-        return sources
-
-    def batches(source: Source) -> Iterator[_native.Batch]:
-        return map(tokenizer.normalized, texts.batches(source.batches))
-
-    return [replace(source, batches=partial(batches, source)) for source in sources]

@@ -29,6 +29,9 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 # Before anything imports Torch: threads that share tiny matrices spin, and beside other workers take ten times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Syncing protects against power failures only, which no test causes, and takes much of the time.
+os.fsync = lambda _: None
+
 Mask = npt.NDArray[np.bool_]
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]
 

@@ -83,25 +83,24 @@ class Experiment:
         diagnostics.matmul_flops_per_second = lambda *_, **__: 1e12
         reporting.gather = lambda *_, **__: {"differences": [{"n": 1}], "verdict": "none"}
         reporting.render = lambda *_, **__: "page"
-        self._import(root / "modules")
+        first = self._import(root / "modules")
         self.points = injection.points(self.run)
-        first = hashes(self.folder / "artifacts")
-        self.clear()
-        assert forked(self.run) == 0, self.log.read_text()
         # Other files hold times.
         second = hashes(self.folder / "artifacts")
         self.varying = {name for name in first if first[name] != second.get(name)}
         self.expected = {name: value for name, value in first.items() if name not in self.varying}
         assert first.keys() == second.keys()
 
-    def _import(self, modules: Path) -> None:
-        """Import everything that a run imports, without running anything in this process."""
+    def _import(self, modules: Path) -> dict[str, str]:
+        """Import everything that a run imports, without running anything in this process; return the run's hashes."""
         assert forked(partial(self.run, modules)) == 0, self.log.read_text()
+        found = hashes(self.folder / "artifacts")
         for name in modules.read_text().splitlines():
             if name not in sys.modules and not name.startswith("__"):
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
         self.clear()
+        return found
 
     def _job(self, job: Callable[[DictConfig], None], config: DictConfig) -> None:
         """What Hydra does around a job."""

@@ -19,6 +19,9 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# Syncing protects against power failures only, which no test causes, and takes much of the time.
+os.fsync = lambda _: None
+
 Fault = Literal["kill", "torn", "short", "full", "eio"]
 """`kill` before the operation; `torn`: kill after half of a write; `short`: a write that stores half of the bytes,
 after which the disk is full; `full`: from here on the disk has no space (ENOSPC); `eio`: one EIO."""

@@ -30,6 +30,7 @@ WRITING_OS = {"open", "replace", "rename", "remove", "unlink", "mkdir", "makedir
 EXECUTES = {
     "tests/parity/test_transformers_fast.py": "pickles and unpickles its own tokenizers",
     "tests/tokenizer/test_objects.py": "pickles and unpickles its own objects",
+    "tests/tokenizer/corpus/test_parts.py": "pickles and unpickles its own parts",
     "tests/tokenizer/test_definition.py": "pickles and unpickles its own tokenizers",
     "tests/tokenizer/pretrained/test_push.py": "executes the examples of a model card",
     "tests/test_docs_examples.py": "executes the code blocks of the documentation",

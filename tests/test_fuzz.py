@@ -15,6 +15,7 @@ FINDINGS = [
     ("checkpoint", 59),
     ("checkpoint", 1104),
     ("checkpoint", 87020856370272753),  # a changed size, which kept NumPy from comparing the checksum
+    ("checkpoint", 87020860665244891),  # a member that is not an array
     ("hf", 28),
     ("hf", 788),
     ("hf", 1387),
@@ -34,7 +35,7 @@ def test_what_was_found_stays_fixed(kind, number, tmp_path):
     fuzz_files.case(random.Random(f"{kind} {number}"), kind, tmp_path)
 
 
-@examples(200, 1000, kind=st.sampled_from(list(fuzz_files.KINDS)), number=st.integers(0, 2**40))
+@examples(200, 300, kind=st.sampled_from(list(fuzz_files.KINDS)), number=st.integers(0, 2**40))
 def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
     with tempfile.TemporaryDirectory() as folder:
         fuzz_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))

@@ -69,6 +69,11 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     }
 
 
+def n_bytes_of(files: Mapping[str, Any]) -> int:
+    """Return the total size of files; takes the result of `recorded`, or only sizes (format 2 of artifacts)."""
+    return sum(entry if isinstance(entry, int) else entry["bytes"] for entry in files.values())
+
+
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
     """Check that files exist and have the recorded sizes.
 

@@ -63,6 +63,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         storage.disk.remove_folder(partial, ignore_errors=True)
         raise
+    storage.disk.sync(path.parent)
 
 
 def is_damage(error: BaseException) -> bool:

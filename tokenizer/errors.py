@@ -17,8 +17,15 @@ from typing import Any, SupportsIndex
 class UserError(ValueError):
     """A mistake in the user's input. The message names the value and the remedy.
 
+    A setting is named as the keyword argument, `NAME=VALUE`. Commands print it as their users type it
+    (`experiments.cli.console.spell`).
+
     Commands print the message without a traceback and exit with code 2 (`experiments.cli`).
     """
+
+
+class DataError(UserError):
+    """A mistake in the data itself, which `on_error=skip` leaves out."""
 
 
 _QUOTED = 200
@@ -92,9 +99,9 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word closest to `word`, or an empty string if none is close."""
+    """Return ` (did you mean 'x'?)` for the known word closest to `word`, or an empty string if none is close."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def check_strings(name: str, value: object) -> None:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from tokenizer import storage
 from tokenizer.durable import is_damage
-from tokenizer.errors import UserError, shortened
+from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.urls import is_remote
 
 MOST_NESTED = 100
 """Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
@@ -137,6 +138,9 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
         raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
     if damaged:
         raise UserError(f"{path} is damaged (the checksum of {damaged} differs); {remedy}")
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # NumPy returns the bytes of other files in the archive
+            raise UserError(f"{path} is damaged ({name} is not an array); {remedy}")
     return arrays
 
 
@@ -148,3 +152,26 @@ def _is_deeper(value: Any, levels: int) -> bool:
         if not containers:
             return False
     return True
+
+
+def weighted(entry: str, what: str) -> tuple[str, int]:
+    """Parse an entry of a mixture, PATH or PATH:WEIGHT, into path and weight.
+
+    >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
+    (('web.parquet', 3), ('web.parquet', 1))
+    >>> weighted("s3://bucket/web.parquet:3", "bpe.counts"), weighted("s3://bucket/web.parquet", "bpe.counts")
+    (('s3://bucket/web.parquet', 3), ('s3://bucket/web.parquet', 1))
+
+    Args:
+        entry: PATH or PATH:WEIGHT.
+        what: name of the setting, for the message.
+
+    Raises:
+        UserError: the weight is not a positive integer.
+    """
+    path, _, weight = entry.rpartition(":")
+    if not path or Path(entry).exists() or (is_remote(entry) and not weight.isdigit()):
+        path, weight = entry, "1"
+    if not weight.isdigit() or int(weight) < 1:
+        raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")
+    return path, int(weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.benchmarks.peers_jobs import memory_mb
+from experiments.cli.console import exit_code
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
@@ -118,6 +120,11 @@ def parser(description: str, *, several_sizes: bool = False, paths: str = "+") -
     words = "; several give a table by size" if several_sizes else ""
     options.add_argument("--max-bytes", type=size, metavar="SIZE", help=f"10MB, or all (default){words}", **sizes)
     return options
+
+
+def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
+    """Make a user error in a benchmark's entry point one line and exit code 2, as in the commands."""
+    return functools.wraps(main)(lambda argv: exit_code(lambda: main(argv)))
 
 
 def add_peers(options: argparse.ArgumentParser, names: Sequence[str], words: str, cached: str) -> None:

@@ -25,9 +25,8 @@ from rich.table import Table
 from experiments import pipeline
 from experiments.benchmarks import common
 from experiments.cli.compose import load
-from experiments.cli.console import Reporter, complain, si
+from experiments.cli.console import Reporter, si
 from lm.evaluate.significance import t_quantile
-from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,6 +146,7 @@ def costs(ways: Sequence[Way]) -> Table:
     return table
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Parse the command line, measure and print the tables; return the exit code."""
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -154,13 +154,9 @@ def main(argv: list[str]) -> int:
     options.add_argument("--decays", nargs="+", default=["sqrt", "linear"], metavar="SHAPE", help="(sqrt linear)")
     options.add_argument("--folder", type=Path, help="keep artifacts here, so that an interrupted benchmark continues")
     arguments = options.parse_intermixed_args(argv)
-    try:
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = arguments.folder or Path(temporary)
-            ways = [measure(decay, arguments.settings, folder) for decay in (CONTROL, *arguments.decays)]
-    except UserError as error:
-        complain(error)
-        return 2
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        ways = [measure(decay, arguments.settings, folder) for decay in (CONTROL, *arguments.decays)]
     common.CONSOLE.print(losses(ways))
     common.CONSOLE.print(costs(ways))
     return 0

@@ -25,7 +25,6 @@ from rich.table import Table
 
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
-from experiments.cli.console import complain
 from superbpe import train_superbpe
 from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
@@ -264,22 +263,19 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return common.parse_peers(options, argv)
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Run the contenders and print the tables; return 1 if our ids differ from HF's, 2 for a user error."""
     options = parse(argv)
-    try:
-        corpus = common.corpus(options.paths, options.field, options.max_bytes)
-        text = common.PlainText.of(corpus, options.cache)
-        folders = [trained(name, corpus, options) if name in RECIPES else Path(name) for name in options.tokenizers]
-        loaded = [Tokenizer.load(folder) for folder in folders]
-        python = peers.environment(options.peers_venv) if options.peers else None
-        equal = []
-        for name, folder, tokenizer in zip(options.tokenizers, folders, loaded, strict=True):
-            title = f"{name}: {tokenizer.vocab_size:,} tokens, {(tokenizer.fence or tokenizer.pattern).name}"
-            equal.append(show(title, measure(folder, text.documents, runs(options), options, python), options))
-    except UserError as error:
-        complain(error)
-        return 2
+    corpus = common.corpus(options.paths, options.field, options.max_bytes)
+    text = common.PlainText.of(corpus, options.cache)
+    folders = [trained(name, corpus, options) if name in RECIPES else Path(name) for name in options.tokenizers]
+    loaded = [Tokenizer.load(folder) for folder in folders]
+    python = peers.environment(options.peers_venv) if options.peers else None
+    equal = []
+    for name, folder, tokenizer in zip(options.tokenizers, folders, loaded, strict=True):
+        title = f"{name}: {tokenizer.vocab_size:,} tokens, {(tokenizer.fence or tokenizer.pattern).name}"
+        equal.append(show(title, measure(folder, text.documents, runs(options), options, python), options))
     return 0 if all(equal) else 1
 
 

@@ -37,6 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.benchmarks import common
+from experiments.benchmarks.train_lm import hugging_face_llama
 from experiments.cli.console import exit_code
 from lm.bytelevel.byte_model import ByteModel
 from lm.data.sharding import write_shards
@@ -317,24 +318,12 @@ def _llama(trainer: Trainer) -> tuple[str, nn.Module, Callable[[nn.Module, Tenso
         peer = Transformer(shape, trainer.model.vocab_size, trainer.context_tokens)
         peer.initialize(0, trainer.shards.token_hashes)
         return "plain Llama", PlainLlama(peer), lambda model, inputs, targets: model(inputs, targets)
-    settings: dict[str, Any] = {
-        "vocab_size": trainer.model.lm_head.weight.shape[0],
-        "hidden_size": shape.hidden_size,
-        "intermediate_size": shape.intermediate_size,
-        "num_hidden_layers": shape.n_layers,
-        "num_attention_heads": shape.n_heads,
-        "num_key_value_heads": shape.n_heads,
-        "head_dim": shape.head_dim,
-        "max_position_embeddings": trainer.context_tokens,
-        "attn_implementation": "sdpa",
-    }
-    kind: Any = transformers.LlamaForCausalLM
 
     def loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         found: Tensor = model(input_ids=inputs, labels=targets, shift_labels=targets, use_cache=False).loss
         return found
 
-    return f"transformers {transformers.__version__}", kind(transformers.LlamaConfig(**settings)), loss
+    return f"transformers {transformers.__version__}", hugging_face_llama(trainer), loss
 
 
 def peer(run: Run) -> Iterator[Row]:

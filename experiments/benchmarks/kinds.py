@@ -26,8 +26,7 @@ from rich.table import Table
 
 from experiments.benchmarks import common, encode, peers
 from experiments.benchmarks.encode import HF, LONG, OURS, SHORT, Measured, Run
-from experiments.cli.console import complain
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer import Corpus, CorpusConfig, Tokenizer
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import check_choice
 
@@ -149,26 +148,23 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return common.parse_peers(options, argv)
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Measure and print the tables; return 1 if our ids differ from HF's, 2 for a user error."""
     options = parse(argv)
     encoders = (OURS, *options.peers, HF)
-    try:
-        found = of_files(options) if options.paths else installed(3 * options.max_bytes)
-        corpus, files = written(collected(found, options.max_bytes), options.cache)
-        for kind in options.kinds or ():
-            check_choice("--kinds", kind, list(files))
-        files = {kind: files[kind] for kind in options.kinds or files}
-        python = peers.environment(options.peers_venv) if options.peers else None
-        equal = True
-        for name in options.tokenizers:
-            folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
-            loaded = Tokenizer.load(folder)
-            rows = {kind: encode.measure(folder, file, runs(encoders), options, python) for kind, file in files.items()}
-            equal &= show(f"{name}: {loaded.vocab_size:,} tokens", rows, options)
-    except UserError as error:
-        complain(error)
-        return 2
+    found = of_files(options) if options.paths else installed(3 * options.max_bytes)
+    corpus, files = written(collected(found, options.max_bytes), options.cache)
+    for kind in options.kinds or ():
+        check_choice("--kinds", kind, list(files))
+    files = {kind: files[kind] for kind in options.kinds or files}
+    python = peers.environment(options.peers_venv) if options.peers else None
+    equal = True
+    for name in options.tokenizers:
+        folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
+        loaded = Tokenizer.load(folder)
+        rows = {kind: encode.measure(folder, file, runs(encoders), options, python) for kind, file in files.items()}
+        equal &= show(f"{name}: {loaded.vocab_size:,} tokens", rows, options)
     return 0 if equal else 1
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rich.table import Table
 
-from experiments.cli.console import complain, console
+from experiments.benchmarks import common
+from experiments.cli.console import console
 from tokenizer import Corpus, CorpusConfig, count_pretokens
-from tokenizer.corpus.remote import AHEAD, RemoteFile
-from tokenizer.errors import UserError
+from tokenizer.corpus.remote import AHEAD, RemoteFile, Stop
 
 
 def counting(path: str, threads: int) -> int:
@@ -33,10 +32,11 @@ def reading(path: str) -> int:
     with ThreadPoolExecutor(AHEAD) as pool:
         for file, _ in Corpus(CorpusConfig(paths=[path])).files:
             assert isinstance(file, RemoteFile)
-            done += sum(map(len, file.blocks(pool, threading.Event())))
+            done += sum(map(len, file.blocks(pool, Stop())))
     return done
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -52,15 +52,11 @@ def main(argv: list[str]) -> int:
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     sizes: dict[str, int] = {}
-    try:
-        for _ in range(options.rounds):
-            for name, run in ways.items():
-                start = time.perf_counter()
-                sizes[name] = run()
-                seconds[name].append(time.perf_counter() - start)
-    except UserError as error:
-        complain(error)
-        return 2
+    for _ in range(options.rounds):
+        for name, run in ways.items():
+            start = time.perf_counter()
+            sizes[name] = run()
+            seconds[name].append(time.perf_counter() - start)
     table = Table("", "MB", "seconds (best)", "MB/s")
     for name, each in seconds.items():
         table.add_row(name, f"{sizes[name] / 1e6:,.0f}", f"{min(each):.2f}", f"{sizes[name] / min(each) / 1e6:,.0f}")

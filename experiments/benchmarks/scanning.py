@@ -20,9 +20,7 @@ import tokenizers
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.cli.console import complain
 from tokenizer import Batch, _native, count_pretokens, patterns
-from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
 
 HF, REGEX = "HF pre-tokenizer", "regex module"
@@ -154,20 +152,17 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options.parse_args(argv)
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Measure in turn and print the table; return 1 if pieces differ, 2 for a user error."""
     options = parse(argv)
-    try:
-        batches = list(common.corpus(options.paths, options.field, options.max_bytes).batches())
-        few = first(batches, options.slow_bytes or sum(batch.n_bytes for batch in batches))
-        resolved = [patterns.resolve(pattern) for pattern in options.patterns]
-        measured = [row for pattern in resolved for row in rows(pattern, batches, few, options.threads)]
-        for _ in range(options.rounds):
-            for row in measured:
-                row.measure()
-    except UserError as error:
-        complain(error)
-        return 2
+    batches = list(common.corpus(options.paths, options.field, options.max_bytes).batches())
+    few = first(batches, options.slow_bytes or sum(batch.n_bytes for batch in batches))
+    resolved = [patterns.resolve(pattern) for pattern in options.patterns]
+    measured = [row for pattern in resolved for row in rows(pattern, batches, few, options.threads)]
+    for _ in range(options.rounds):
+        for row in measured:
+            row.measure()
     return 0 if report(measured) else 1
 
 

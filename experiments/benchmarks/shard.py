@@ -29,9 +29,8 @@ import pyarrow.parquet as pq
 from rich.table import Table
 
 from experiments.benchmarks import common, encode
-from experiments.cli.console import complain
 from lm.data.sharding import ShardConfig, reading_threads, write_shards
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer import Corpus, CorpusConfig, Tokenizer
 
 FORMS = (".jsonl", ".jsonl.zst", ".parquet")
 MEMORY, READ, SHARDS, SHUFFLED = "in memory", "read", "shards", "shuffled"
@@ -146,30 +145,27 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options.parse_args(argv)
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Do all runs and print the tables; return 1 if shards of the same documents differ, 2 for a user error."""
     options = parse(argv)
     same = True
-    try:
-        corpus = common.corpus(options.paths, options.field, options.max_bytes)
-        text = written(corpus, options.cache)
-        n_bytes = sum(batch.n_bytes for batch in corpus.batches())
-        for name in options.tokenizers:
-            folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
-            Tokenizer.load(folder)  # fails early
-            calls = {
-                run: partial(common.run, job, argparse.Namespace(run=run, folder=folder, text=text))
-                for run in runs(options.cores)
-            }
-            named = {f"{run.work}, {run.form}, {run.cores}": call for run, call in calls.items()}
-            results = dict(zip(calls, common.in_turn(named, options.rounds), strict=True))
-            show(f"{name}, {n_bytes / 1e6:.1f} MB", results, n_bytes)
-            for work in (SHARDS, SHUFFLED):
-                files = [facts["files"] for run, one in results.items() if run.work == work for facts in one.rounds]
-                same = same and all(found == files[0] for found in files)
-    except UserError as error:
-        complain(error)
-        return 2
+    corpus = common.corpus(options.paths, options.field, options.max_bytes)
+    text = written(corpus, options.cache)
+    n_bytes = sum(batch.n_bytes for batch in corpus.batches())
+    for name in options.tokenizers:
+        folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
+        Tokenizer.load(folder)  # fails early
+        calls = {
+            run: partial(common.run, job, argparse.Namespace(run=run, folder=folder, text=text))
+            for run in runs(options.cores)
+        }
+        named = {f"{run.work}, {run.form}, {run.cores}": call for run, call in calls.items()}
+        results = dict(zip(calls, common.in_turn(named, options.rounds), strict=True))
+        show(f"{name}, {n_bytes / 1e6:.1f} MB", results, n_bytes)
+        for work in (SHARDS, SHUFFLED):
+            files = [facts["files"] for run, one in results.items() if run.work == work for facts in one.rounds]
+            same = same and all(found == files[0] for found in files)
     if not same:
         common.CONSOLE.print("shards of the same documents differ")
     return 0 if same else 1

@@ -21,9 +21,7 @@ from rich.table import Table
 
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
-from experiments.cli.console import complain
 from tokenizer import patterns
-from tokenizer.errors import UserError
 
 LINES, DOCUMENTS = "line", "document"
 
@@ -222,23 +220,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return common.parse_peers(options, argv)
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Run the contenders and print the tables; return 1 if merges differ unexpectedly, 2 for a user error."""
     options = parse(argv)
-    try:
-        for pattern in options.patterns:
-            patterns.resolve(pattern)
-        python = peers.environment(options.peers_venv) if options.peers else None
-        _warm([Path(str(path)) for path, _ in common.corpus(options.paths, options.field, None).files])
-        expected = [beside_peers(options, vocab_size, python) for vocab_size in options.vocab_size]
-        if len(options.patterns) > 1:
-            by_pattern(options)
-        if len(options.max_bytes) > 1:
-            for vocab_size in options.vocab_size:
-                by_size(options, vocab_size)
-    except UserError as error:
-        complain(error)
-        return 2
+    for pattern in options.patterns:
+        patterns.resolve(pattern)
+    python = peers.environment(options.peers_venv) if options.peers else None
+    _warm([Path(str(path)) for path, _ in common.corpus(options.paths, options.field, None).files])
+    expected = [beside_peers(options, vocab_size, python) for vocab_size in options.vocab_size]
+    if len(options.patterns) > 1:
+        by_pattern(options)
+    if len(options.max_bytes) > 1:
+        for vocab_size in options.vocab_size:
+            by_size(options, vocab_size)
     return 0 if all(expected) else 1
 
 

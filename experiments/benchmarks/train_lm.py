@@ -22,7 +22,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from experiments.benchmarks import common
-from experiments.cli.console import complain, si
+from experiments.cli.console import si
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.model.transformer import ModelConfig
@@ -30,7 +30,6 @@ from lm.train.config import PRECISIONS, TrainConfig
 from lm.train.optim import Muon
 from lm.train.trainer import Trainer
 from tokenizer import count_pretokens, train_bpe
-from tokenizer.errors import UserError
 
 
 @dataclass
@@ -59,6 +58,29 @@ class Clock:
         return time.process_time() / torch.get_num_threads()
 
 
+def hugging_face_llama(run: Trainer) -> nn.Module:
+    """Hugging Face's model with the shape of the run's model."""
+    import transformers
+
+    shape = run.model.config
+    kind: Any = transformers.LlamaForCausalLM
+    config = transformers.LlamaConfig(
+        vocab_size=run.model.lm_head.weight.shape[0],
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        num_hidden_layers=shape.n_layers,
+        num_attention_heads=shape.n_heads,
+        num_key_value_heads=shape.n_heads,
+        head_dim=shape.head_dim,
+        max_position_embeddings=run.context_tokens,
+        rms_norm_eps=shape.norm_eps,
+        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
+        attn_implementation="sdpa",
+    )
+    model: nn.Module = kind(config)
+    return model
+
+
 class Llama:
     """Hugging Face's model with the weights of ours, its own loss, and the same optimizers.
 
@@ -68,24 +90,7 @@ class Llama:
     """
 
     def __init__(self, run: Trainer, *, bf16: bool) -> None:
-        import transformers
-
-        shape = run.model.config
-        settings: dict[str, Any] = {
-            "vocab_size": run.model.lm_head.weight.shape[0],
-            "hidden_size": shape.hidden_size,
-            "intermediate_size": shape.intermediate_size,
-            "num_hidden_layers": shape.n_layers,
-            "num_attention_heads": shape.n_heads,
-            "num_key_value_heads": shape.n_heads,
-            "head_dim": shape.head_dim,
-            "max_position_embeddings": run.context_tokens,
-            "rms_norm_eps": shape.norm_eps,
-            "rope_parameters": {"rope_type": "default", "rope_theta": shape.rope_theta},
-            "attn_implementation": "sdpa",
-        }
-        kind: Any = transformers.LlamaForCausalLM
-        self.model: nn.Module = kind(transformers.LlamaConfig(**settings)).to(run.device)
+        self.model = hugging_face_llama(run).to(run.device)
         self.model.load_state_dict(run.model.state_dict(), strict=True)
         if run.identity.get("compile"):
             self.model.compile(dynamic=False)
@@ -203,6 +208,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
     return run
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Parse the command line, measure and print the table; return the exit code."""
     options = common.parser("Training steps beside Hugging Face's Llama.")
@@ -220,13 +226,9 @@ def main(argv: list[str]) -> int:
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            run = prepare(arguments, Path(folder))
-            common.CONSOLE.print(table(run, *measure(run, arguments.rounds)))
-    except UserError as error:
-        complain(error)
-        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        run = prepare(arguments, Path(folder))
+        common.CONSOLE.print(table(run, *measure(run, arguments.rounds)))
     return 0
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.cli.console import complain
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.transition import resolve_transition
 from tokenizer import UserError, count_pretokens, patterns, train_bpe
@@ -161,25 +160,22 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError(f"the transition {t} is not below the vocabulary size {arguments.vocab_size}")
 
 
+@common.command
 def main(argv: list[str]) -> int:
     """Run the contenders and print the tables."""
     arguments = parse(argv)
     job = f"vocabulary {arguments.vocab_size:,}, transition {arguments.transition:,g}, {arguments.rules}"
     sizes = sorted(arguments.max_bytes, key=lambda size: float("inf") if size is None else size)
-    try:
-        _check(arguments)
-        runs = {
-            f"ours, {'all' if size is None else f'{size / 1e6:g} MB'}": partial(
-                common.run, partial(ours, max_bytes=size), arguments
-            )
-            for size in sizes
-        }
-        if not arguments.no_hf:
-            runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
-        results = common.in_turn(runs, arguments.rounds)
-    except UserError as error:
-        complain(error)
-        return 2
+    _check(arguments)
+    runs = {
+        f"ours, {'all' if size is None else f'{size / 1e6:g} MB'}": partial(
+            common.run, partial(ours, max_bytes=size), arguments
+        )
+        for size in sizes
+    }
+    if not arguments.no_hf:
+        runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
+    results = common.in_turn(runs, arguments.rounds)
     mine = results[: len(sizes)]
     common.CONSOLE.print(by_size(f"BPE + SuperBPE, {job}; medians of {arguments.rounds}", mine))
     if not arguments.no_hf:

@@ -44,6 +44,7 @@ _LAUNCHERS = {
 }
 # What the keys of an arm begin with.
 _ARM = re.compile(r"^arms\.[^.]+\.")
+_SOURCES = re.compile(r"corpus\.sources(\.|$)")
 # Keys of earlier versions, with the remedy.
 _REMOVED = {
     "eval.bootstrap_samples": "remove it: intervals do not resample",
@@ -201,13 +202,14 @@ def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
 def known_keys() -> list[str]:
     """Return every key and group that an override may name."""
     with initialize_config_module("configs", version_base="1.3"):
-        return [*_keys(), *_loader().list_groups("")]
+        return [*keys(), *_options(_loader(), "", ObjectType.GROUP)]
 
 
 def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the overrides with current names and with sizes such as `10GB` as numbers, and a note for each old name.
 
     `arms.NAME.bpe.KEY=VALUE` becomes an addition (`++`), since an arm contains only the settings in which it differs.
+    So does `corpus.sources`, because users choose the names in it.
     """
     found, notes = [], []
     for text in overrides:
@@ -219,7 +221,8 @@ def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
         values = ",".join(new_choices.get(each, each) for each in value.split(","))
         if (new, values) != (bare, value):
             notes.append(f"{bare}{equals}{value} is now {new}{equals}{values}; the old name will be removed")
-        prefix = "++" if own != bare == key and "." in own else key.removesuffix(bare)
+        adds = (own != bare and "." in own) or _SOURCES.match(bare)
+        prefix = "++" if adds and bare == key else key.removesuffix(bare)
         found.append(with_sizes(f"{prefix}{new}{equals}{values}"))
     return found, notes
 
@@ -236,9 +239,9 @@ def _loader() -> ConfigLoader:
     return hydra.config_loader
 
 
-def _options(loader: ConfigLoader, group: str) -> list[str]:
-    # Asks the repository, because `loader.get_group_options` first copies it, which is slow.
-    return loader.repository.get_group_options(group, ObjectType.CONFIG)  # type: ignore[attr-defined, no-any-return]
+def _options(loader: ConfigLoader, group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
+    # Asks the repository, because `loader.get_group_options` first copies it, which takes 20 ms.
+    return loader.repository.get_group_options(group, kind)  # type: ignore[attr-defined, no-any-return]
 
 
 def _parse(overrides: Sequence[str], loader: ConfigLoader) -> list[Override]:
@@ -301,7 +304,7 @@ def _check_arm_key(key: str) -> None:
 
 
 def _check_keys(overrides: Sequence[Override], loader: ConfigLoader, *, custom: bool) -> None:
-    groups = [group for group in loader.list_groups("") if group != "hydra"]  # 20 ms: Hydra copies its repository
+    groups = [group for group in _options(loader, "", ObjectType.GROUP) if group != "hydra"]
     for override in overrides:
         _check_key(override, loader, groups, custom=custom)
 
@@ -327,22 +330,22 @@ def _check_key(override: Override, loader: ConfigLoader, groups: Sequence[str], 
                 raise UserError("experiment=null is not a choice; write '~experiment' to leave the experiment out")
             if not custom and re.fullmatch(r"[\w.-]+", chosen) and chosen not in options:
                 raise UserError(
-                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)} (known: {', '.join(options)})"
+                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)}; known: {', '.join(options)}"
                 )
         return
-    if key not in _keys() and not custom:
+    if key not in keys() and not custom and not _SOURCES.match(key):
         raise _unknown(key, groups)
 
 
 def _check_launcher(chosen: str, loader: ConfigLoader) -> None:
-    known = loader.get_group_options("hydra/launcher")
+    known = _options(loader, "hydra/launcher")
     if chosen in known:
         return
     if chosen in _LAUNCHERS:
         raise UserError(f"hydra/launcher={chosen} is not installed; {_LAUNCHERS[chosen]}")
     options = sorted({*known, *_LAUNCHERS})
     raise UserError(
-        f"hydra/launcher={chosen} does not exist{did_you_mean(chosen, options)} (known: {', '.join(options)})"
+        f"hydra/launcher={chosen} does not exist{did_you_mean(chosen, options)}; known: {', '.join(options)}"
     )
 
 
@@ -350,7 +353,7 @@ def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
     """Suggest the key closest to `key`, first among its siblings, then anywhere; otherwise list the siblings."""
     if key in _REMOVED:
         return UserError(f"the configuration key '{key}' no longer exists; {_REMOVED[key]}")
-    known = [*_keys(), *groups]
+    known = [*keys(), *groups]
     siblings = [k for k in known if k.rpartition(".")[0] == key.rpartition(".")[0]]
     hint = did_you_mean(key.rpartition(".")[2], [k.rpartition(".")[2] for k in siblings]) and did_you_mean(
         key, siblings
@@ -361,7 +364,8 @@ def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
 
 
 @functools.cache  # takes 40 ms, and every override is looked up here
-def _keys() -> tuple[str, ...]:
+def keys() -> tuple[str, ...]:
+    """Return every key that an override may name."""
     return tuple(_dotted(OmegaConf.structured(schema(Config))))
 
 

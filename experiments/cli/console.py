@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import shlex
 import sys
 import threading
 import time
+import warnings
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -30,7 +34,7 @@ from tokenizer.train.summary import summary
 from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from experiments.results import Phase2Training
@@ -52,9 +56,25 @@ console = Console(highlight=False, width=_WIDTH)
 stderr = Console(stderr=True, highlight=False)
 
 
+_names: Callable[[], Mapping[str, str]] = dict
+
+
+def spell(names: Callable[[], Mapping[str, str]]) -> None:
+    """Say how this command's users type settings: `{"field=": "--field "}`, with the library's names as the keys."""
+    global _names
+    _names = names
+
+
+def _spelled(message: str) -> str:
+    """A message of the library with its settings as this command's users type them."""
+    names = _names()
+    keys = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w.?&/'\"-])(?:{keys})", lambda found: names[found[0]], message) if names else message
+
+
 def complain(error: BaseException) -> None:
     """Print a user error as one line."""
-    message = " ".join(str(error).split())
+    message = _spelled(" ".join(str(error).split()))
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
 
@@ -140,18 +160,24 @@ def storage_error(error: OSError, where: str = "") -> UserError | None:
     )
 
 
-def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -> int:
-    """Run a command's job and return the exit code: 2 for a user error, 130 for Ctrl-C, 143 for SIGTERM, else 0.
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as one line, without the source line that Python would print."""
+    stderr.print(Text(_spelled(f"warning: {message}"), style="yellow"), soft_wrap=True)
 
-    Each of these prints one line.
+
+def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is written") -> int:
+    """Run a command's job and return the exit code: 2 for a user error, 130 for Ctrl-C, 143 for SIGTERM.
+
+    Each of these prints one line. Otherwise the code is what the job returns, or 0.
 
     Args:
         job: Body of the command.
         after_stop: What to print after Ctrl-C or SIGTERM about the state that the command leaves.
     """
     try:
-        with stoppable():
-            job()
+        with stoppable(), warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = job()
     except UserError as error:
         complain(error)
         return 2
@@ -163,10 +189,10 @@ def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -
         complain(UserError(f"cannot read or write {what}"))
         return 2
     except KeyboardInterrupt as stop:
-        how, code = describe(stop)
+        how, stopped = describe(stop)
         stderr.print(f"\n{how}: {after_stop}", style="yellow")
-        return code
-    return 0
+        return stopped
+    return code or 0
 
 
 def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
@@ -225,6 +251,59 @@ def superword_summary(training: Phase2Training, early: Sequence[Progressed]) -> 
         if row.merges
     )
     return [f"{cut}; the last merge occurred {training.last_count:,} times", saved]
+
+
+def print_table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str = "",
+    *,
+    text: Collection[int] = (0,),
+    compact: bool = False,
+    target: Console = console,
+) -> None:
+    """Print a table whose words are never broken; one that is too wide for the terminal becomes a list.
+
+    Args:
+        title: Title.
+        header: Names of the columns.
+        rows: Cells of each row.
+        caption: Line below the table.
+        text: Columns of text, which are left-aligned; the others are right-aligned.
+        compact: Whether to leave out the lines between columns.
+        target: Where to print.
+    """
+    columns = list(zip(header, *rows, strict=True))
+    least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
+    wanted = [max(map(cell_len, cells)) - width for cells, width in zip(columns, least, strict=True)]
+    spare = target.width - sum(least) - (2 * len(header) if compact else 3 * len(header) + 1)
+    if spare < 0:
+        lines = [Text(title, style="bold")]
+        for row in rows:
+            named = zip(header[1:], row[1:], strict=True)
+            lines += [
+                Text(row[0]),
+                *(Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell),
+            ]
+        for line in [*lines, Text(caption)] if caption else lines:
+            target.print(line, soft_wrap=True)
+        return
+    widths = list(least)
+    # Share the spare width: columns that want little of it get all they want.
+    for place, i in enumerate(sorted(range(len(header)), key=lambda i: wanted[i])):
+        more = min(wanted[i], spare // (len(header) - place))
+        widths[i], spare = widths[i] + more, spare - more
+    # Names may contain brackets, which are markup in plain strings.
+    table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold")
+    table.caption = Text(caption) if caption else None
+    if compact:
+        table.box, table.padding, table.pad_edge = SIMPLE_HEAD, (0, 1, 0, 0), False
+    for i, name in enumerate(header):
+        table.add_column(Text(name), justify="left" if i in text else "right", width=widths[i])
+    for row in rows:
+        table.add_row(*map(Text, row))
+    target.print(table)
 
 
 class Pace:
@@ -431,13 +510,7 @@ class Reporter:
             self.detail(line)
         if self._prefix:
             return
-        # Names may contain brackets, which are markup in plain strings.
-        table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold")
-        for i, name in enumerate(header):
-            table.add_column(Text(name), justify="left" if i == 0 else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        self._console.print(table)
+        print_table(title, header, rows, target=self._console)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from shutil import get_terminal_size
 from typing import NamedTuple
 
 from rich.text import Text
@@ -17,7 +19,7 @@ class _Help(NamedTuple):
     example: str
 
 
-_TEXT = ("corpus", "corpus.paths", "corpus.dataset", "corpus.heldout_fraction", "corpus.sample")
+_TEXT = ("corpus", "corpus.paths", "corpus.sources", "corpus.dataset", "corpus.heldout_fraction", "corpus.sample")
 _COUNT = ("arms", *_TEXT, "pattern", "pattern.regex", "runner.memory_mb")
 _PHASE1 = (*_COUNT, "bpe.vocab_size", "bpe.counts")
 _PHASE2 = (*_PHASE1, "superbpe", "superbpe.transition", "superbpe.vocab_size", "superbpe.sources")
@@ -62,7 +64,7 @@ STAGES = {
     ),
     "report": _Help(
         "pipeline",
-        "Trains the tokenizers of all arms on a corpus and one language model for each, compares them by loss per\n"
+        "Trains the tokenizers of all arms on a corpus and one language model for each, compares them by loss per "
         "byte, and writes a report. "
         "Without arguments: the demonstration on the embedded corpus.",
         ("experiment", *_MODELS, "reference", "report.title"),
@@ -70,7 +72,7 @@ STAGES = {
     ),
     "bakeoff": _Help(
         "bakeoff",
-        "Compares tokenizers over a ladder of budgets with three seeds: which is better at which budget, on which\n"
+        "Compares tokenizers over a ladder of budgets with three seeds: which is better at which budget, on which "
         "text and for which deployment. Without arguments: four tokenizers on the embedded corpus.",
         (
             "arms",
@@ -92,6 +94,7 @@ SETTINGS = {
     "reference": "the arm that the others are compared with, if not the first",
     "experiment": "a complete set of settings",
     "corpus": "source of the text",
+    "corpus.sources": "named parts with weights instead: {web: 'web/*.jsonl:3', code: code}",
     "corpus.paths": "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet",
     "corpus.dataset": "a Hugging Face dataset instead of files, with corpus=hf",
     "corpus.heldout_fraction": "share of the documents to hold out for evaluation",
@@ -119,11 +122,13 @@ SETTINGS = {
     "eval.context_bytes": "maximum context of a scored token, in bytes",
     "eval.cluster": "unit of sampling for the interval: document, source, or auto",
     "report.title": "heading of the report",
+    "runner": "where text is processed: local, ray, slurm",
     "runner.threads": "threads (default: all cores)",
-    "artifacts": "folder for results, shared between runs",
+    "artifacts": "folder or s3:// URL for results, shared between runs",
     "logger": "none, wandb, wandb-offline, tensorboard",
 }
-_ALWAYS = ("runner.threads", "artifacts", "logger")
+_RESUMES = "Earlier stages run first unless their results exist. After an interruption, the same command resumes."
+_ALWAYS = ("runner", "runner.threads", "artifacts", "logger")
 
 
 def show_help(stage: str) -> None:
@@ -137,14 +142,24 @@ def text(stage: str) -> str:
     command = f"superbpe {help_.command}"
     names = [*help_.settings, *_ALWAYS]
     width = max(map(len, names)) + 1
-    settings = [f"  {name + '=':<{width}}  {SETTINGS[name]}{_choices(name)}" for name in names]
+    columns = get_terminal_size().columns - 1
+    settings = [
+        textwrap.fill(
+            f"{SETTINGS[name]}{_choices(name)}",
+            columns,
+            initial_indent=f"  {name + '=':<{width}}  ",
+            subsequent_indent=" " * (width + 4),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for name in names
+    ]
     sweep = "superbpe.transition=0.7,0.8,0.9" if "superbpe.transition" in names else "pattern=gpt2,llama3"
     return "\n".join(
         [
             f"usage: {command} [KEY=VALUE ...] [--multirun] [FLAGS]",
             "",
-            help_.does,
-            "Earlier stages run first unless their results exist. After an interruption, the same command resumes.",
+            *(textwrap.fill(part, columns) for part in (help_.does, _RESUMES)),
             "",
             "main settings:",
             *settings,

@@ -20,8 +20,8 @@ from omegaconf import OmegaConf
 from rich.text import Text
 
 from experiments.cli import sweep
-from experiments.cli.compose import check, current_names, hydra_settings, known_keys, largest_size, to_config
-from experiments.cli.console import Reporter, complain, console, finish, stderr, storage_error
+from experiments.cli.compose import check, current_names, hydra_settings, keys, known_keys, largest_size, to_config
+from experiments.cli.console import Reporter, complain, console, finish, spell, stderr, storage_error
 from experiments.cli.help import show_help
 from experiments.cli.signals import describe, restore, stoppable, unmasked
 from experiments.logging.metrics import Labels
@@ -29,6 +29,7 @@ from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.runs import Recorder, Run
 from tokenizer.errors import UserError
+from tokenizer.urls import is_remote, shown
 
 if TYPE_CHECKING:
     import argparse
@@ -84,6 +85,7 @@ def run(stage: str, argv: list[str], experiment: str | None = None) -> int:
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
         experiment: As for `main`.
     """
+    spell(_keys_of_the_corpus)
     if experiment is not None and not any(word.startswith("experiment=") for word in argv):
         argv = [*argv, f"experiment={experiment}"]
     try:
@@ -109,6 +111,13 @@ def run(stage: str, argv: list[str], experiment: str | None = None) -> int:
         how, code = describe(stop)
         stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
         return code
+
+
+def _keys_of_the_corpus() -> dict[str, str]:
+    """Keys of the corpus by the keyword arguments of the library; without names that other groups have, too."""
+    names = [key.rpartition(".")[2] for key in keys() if not key.startswith("arms.")]
+    once = (key for key in keys() if key.startswith("corpus.") and names.count(key.partition(".")[2]) == 1)
+    return {f"{key.partition('.')[2]}=": f"{key}=" for key in once}
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -219,7 +228,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     number = hydra_config.job.num if swept else None
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
-    store = str(Path(cfg.artifacts).resolve())
+    store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
     recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
     try:
         config = to_config(cfg, overrides)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from experiments.cli.console import complain
+from experiments.cli.console import complain, exit_code, spell
 from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from experiments.cli.console import Reporter
     from tokenizer import Corpus, Tokenizer
@@ -34,13 +34,50 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str, description: str, **settings: Any) -> None:
         super().__init__(prog=f"superbpe {name}", description=description, **settings)
+        self._words: list[str] = []
+        spell(self._spelling)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments; `--vocab_size` is `--vocab-size`."""
+        self._words = [self._dashed(word) for word in (sys.argv[1:] if args is None else args)]
+        return super().parse_known_args(self._words, namespace)
+
+    def _dashed(self, word: str) -> str:
+        name, equals, value = word.partition("=")
+        dashed = name.replace("_", "-")
+        return f"{dashed}{equals}{value}" if dashed in self._option_string_actions else word
+
+    def _spelling(self) -> dict[str, str]:
+        """Options by the keyword arguments of the library."""
+        options = ((action, max(action.option_strings, key=len)) for action in self._actions if action.option_strings)
+        return dict(
+            (f"{action.dest}=True", name) if action.nargs == 0 else (f"{action.dest}=", f"{name} ")
+            for action, name in options
+        )
 
     def error(self, message: str) -> NoReturn:
-        """Print the message, with the nearest option for an unknown one, and exit."""
-        unknown = re.search(r"unrecognized arguments: (-[^ =]*)", message)
-        hint = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
-        complain(UserError(f"{message}{hint}; {self.prog} --help lists the options"))
+        """Print the message, or the first unknown option with the nearest known one, and exit."""
+        known = self._option_string_actions
+        given = (word.partition("=")[0] for word in self._words if word.startswith("--"))
+        unknown = next((word for word in given if not any(name.startswith(word) for name in known)), None)
+        if unknown is not None:
+            message = f"unknown option {unknown}{did_you_mean(unknown, known)}"
+        complain(UserError(f"{message}; {self.prog} --help lists the options"))
         self.exit(2)
+
+
+def command(
+    parser: Callable[[], argparse.ArgumentParser],
+    job: Callable[[argparse.Namespace], None],
+    after_stop: str = "nothing is written",
+) -> Callable[..., int]:
+    """Return a function that parses a command line, runs the job and returns the exit code, see `exit_code`."""
+
+    def run(argv: Sequence[str] | None = None) -> int:
+        arguments = parser().parse_args(argv)
+        return exit_code(lambda: job(arguments), after_stop)
+
+    return run
 
 
 def add_tokenizer(options: argparse.ArgumentParser) -> None:

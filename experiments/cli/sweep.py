@@ -8,11 +8,9 @@ import io
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.console import console, duration, signed, stderr
+from experiments.cli.console import console, duration, print_table, signed, stderr
 from experiments.store import runs
 from experiments.store.manifest import command_line
 from tokenizer import storage
@@ -145,29 +143,26 @@ def flat(cell: Run) -> dict[str, Any]:
 
 def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
-    table = Table(title="Sweep", title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False  # fits 80 columns with two settings
-    table.add_column("", justify="right")
-    for name in _names(keys):
-        table.add_column(name, overflow="fold", min_width=min(len(name), 16))
-    table.add_column("", no_wrap=True)
-    numbers = any(cell.results for cell in cells)
-    for name in ("bytes/\ntoken", "bits/\nbyte", "interval", "against\nfirst") if numbers else ():
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = (
+        ["bytes per token", "bits per byte", "interval", "against first"] if any(cell.results for cell in cells) else []
+    )
+    rows = []
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
-        found = cell.results.arms if cell.results else []
-        columns = [
-            [f.label for f in found] or [duration(cell.seconds or 0) if cell.status == "done" else cell.status],
-            [f"{f.bytes_per_token:.3f}" for f in found],
-            [f"{f.bits_per_byte:.4f}" for f in found],
-            ["{:.4f}–{:.4f}".format(*f.interval) if f.interval else "–" for f in found],
-            ["" if f.difference is None else signed(f.difference) for f in found],
-        ]
-        shown = ["\n".join(column) for column in columns[: None if numbers else 1]]
-        table.add_row(str(cell.number), *(Text(values.get(key, "")) for key in keys), *map(Text, shown))
+        settings = [str(cell.number), *(values.get(key, "") for key in keys)]
+        if not cell.results:
+            state = duration(cell.seconds or 0) if cell.status == "done" else cell.status
+            rows.append([*settings, state, *([""] * len(numbers))])
+        for place, found in enumerate(cell.results.arms if cell.results else []):
+            measured = [
+                f"{found.bytes_per_token:.3f}",
+                f"{found.bits_per_byte:.4f}",
+                "{:.4f}–{:.4f}".format(*found.interval) if found.interval else "–",
+                "" if found.difference is None else signed(found.difference),
+            ]
+            rows.append([*([""] * len(settings) if place else settings), found.label, *measured])
     console.print()
-    console.print(table)
+    print_table("Sweep", ["", *_names(keys), "", *numbers], rows, text=range(len(keys) + 2), compact=True)
     for cell in cells:
         if cell.report:
             console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)

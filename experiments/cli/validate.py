@@ -9,6 +9,7 @@ import re
 import typing
 
 from experiments.arms import check_arms
+from experiments.cluster import RUNNERS
 from experiments.config import BUDGETS, check_choice
 from experiments.logging.tracking import LOGGERS, check_installed
 from tokenizer.checksums import Verify
@@ -22,6 +23,9 @@ if typing.TYPE_CHECKING:
 # Lowest values of numbers that no class checks itself.
 _LEAST = {
     "runner.memory_mb": 1,
+    "runner.part_mb": 1,
+    "runner.timeout_s": 1,
+    "runner.workers": 1,
     "corpus.max_bytes": 1,
     "corpus.batch_bytes": 1,
     "corpus.document_limit_bytes": 1,
@@ -63,7 +67,7 @@ def validate(config: Config) -> None:
     check_choice("verify", config.verify, typing.get_args(Verify))
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, BUDGETS)
-    check_choice("runner.name", config.runner.name, ("local",))
+    check_choice("runner.name", config.runner.name, RUNNERS)
     for key in _LEAST:
         _check_least(key, operator.attrgetter(key)(config))
     for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
@@ -85,17 +89,18 @@ def _check_least(key: str, value: float | None) -> None:
 
 def _check_corpus(config: Config) -> None:
     """Raise a UserError for settings of the corpus that contradict each other or are out of range."""
-    if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
+    given = [name for name in ("paths", "sources", "dataset") if getattr(config.corpus, name)]
+    if config.corpus.source == "files" and not given:
         raise UserError(
             "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
         )
-    if config.corpus.source == "embedded" and (config.corpus.paths or config.corpus.dataset):
+    if config.corpus.source == "embedded" and given:
         raise UserError(
-            f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, but the corpus is the embedded one; "
+            f"corpus.{given[0]} is given, but the corpus is the embedded one; "
             "add corpus=files (or corpus=hf, for a dataset)"
         )
-    if config.corpus.paths and config.corpus.dataset:
-        raise UserError("corpus.paths and corpus.dataset are both given; the text comes from one of them")
+    if len(given) > 1:
+        raise UserError(f"corpus.{given[0]} and corpus.{given[1]} are both given; the text comes from one of them")
     config.corpus.check()
     if not config.corpus.heldout_fraction and not config.corpus.heldout_paths:
         raise UserError(

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Reporter, exit_code, finish, percent, si
+from experiments.cli.console import Reporter, finish, percent, si
 from experiments.cli.options import (
     TOKENIZER,
     TOKENIZER_FILES,
     Parser,
     add_text_settings,
+    command,
     labels_of,
     open_any,
     open_text,
@@ -106,12 +107,6 @@ def parser() -> Parser:
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
     return options
-
-
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_args(argv)
-    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -338,6 +333,9 @@ def _print(reporter: Reporter, report: dict[str, Any]) -> None:
         )
     for note in page.notes(report):
         reporter.say(note, style="yellow")
+
+
+run = command(parser, _run)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
+from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +109,9 @@ def _corpus(store: Store, run: Path, used: list[str]) -> tuple[Corpus, str] | No
     if config.source == "files":
         started_in = Path(hydra["hydra"]["runtime"]["cwd"])
         for paths in (config.paths, config.heldout_paths):
-            paths[:] = [str(started_in / path) for path in paths]
+            paths[:] = [path if is_remote(path) else str(started_in / path) for path in paths]
+        for name, path in config.sources.items():
+            config.sources[name] = path if is_remote(path) else str(started_in / path)
         corpus = Corpus(part(CorpusConfig, config))
         return corpus, digest(corpus.identity())
     for name in used:

@@ -95,8 +95,10 @@ def run(
         if on_artifact is not None:
             on_artifact(artifact)
 
-    store = Store(
-        Path(config.artifacts),
+    store = Store.at(
+        config.artifacts,
+        config.artifacts_cache,
+        config.artifacts_cache_gb,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,

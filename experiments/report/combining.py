@@ -80,7 +80,7 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
 
 
 def combine(
-    done: Sequence[Run], reference: str | None = None, artifacts: Path | None = None
+    done: Sequence[Run], reference: str | None = None, artifacts: str | None = None
 ) -> tuple[Result, list[str]]:
     """Return all tokenizers of the runs as one result, and notes about what was left out.
 
@@ -97,7 +97,7 @@ def combine(
     """
     groups: dict[str, _Group] = {}
     for run in done:
-        store = Store(artifacts or Path(run.store))
+        store = Store.at(artifacts or run.store)
         assert run.results is not None
         for entry in run.results.arms:
             models = store.open_all(entry.lms, TrainedModel)
@@ -120,7 +120,7 @@ def combine(
     labels = label_all(
         [group.entry.label for group in ordered],
         [group.settings for group in ordered],
-        [group.entry.lms[0] for group in ordered],
+        [f"{group.entry.key} of {'/'.join(Path(min(group.folders)).parts[-2:])}" for group in ordered],
     )
     if reference is not None:
         if reference not in labels:
@@ -147,13 +147,13 @@ def combine(
     return Result(arms, comparisons, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
 
 
-def _overlap(done: Sequence[Run], artifacts: Path | None) -> HeldoutOverlap | None:
+def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | None:
     """The overlap of held-out and training text that all runs share; None if they have different ones, or none."""
     names = {next((name for name in run.artifacts if name.startswith(f"{KIND}-")), None) for run in done}
     name = names.pop()
     if names or name is None:
         return None
-    found = Store(artifacts or Path(done[0].store)).find(name, Contamination)
+    found = Store.at(artifacts or done[0].store).find(name, Contamination)
     return None if found is None else HeldoutOverlap.load(found)
 
 
@@ -196,7 +196,7 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
         if documents is None or hashes[0] is None:
             place = hashes.index(None)
             raise UserError(
-                f"{one} and {two} have different corpora, and {stores[place].root / names[place]} has no hash of the "
+                f"{one} and {two} have different corpora, and {stores[place].where}/{names[place]} has no hash of the "
                 "held-out documents; delete that folder and run the command of its run again"
             )
         if documents != hashes[0]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.cli.console import si
-from experiments.report import charts, diagnostics_charts, page
+from experiments.report import charts, diagnostics_charts, findings, page
 from experiments.report.figures import Figure
 
 _NAMED = 4
@@ -14,12 +14,18 @@ _NAMED = 4
 
 def render(report: dict[str, Any]) -> str:
     """Return the page for the numbers of `report.json` (see `experiments.report.data`)."""
-    return page.render("comparison.html", title=report["title"], figures=figures(report), report=report)
+    return page.render(
+        "comparison.html",
+        title=report["title"],
+        figures=figures(report),
+        report=report,
+        findings=findings.comparison(report),
+    )
 
 
 def version() -> str:
     """Return a hash of the files that render the page."""
-    drawn = ("comparison.html", "comparison.py", "charts.py", "diagnostics_charts.py")
+    drawn = ("comparison.html", "comparison.py", "findings.py", "charts.py", "diagnostics_charts.py")
     stages = (f"../stages/{name}.py" for name in ("verdict", "comparison", "differences"))
     return page.version(*drawn, "data.py", "labels.py", "texts.py", "diagnostics.py", *stages)
 

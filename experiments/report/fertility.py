@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from experiments.cli.console import percent, si, signed
-from experiments.report import page
+from experiments.report import findings, page
 from experiments.report.figures import HEIGHT, Figure, colour, data, shape, si_axis, spec
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def render(report: Mapping[str, Any]) -> str:
         groups={by: names for by, names in groups.items() if by != "all" and len(names) > 1},
         rows={(row["by"], row["group"], row["tokenizer"]): row for row in report["rows"]},
         headline=headline(report),
+        findings=findings.fertility(report),
         notes=notes(report),
         without_spaces=[name for name in groups["script"] if name in WITHOUT_SPACES],
         with_interval=with_interval,

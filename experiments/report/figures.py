@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import altair as alt
 import vl_convert
 
+from experiments.report.characters import all_harmless
 from tokenizer import storage
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
@@ -77,7 +78,9 @@ def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
     """
     found: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
     found.pop("config", None)  # Altair's defaults; a page has its own
-    return {**found, "datasets": {name: [dict(row) for row in rows] for name, rows in datasets.items()}}
+    rows = {name: [dict(row) for row in each] for name, each in datasets.items()}
+    whole: dict[str, Any] = all_harmless({**found, "datasets": rows})
+    return whole
 
 
 def colour(

@@ -19,8 +19,8 @@
 
   const { g, si, fixed, percent, flopsText } = numbers;
   const signed = (value) => numbers.signed(value, 1);
-  const change = (value) => `${signed(value)} %`;
-  const ends = (interval) => interval ? `${signed(interval[0])} to ${signed(interval[1])} %` : "";
+  const change = (value) => `${signed(value)}\u00a0%`;
+  const ends = (interval) => interval ? `${signed(interval[0])} to ${signed(interval[1])}\u00a0%` : "";
   const last = (values) => values[values.length - 1];
   const listed = (names) => names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${last(names)}`;
   const some = (names) => names.length > 3 ? `${names.length} tokenizers` : listed(names);
@@ -34,10 +34,10 @@
     if (withheld.length === gaps.length) return `No verdict yet: ${withheld[0].withheld}`;
     const [yes, no, undecided] = ["yes", "no", "undecided"].map(names);
     const parts = [];
-    if (yes.length === 1) {
-      const gap = by("yes")[0], equal = gap.equivalent[assumptions.phase][gap.worth[assumptions.phase].rung];
-      parts.push(`${gap.arm} is worth it: ${fixed(-equal.percent, 1)} % fewer bits per byte than ${reference} at the same total cost`);
-    } else if (yes.length) parts.push(`${some(yes)} are worth it`);
+    if (yes.length) {
+      const saved = by("yes").map((gap) => -gap.equivalent[assumptions.phase][gap.worth[assumptions.phase].rung].percent);
+      parts.push(`${some(yes)} ${are(yes)} worth it: ${yes.length > 1 ? "up to " : ""}${fixed(Math.max(...saved), 1)}\u00a0% fewer bits per byte than ${reference} at the same total cost`);
+    }
     if (no.length) parts.push(`${some(no)} ${are(no)} not worth it${yes.length || gaps.length > no.length ? "" : ` instead of ${reference}`}`);
     if (undecided.length) parts.push(`${parts.length ? "" : "Undecided whether "}${some(undecided)} ${are(undecided)} ${parts.length ? "undecided" : "worth it"}`);
     const rest = [...names("withheld"), ...names("unknown")];
@@ -60,12 +60,11 @@
 
   const cell = (value, note, kind) => {
     const inner = element("div", {}, value, ...note ? [element("small", {}, note)] : []);
-    return element("td", { class: kind || undefined }, inner);
+    return element("td", { class: kind || undefined }, ...value ? [inner] : []);
   };
   const nameCell = (i) => {
-    const inner = element("td", { class: "name" }, data.arms[i].name);
-    inner.prepend(element("span", { class: `dot k${i % 8}` }));
-    return inner;
+    const arm = element("span", { class: "arm" }, element("span", { class: `dot k${i % 8}` }), data.arms[i].name);
+    return element("td", { class: "name" }, arm);
   };
   const table = (id, columns, rows) => byId(id).replaceChildren(
     element("thead", {}, element("tr", {}, ...columns.map((column) => element("th", {}, column)))),
@@ -102,14 +101,41 @@
     table("worth", columns, rows);
     const answered = new Set(found.gaps.map((gap) => gap.worth[phase].answer));
     byId("verdict").classList.toggle("better", answered.has("yes"));
-    byId("headline").textContent = headline(found);
+    write("headline", headline(found));
     const [first, final] = [found.arms[0].curve.flops[0], last(found.arms[0].curve.flops)];
     const seeds = data.arms[0].n_seeds, context = si(assumptions.deployment.context_bytes).replace(/[kMG]?$/, " $&");
-    byId("conditions").textContent = `For a ${assumptions.preset} model that ${phase === "decode" ? "generates" : "reads"} text in a context of ${context}B. ${lifetime(rho)} `
-      + `Measured from ${flopsText(first)} to ${flopsText(final)} training FLOPs, ${seeds} seed${seeds > 1 ? "s" : ""} each. Below 0 is better, or cheaper, than ${reference}.`;
+    write("conditions", `For a ${assumptions.preset} model that ${phase === "decode" ? "generates" : "reads"} text in a context of ${context}B. ${lifetime(rho)} `
+      + `Measured from ${flopsText(first)} to ${flopsText(final)} training FLOPs, ${seeds} seed${seeds > 1 ? "s" : ""} each. Below 0 is better, or cheaper, than ${reference}.`);
+  }
+
+  /** Shows a finding as a heading below its topic; the topic alone if there is none. */
+  function finding(id, text) {
+    const place = byId(id);
+    place.replaceChildren(...text ? [element("small", {}, place.dataset.topic), harmless(text)] : [place.dataset.topic]);
+  }
+
+  /** Heading of losses: what the comparisons at the largest budget decide. */
+  function lossFinding({ gaps, arms, same }) {
+    if (!gaps.length || !same) return "";
+    if (gaps.every((gap) => last(gap.decisions) === "withheld")) return `No verdict about the tokenizers: ${gaps[0].withheld}`;
+    const named = (decision) => gaps.filter((gap) => last(gap.decisions) === decision).map((gap) => gap.arm);
+    const [better, worse] = [named("better"), named("worse")], rest = gaps.length - better.length - worse.length;
+    const needs = (names) => `${some(names)} ${names.length > 1 ? "need" : "needs"}`;
+    const parts = [better.length && `${needs(better)} fewer bits per byte than ${reference}`, worse.length && `${needs(worse)} more bits per byte than ${reference}`];
+    parts.push(rest && (rest < gaps.length ? `${rest} ${are(Array(rest))} undecided` : `No tokenizer is shown to need fewer or more bits per byte than ${reference}`));
+    return `${parts.filter(Boolean).join("; ")}, at ${flopsText(last(arms[0].curve.flops))} training FLOPs`;
+  }
+
+  /** Heading of the deployment: the cost of serving, which is computed, not estimated. */
+  function costFinding({ arms }) {
+    const { phase } = assumptions, verb = phase === "decode" ? "generate" : "read";
+    const least = arms.reduce((a, b) => b.relative_cost[phase] < a.relative_cost[phase] ? b : a), saved = 100 * (1 - least.relative_cost[phase]);
+    if (arms.length < 2) return "";
+    return saved < 0.05 ? `No tokenizer needs fewer FLOPs to ${verb} a byte than ${reference}` : `${least.name} needs ${fixed(saved, 1)}\u00a0% fewer FLOPs than ${reference} to ${verb} a byte`;
   }
 
   function showLoss(found) {
+    finding("loss-finding", lossFinding(found));
     const several = data.sources.length > 1, columns = ["training FLOPs", ...found.arms[0].curve.flops.map(flopsText)];
     if (several) columns.push("largest budget, micro", "largest budget, macro");
     table("loss", columns, found.arms.map((arm, i) => {
@@ -118,10 +144,11 @@
     }));
     const shares = Object.entries(found.shares).sort((a, b) => b[1] - a[1]), shown = shares.slice(0, 8);
     const rest = shares.length > shown.length ? `, and ${shares.length - shown.length} more` : "";
-    byId("averaging").textContent = several ? `Weights of the sources: ${shown.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}${rest}. The micro average weighs sources by their bytes, the macro average equally.` : "";
+    write("averaging", several ? `Weights of the sources: ${shown.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}${rest}. The micro average weighs sources by their bytes, the macro average equally.` : "");
   }
 
   function showCost(found) {
+    finding("cost-finding", costFinding(found));
     const { phase, deployment: d } = assumptions;
     const columns = ["", "tokens per byte", "tokens in context", "reading: FLOPs per byte", "generating: FLOPs per byte", "head's share", "KV cache: bytes per byte", `${phase === "decode" ? "generating" : "reading"}: µs per byte`, "equivalent bits per byte"];
     table("cost", columns, found.arms.map((arm, i) => {
@@ -136,8 +163,8 @@
       ];
     }));
     const experts = d.n_experts ? `, ${d.active_experts + d.shared_experts} of ${d.n_experts + d.shared_experts} experts` : "";
-    byId("shape").textContent = `A model of ${d.n_layers} layers of width ${d.hidden_size}, ${d.n_kv_heads} key-value heads${experts}, at a context of ${si(d.context_bytes)}B, ${d.batch} sequences at a time. `
-      + `Seconds are a lower bound for a device of ${si(d.device_flops)}FLOP/s and ${si(d.device_bandwidth)}B/s.`;
+    write("shape", `A model of ${d.n_layers} layers of width ${d.hidden_size}, ${d.n_kv_heads} key-value heads${experts}, at a context of ${si(d.context_bytes)}B, ${d.batch} sequences at a time. `
+      + `Seconds are a lower bound for a device of ${si(d.device_flops)}FLOP/s and ${si(d.device_bandwidth)}B/s.`);
     const order = found.ranking[phase], items = [`By bits per byte at equal training FLOPs: ${found.ranking.bits_per_byte.join(", ")}.`];
     items.push(order.names.length
       ? `By equivalent bits per byte, at ${flopsText(order.reference_flops)} FLOPs of ${reference}: ${order.names.map((name) => order.extrapolated.includes(name) ? `${name} (extrapolated)` : name).join(", ")}.`
@@ -146,7 +173,7 @@
     items.push(`On the frontier of bits per byte and cost of ${phase === "decode" ? "generating" : "reading"}, cheapest first: ${found.frontier[phase].join(", ")}.`);
     byId("ranking").replaceChildren(...items.map((text) => element("li", {}, text)));
     byId("unnamed").hidden = !found.ranking.withheld;
-    byId("unnamed").textContent = `This order names no better tokenizer: ${found.ranking.withheld}.`;
+    write("unnamed", `This order names no better tokenizer: ${found.ranking.withheld}.`);
   }
 
   // Charts.
@@ -174,8 +201,8 @@
     const gaps = found.gaps.flatMap((gap) => bandRows(gap.arm, gap.band, false));
     if (byId("chart-gaps")) updateChart("gaps", { rows: gaps, bands: drawn(gaps, "value") });
     const withheld = found.frontier.withheld ? ` It names no better tokenizer: ${found.frontier.withheld}.` : "";
-    byId("frontier-caption").textContent = `Against ${reference}, at ${flopsText(last(found.arms[0].curve.flops))} training FLOPs; FLOPs to ${phase === "decode" ? "generate" : "read"} a byte. `
-      + `The line connects tokenizers that no other beats in both.${found.same ? " Bars are intervals." : ""}${withheld}`;
+    write("frontier-caption", `Against ${reference}, at ${flopsText(last(found.arms[0].curve.flops))} training FLOPs; FLOPs to ${phase === "decode" ? "generate" : "read"} a byte. `
+      + `The line connects tokenizers that no other beats in both.${found.same ? " Bars are intervals." : ""}${withheld}`);
   }
 
   // Controls.
@@ -245,7 +272,7 @@
     const found = ladder.compute(data, stored, assumptions, prepared);
     for (const part of [showWorth, showLoss, showCost, showCharts, showControls]) part(found);
     labelCells();
-    for (const place of document.querySelectorAll("code.command")) place.textContent = command();
+    for (const place of document.querySelectorAll("code.command")) place.textContent = harmless(command());
     byId("without").hidden = found.same;
     byId("statements").hidden = !found.same;
   }

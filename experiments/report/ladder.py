@@ -20,8 +20,8 @@ from lm.scaling.worth import ANSWERS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_DIRECT_LABELS = 5
-"""With at most this many arms, names stand beside the points of the frontier instead of in a legend."""
+_DIRECT_LABELS, _DIRECT_CHARACTERS = 5, 16
+"""With at most this many arms and short names, names stand beside the points of the frontier instead of in a legend."""
 
 
 def render(found: Mapping[str, Any], replayed: Mapping[str, Any], depths: Sequence[str] = ()) -> str:
@@ -84,7 +84,7 @@ def figures(found: Mapping[str, Any]) -> list[Figure]:
 
 def frontier_chart(labels: Sequence[str]) -> dict[str, Any]:
     """Change in bits per byte over change in serving cost, with intervals; the arms of the frontier are connected."""
-    direct = len(labels) <= _DIRECT_LABELS
+    direct = len(labels) <= _DIRECT_LABELS and max(map(len, labels)) <= _DIRECT_CHARACTERS
     axis = alt.Axis(labelExpr="format(datum.value, '~g') + '×'", tickCount=5, labelOverlap="greedy")
     scale = alt.Scale(type="log", nice=False, padding=50)
     x = alt.X("cost:Q", title="relative cost of serving", scale=scale, axis=axis)
@@ -128,7 +128,7 @@ _FRONTIER_HEIGHT = 300
 
 
 def _flops() -> alt.X:
-    axis = alt.Axis(format=".1e", tickCount=5)
+    axis = alt.Axis(labelExpr="datum.label && replace(format(datum.value, '~e'), 'e+', 'e')", tickCount=5)
     return alt.X("flops:Q", title="training FLOPs", scale=alt.Scale(type="log", nice=False), axis=axis)
 
 

@@ -20,11 +20,20 @@
 
 const byId = (id) => document.getElementById(id);
 
+const pictures = { "\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡" };
+const picture = (c) => pictures[c] ?? (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+/** Makes control and bidirectional characters visible, except line feeds and tabs, like `page.harmless`. */
+const harmless = (text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, picture);
+/** Makes all control characters visible, like `page.visible`. */
+const visible = (text) => harmless(text).replace(/[\n\t]/g, picture);
+/** Writes untrusted text into an element. */
+const write = (id, text) => { byId(id).textContent = harmless(text); };
+
 /** An element with text and children; strings become text, never markup. */
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
-  made.append(...children);
+  made.append(...children.map((child) => typeof child === "string" ? harmless(child) : child));
   return made;
 }
 
@@ -58,12 +67,12 @@ labelCells();
 /** Lists the headings of a long page after its header. */
 (() => {
   const headings = [...document.querySelectorAll("main h2")];
-  if (headings.length < 3) return;
+  if (headings.length < 2) return;
   const links = headings.map((heading, i) => {
     const part = heading.closest("[id]");
     const place = part && part.querySelector("h2") === heading ? part : heading;
     place.id ||= `part-${i + 1}`;
-    return element("li", {}, element("a", { href: `#${place.id}` }, heading.textContent));
+    return element("li", {}, element("a", { href: `#${place.id}` }, (heading.querySelector("small") ?? heading).textContent));
   });
   document.querySelector("main > header").append(element("nav", { class: "contents", "aria-label": "On this page" }, element("ul", {}, ...links)));
 })();
@@ -73,36 +82,54 @@ addEventListener("beforeprint", () => { for (const part of document.querySelecto
 
 const computed = {}, views = {};
 
-/** Fits a chart to a width: columns of its legends, lines of the titles of its x axes, length of labels, number of ticks. */
+/** JSON that is also an expression of Vega, whose strings may not contain line separators. */
+const asciiJson = (value) => JSON.stringify(value).replace(/[^ -~]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+/** Fits a chart to a width: columns and lines of its legends, lines of its titles and names, number of ticks, height. */
 function fitted(spec, width) {
-  const CHARACTER = 7.5; // pixels, about
-  const wrap = (text) => {
-    const lines = [""];
-    for (const word of text.split(" ")) {
-      const last = lines.length - 1, line = `${lines[last]} ${word}`.trim();
-      if (lines[last] && line.length * CHARACTER > 0.72 * width) lines.push(word);
-      else lines[last] = line;
+  const CHARACTER = 7.5, LINE = 14; // pixels, about
+  const fits = (text, pixels) => text.trimEnd().length * CHARACTER <= pixels;
+  const wrap = (text, pixels) => {
+    const lines = [""], words = text.split(/(?<=[ \-/])/);
+    for (const part of words.flatMap((word) => fits(word, pixels) ? [word] : word.split(/(?<=[_=,])/))) {
+      const last = lines.length - 1;
+      if (!lines[last] || fits(lines[last] + part, pixels)) lines[last] += part;
+      else lines.push(part);
     }
-    return lines;
+    return lines.map((line) => line.trimEnd());
   };
+  const wrapped = (names, pixels) => `${asciiJson(names.map((name) => wrap(name, pixels)))}[indexof(${asciiJson(names)}, datum.value)]`;
+  const nodes = [];
   const visit = (node) => {
     if (!node || typeof node !== "object") return;
-    if (node.legend?.values) {
-      const longest = Math.max(...node.legend.values.map((name) => name.length));
-      node.legend.columns = Math.max(1, Math.min(node.legend.values.length, Math.floor(width / (CHARACTER * longest + 42))));
-      node.legend.labelLimit = width - 40;
-    }
-    if (node.x?.title) node.x.title = wrap(node.x.title);
-    for (const axis of [node.x?.axis, node.y?.axis]) if (axis?.labelLimit) axis.labelLimit = Math.min(axis.labelLimit, 0.4 * width);
-    if (node.x?.axis?.tickCount) node.x.axis.tickCount = Math.min(node.x.axis.tickCount, Math.max(2, Math.floor(width / 90)));
+    nodes.push(node);
     for (const [key, child] of Object.entries(node)) if (key !== "datasets") visit(child);
   };
   visit(spec);
+  let left = 60; // of the plot
+  for (const { x, y } of nodes) {
+    if (x?.title) x.title = wrap(x.title, 0.72 * width);
+    if (x?.axis?.tickCount) x.axis.tickCount = Math.min(x.axis.tickCount, Math.max(2, Math.floor(width / 90)));
+    if (!y?.axis?.labelLimit) continue;
+    const limit = y.axis.labelLimit = Math.min(y.axis.labelLimit, 0.4 * width);
+    left = Math.max(left, limit);
+    y.axis.labelExpr = wrapped(y.sort, limit);
+    spec.height = Math.max(spec.height, y.sort.length * (LINE * Math.max(...y.sort.map((name) => wrap(name, limit).length)) + 6));
+  }
+  for (const { legend } of nodes) {
+    if (!legend?.values) continue;
+    const longest = Math.max(...legend.values.map((name) => name.length)), symbol = 42;
+    legend.columns = Math.max(1, Math.min(legend.values.length, Math.floor((width - left + 60) / (CHARACTER * longest + symbol))));
+    legend.labelLimit = width;
+    if (CHARACTER * longest + symbol > width - left) legend.labelExpr = wrapped(legend.values, width - left - symbol);
+  }
   return spec;
 }
 
 /** Replaces data sets of a chart, drawn or not, by rows that the page computes. */
-function updateChart(name, datasets) {
+function updateChart(name, found) {
+  const plain = (row) => Object.fromEntries(Object.entries(row).map(([key, value]) => [key, typeof value === "string" ? harmless(value) : value]));
+  const datasets = Object.fromEntries(Object.entries(found).map(([set, rows]) => [set, rows.map(plain)]));
   computed[name] = datasets;
   views[name]?.then((view) => {
     for (const [set, rows] of Object.entries(datasets)) view.data(set, structuredClone(rows));

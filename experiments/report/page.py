@@ -1,7 +1,8 @@
 """Pages that open offline: one HTML file each, with a common design.
 
 A page is a template that extends `base.html` (fonts, colours, light and dark, print), with its numbers and its
-`figures.Figure`s. Everything on a page is autoescaped, because tokens are untrusted text from a corpus.
+`figures.Figure`s. Names and tokens are untrusted text: everything is autoescaped, and control and bidirectional
+characters are shown as visible text, so that they can neither hide nor reorder what follows them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import functools
 import hashlib
 import importlib.resources
 import json
+import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -18,6 +21,7 @@ import vl_convert
 from markupsafe import Markup
 
 from experiments.cli.console import duration, percent, si, signed
+from experiments.report.characters import harmless, visible
 from experiments.report.figures import PAPER, PAPER_WIDTH, PNG_SCALE
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.report.figures import Figure
 
 _PACKAGE = "experiments.report"
-SHARED = ("base.html", "macros.html", "style.css", "numbers.js", "page.js", "page.py", "figures.py")
+SHARED = ("base.html", "macros.html", "style.css", "numbers.js", "page.js", "page.py", "figures.py", "characters.py")
 """Files of this package that render every page."""
 
 
@@ -35,6 +39,7 @@ def render(
     *,
     title: str,
     figures: Sequence[Figure] = (),
+    findings: Mapping[str, str] | None = None,
     packed: Mapping[str, str] | None = None,
     **values: Any,
 ) -> str:
@@ -44,6 +49,7 @@ def render(
         template: File of this package that extends `base.html`; it places each figure with the macro `chart`.
         title: Title of the page.
         figures: Charts of the page; the template finds them by name in `figures`.
+        findings: Headings of sections (`experiments.report.findings`), placed by the macro `heading`.
         packed: Large data by name, packed with `packing.pack`; the template places it.
         values: Other variables of the template.
     """
@@ -60,6 +66,7 @@ def render(
                 }
             ),
             library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
+            findings=defaultdict(str, findings or {}),
             packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)
             **values,
         )
@@ -72,6 +79,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(_read),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -83,6 +91,7 @@ def _environment() -> jinja2.Environment:
         thousands=lambda value: f"{value:,}",
         csp_hash=_csp_hash,
         visible=visible,
+        prose=lambda text: re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text),
         flow=lambda text: visible(text).replace("↵", "↵\n"),
     )
     environment.globals["asset"] = lambda name: Markup(_read(name))  # noqa: S704  (our own file)
@@ -95,14 +104,9 @@ def version(*files: str) -> str:
     return hashlib.sha256(b"".join((package / file).read_bytes() for file in (*SHARED, *files))).hexdigest()
 
 
-def visible(text: str) -> str:
-    r"""Return a token with its line breaks, tabs and other control characters made visible.
-
-    >>> visible(" a\n\tb\x00")
-    ' a↵⇥b␀'
-    """
-    shown = {"\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
-    return "".join(shown.get(c, chr(0x2400 + ord(c)) if ord(c) < 32 else c) for c in text)
+def _shown(value: Any) -> Any:
+    """What a template prints for a value."""
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def script_json(value: Any) -> Markup:

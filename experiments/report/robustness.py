@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from experiments.cli.console import signed
-from experiments.report import page
+from experiments.report import findings, page
 from experiments.report.figures import Figure, colour, data, shape, spec
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
 
@@ -34,6 +34,7 @@ def render(report: Mapping[str, Any]) -> str:
         report=report,
         rows=drawn,
         sentences=sentences(report),
+        findings=findings.robustness(report, FEWEST_SEEDS),
         notes=notes(report),
         change=change,
         ends=ends,
@@ -224,7 +225,7 @@ def chart(rows: Rows, labels: Sequence[str], titles: Sequence[str]) -> dict[str,
         x=alt.X("bits:Q", **x), shape=shape(labels), opacity=_unless_lost(1)
     )
     zero = data("zero").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="bits:Q")
-    height = len(titles) * max(26, 9 * len(labels) + 8) + 20
+    height = len(titles) * max(30, 9 * len(labels) + 8) + 20
     return spec(zero + whisker + point, height=height, rows=rows, zero=[{"bits": 0}])
 
 

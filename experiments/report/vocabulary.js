@@ -5,12 +5,6 @@ const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHA
 const SHOWN = 100, MOST_SPANS = 6000;
 const grouped = numbers.thousands;
 
-/** Makes control characters visible, like `page.visible`. */
-function visible(text) {
-  const shown = { "\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡" };
-  return text.replace(/[\x00-\x1f\x7f]/g, (c) => shown[c] ?? String.fromCharCode(0x2400 + c.charCodeAt(0)));
-}
-
 /** Length of the UTF-8 character at a position; 0 if there is no valid one. */
 function characterLength(bytes, at) {
   const first = bytes[at];

@@ -13,7 +13,7 @@ from experiments.report.figures import Figure, Rows, colour, dash, data, si_axis
 def figures(report: dict[str, Any]) -> list[Figure]:
     """Return the charts for the numbers of `experiments.report.vocabulary.gather`."""
     labels = [row["label"] for row in report["tokenizers"]]
-    source = " and ".join(f"{row['label']} ({row['sha256'][:12]})" for row in report["tokenizers"])
+    source = " and ".join(labels)
     on_text = f"{source} on {report['text']}"
     series = list(dict.fromkeys(row["tokenizer"] for row in report["lengths"]))
     found = [

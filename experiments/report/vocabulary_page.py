@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.report import page
+from experiments.report import findings, page
 from experiments.report.engine import engine
 from experiments.report.packing import pack
 from experiments.report.vocabulary import Settings
@@ -36,6 +36,7 @@ def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
         figures=figures(report),
         packed=packed,
         report=report,
+        findings=findings.vocabulary(report),
         kinds=page.script_json(list(KINDS)),
         about=page.script_json({"text": report["text"], "labels": [row["label"] for row in report["tokenizers"]]}),
     )

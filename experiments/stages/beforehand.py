@@ -59,9 +59,8 @@ def _n_models(config: Config, arms: Sequence[Arm]) -> int:
 
 def _seconds(context: Context, kind: str) -> float | None:
     """Seconds per unit of work of the artifact of a kind that was made last; None if there is none like it."""
-    root, shape = context.store.root, dataclasses.asdict(context.config.lm.model)
-    names = context.store.names(f"{kind}-")
-    for name in sorted(names, key=lambda name: (root / name).stat().st_mtime, reverse=True):
+    shape = dataclasses.asdict(context.config.lm.model)
+    for name in context.store.latest(f"{kind}-"):
         with suppress(UserError):  # a damaged artifact is reported where it is used
             artifact = context.store.find(name, Folder)
             if artifact is None:

@@ -154,8 +154,7 @@ class Training:
 def last_speed(context: Context) -> float | None:
     """FLOPs per second of the model that was trained last on this device; None if there is none."""
     device = str(resolve_device(context.config.lm.train.device))
-    names = context.store.names("lm-")
-    for name in sorted(names, key=lambda name: (context.store.root / name).stat().st_mtime, reverse=True):
+    for name in context.store.latest("lm-"):
         with suppress(UserError):  # a damaged model is reported where it is used
             model = context.store.find(name, TrainedModel)
             if model is not None and model.contents.summary.device == device and model.contents.summary.seconds:

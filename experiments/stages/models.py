@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
+from experiments.cluster import connect
+from experiments.cluster.sharding import encoded_by
 from experiments.results import ShardsFolder, TrainedModel
-from lm.data.sharding import ShardConfig, reading_threads, write_shards
+from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
+    from tokenizer.corpus.corpus import Corpus
+    from tokenizer.interface import TokenizerLike
 
 _SHARDS = "shards"
 METRICS = "metrics.jsonl"
@@ -59,15 +64,7 @@ def shard(
     def build(folder: Path) -> ShardsFolder:
         manifest = _written(folder / _SHARDS, arm)
         if manifest is None:
-            manifest = write_shards(
-                folder / _SHARDS,
-                arm.tokenizer,
-                text.corpus.batches(split, readers=reading_threads(context.config.runner.threads)),
-                chosen,
-                threads=context.config.runner.threads,
-                progress=context.reporter.progress,
-                n_bytes=n_bytes,
-            )
+            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, chosen, n_bytes)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
     usual = dataclasses.asdict(ShardConfig())
@@ -90,6 +87,26 @@ def shard(
     what = f"{split}: {si(found.n_tokens)} tokens of {si(found.n_bytes)}B, {density:.3f} bytes per token"
     context.done(stage, artifact, what, {f"{split}_bytes_per_token": density})
     return artifact
+
+
+def _write(
+    context: Context,
+    corpus: Corpus,
+    tokenizer: TokenizerLike,
+    split: Literal["train", "heldout"],
+    folder: Path,
+    layout: ShardConfig,
+    n_bytes: int | None,
+) -> dict[str, Any]:
+    """Encode a split on this machine or on a cluster."""
+    target, threads, progress = folder / _SHARDS, context.config.runner.threads, context.reporter.progress
+    cluster = connect(context.config.runner)
+    if cluster is None:
+        batches = corpus.batches(split, readers=reading_threads(threads))
+        return write_shards(target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes)
+    with cluster.results(folder) as parts:
+        source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
+        return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes)
 
 
 def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from experiments.cli.console import superword_summary
+from experiments.cluster import connect
 from experiments.config import part
 from experiments.results import Phase2Training, TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
+from superbpe.counting import Parts
 from superbpe.inspection.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
+from tokenizer.checksums import digest
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.phase1 import MergeList
     from experiments.stages.text import Mixture
+    from superbpe.sources import Source
     from tokenizer.tokenizer import Tokenizer
 
 MERGE_LOG = "merges.parquet"
@@ -38,11 +44,23 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     rules = part(Rules, arm.superbpe)
     memory = context.config.runner.memory_mb
 
+    cluster = connect(context.config.runner)
+
     def build(folder: Path) -> TrainedTokenizer:
+        with nullcontext() if cluster is None else cluster.results(folder) as results:
+            return build_from(folder, mixture.sources if results is None else parts_in(results))
+
+    def parts_in(folder: Path) -> Parts:
+        assert cluster is not None
+        key = digest([mixture.hash, cluster.part_bytes])
+        run = partial(cluster.map, folder=folder)
+        return Parts(mixture.parts(cluster.part_bytes), folder, run, threads=cluster.threads, key=key)
+
+    def build_from(folder: Path, text: Parts | list[Source]) -> TrainedTokenizer:
         counts: list[Any] = []
         tokenizer = train_superbpe(
             prefix,
-            mixture.sources,
+            text,
             vocab_size=arm.vocab_size,
             transition=transition,
             rules=rules,
@@ -71,13 +89,20 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     }
 
     def make() -> Any:
-        return context.store.make(TrainedTokenizer, "superbpe", config=chosen, inputs=inputs, build=build)
+        return context.store.make(
+            TrainedTokenizer,
+            "superbpe",
+            config=chosen,
+            inputs=inputs,
+            build=build,
+            resumable=cluster is not None,
+        )
 
     with context.reporter.stage(arm.name):
         record = make()
         if not record.fresh and not points(context, record):  # the tokenizer was deleted
             with context.store.lock(record.name):
-                if (context.store.root / record.name).exists():
+                if context.store.exists(record.name):
                     context.store.remove(record.name)
             record = make()
         tokenizer, artifact = load(context, record)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent, si
+from experiments.cluster import connect, counting
 from experiments.config import part
-from experiments.results import CorpusFiles, Counts, Reading
+from experiments.results import CorpusFiles, CountedSource, Counts, Reading
 from experiments.store.artifacts import Artifact
 from superbpe.sources import Source
 from tokenizer import Batch
@@ -20,18 +21,20 @@ from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.files import check_file
-from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts, weighted
+from tokenizer.files import check_file, weighted
+from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 from tokenizer.urls import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from experiments.arms import Arm
+    from experiments.cluster.tasks import Cluster
     from experiments.config import BpeConfig, BudgetConfig, CorpusSource
     from experiments.results import SplitSize
     from experiments.stages.context import Context
     from tokenizer.patterns import Pattern
+    from tokenizer.progress import Progress
 
 
 COUNTS = "counts.parquet"
@@ -67,11 +70,21 @@ class Mixture:
         sources: The sources with their weights.
         hash: Hash of everything that determines the text.
         read: Description of the text for the training record.
+        corpora: The corpora of the sources.
     """
 
     sources: list[Source]
     hash: str
     read: Reading
+    corpora: list[Corpus]
+
+    def parts(self, target_bytes: int) -> list[list[Source]]:
+        """Return the sources in parts, which can be pickled."""
+        return [
+            [dataclasses.replace(source, batches=part if source.batches is corpus else _without_heldout(part, corpus))]
+            for source, corpus in zip(self.sources, self.corpora, strict=True)
+            for part in corpus.parts("train", target_bytes)
+        ]
 
 
 def prepare(context: Context, *, trains: bool = False) -> Text:
@@ -85,7 +98,7 @@ def prepare(context: Context, *, trains: bool = False) -> Text:
     if config.source == "files":
         corpus = Corpus(part(CorpusConfig, config))
         _check_size(context.config.budget, corpus, trains=trains)
-        where = config.dataset or ", ".join(map(shown, config.paths))
+        where = config.dataset or ", ".join(config.places)
         with context.reporter.stage("find held-out text"):
             next(corpus.batches("heldout"))  # fails early if no document is held out
         heldout = (
@@ -112,7 +125,7 @@ def _check_size(budget: BudgetConfig, corpus: Corpus, *, trains: bool) -> None:
     """Raise a UserError if the files are empty, or too small for the budget, before any of them is read."""
     sizes = corpus.sizes()
     if sizes and not any(sizes):
-        raise UserError(f"the corpus is empty: every file of {list(map(shown, corpus.config.paths))} has 0 bytes")
+        raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
     plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
     if sizes and plain and trains and budget.train_flops is None:
@@ -145,33 +158,43 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
         stage: Name of the stage as shown to the user.
     """
     config, pattern = context.config, arm.phase1_pattern
+    cluster = connect(config.runner)
     mixture = [_counts_file(entry) for entry in arm.bpe.counts]
 
     def build(folder: Path) -> Counts:
         if mixture:
             counts = mix_counts([(PretokenCounts.load(path), weight) for path, weight in mixture])
             _check_counts(counts, pattern, arm.bpe)
+            counted = [("", counts, 1)]
         else:
             memory = config.runner.memory_mb
-            counts = count_pretokens(
-                text.corpus,
-                pattern,
-                unit=arm.bpe.unit,
-                special_tokens=arm.bpe.special_tokens,
-                threads=config.runner.threads,
-                memory_bytes=None if memory is None else memory * 1_000_000,
-                spill_folder=folder,
-                progress=context.reporter.progress,
-            )
+            settings: dict[str, Any] = {
+                "pattern": pattern,
+                "unit": arm.bpe.unit,
+                "special_tokens": arm.bpe.special_tokens,
+                "threads": config.runner.threads,
+                "memory_bytes": None if memory is None else memory * 1_000_000,
+            }
+            counted = [
+                (name, _count(corpus, settings, folder, cluster, context.reporter.progress), weight)
+                for name, corpus, weight in text.corpus.by_source()
+            ]
+            named = text.corpus.config.sources
+            counts = mix_counts([(one, weight) for _, one, weight in counted]) if named else counted[0][1]
         counts.save(folder / COUNTS)
         # The files of a mixture do not say which corpus they were counted on.
         read = Reading(mixture=[str(path) for path, _ in mixture]) if mixture else _training_split(text)
         return Counts(
             **vars(read),
             n_distinct=counts.n_distinct,
-            n_pretokens=counts.n_total,
-            n_bytes=counts.n_bytes,
-            n_documents=counts.n_documents,
+            n_pretokens=sum(one.n_total for _, one, _ in counted),
+            n_bytes=sum(one.n_bytes for _, one, _ in counted),
+            n_documents=sum(one.n_documents for _, one, _ in counted),
+            sources={
+                name: CountedSource(weight, one.n_documents, one.n_bytes, one.n_total)
+                for name, one, weight in counted
+                if name
+            },
             skipped={} if mixture else text.corpus.skipped.summary(),
         )
 
@@ -188,16 +211,30 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
             "phase 1 trains on bpe.counts: these counts may include held-out text, which is not checked", style="yellow"
         )
     with context.reporter.stage(stage):
-        artifact = context.store.make(Counts, "count", config=chosen, inputs=inputs, build=build)
+        artifact = context.store.make(
+            Counts, "count", config=chosen, inputs=inputs, build=build, resumable=cluster is not None
+        )
     found = artifact.contents
     what = (
         f"{si(found.n_distinct)} distinct pretokens of {si(found.n_pretokens)}, "
         f"{si(found.n_bytes)}B in {si(found.n_documents)} documents"
     )
+    if found.sources:
+        each = (f"{name} {si(of.n_bytes)}B ×{of.weight}" for name, of in found.sources.items())
+        what += f" ({', '.join(each)})"
     if found.skipped:
         what += f"; {found.skipped['count']:,} damaged records or rests of files skipped"
     context.done(stage, artifact, what)
     return artifact
+
+
+def _count(
+    corpus: Corpus, settings: dict[str, Any], folder: Path, cluster: Cluster | None, progress: Progress
+) -> PretokenCounts:
+    if cluster is None:
+        return count_pretokens(corpus, **settings, spill_folder=folder, progress=progress)
+    with cluster.results(folder) as parts:
+        return counting.count(cluster, corpus, parts, settings | {"threads": cluster.threads}, progress)
 
 
 def _training_split(text: Text) -> Reading:
@@ -243,29 +280,36 @@ def phase2_sources(text: Text, arm: Arm) -> Mixture:
     """
     named = [weighted(entry, "superbpe.sources") for entry in arm.superbpe.sources]
     if not named:
-        return Mixture([Source(lambda: text.corpus.batches("train"))], text.hash, _training_split(text))
+        found = text.corpus.by_source()
+        sources = [
+            Source(one, weight, f"corpus.sources.{name}" if name else "the corpus") for name, one, weight in found
+        ]
+        return Mixture(sources, text.hash, _training_split(text), [one for _, one, _ in found])
     # The dataset and the size limit apply to the corpus only. All held-out documents are left out, sampled or not.
-    shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None, heldout_sample=1.0)
+    shared = dataclasses.replace(text.corpus.config, dataset=None, sources={}, max_bytes=None, heldout_sample=1.0)
     corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
     return Mixture(
         [
-            Source(partial(_training, corpus), weight, f"superbpe.sources {shown(path)}")
+            Source(_without_heldout(corpus, corpus), weight, f"superbpe.sources {shown(path)}")
             for corpus, path, weight in corpora
         ],
         digest([text.hash, [[corpus.identity(), weight] for corpus, _, weight in corpora]]),
         Reading(mixture=[f"{shown(path)}:{weight}" for path, weight in named], without_heldout_of=text.hash),
+        [corpus for corpus, _, _ in corpora],
     )
 
 
-def _training(corpus: Corpus) -> Iterator[Batch]:
-    """Training documents. If held-out text is in separate files, training documents with the same text are dropped."""
-    if not corpus.heldout_files:
-        yield from corpus.batches("train")
-        return
+def _without_heldout(part: Corpus, corpus: Corpus) -> Corpus | Callable[[], Iterator[Batch]]:
+    """Training documents of a part, without those with the same text as a document of a held-out file."""
+    return partial(_training, part, corpus.parts("heldout")) if corpus.heldout_files else part
+
+
+def _training(part: Corpus, heldout: list[Corpus]) -> Iterator[Batch]:
     keep = DocumentFilter()
-    for batch in corpus.batches("heldout"):
-        keep.exclude(batch)
-    for batch in corpus.batches("train"):
+    for each in heldout:
+        for batch in each.batches("heldout"):
+            keep.exclude(batch)
+    for batch in part.batches("train"):
         yield keep.apply(batch)[0]
 
 

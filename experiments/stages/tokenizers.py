@@ -107,7 +107,7 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
     """
     artifact = context.store.find(record.contents.tokenizer, TokenizerFolder)
     if artifact is None:
-        raise UserError(f"{context.store.root / record.contents.tokenizer} was deleted; run the same command again")
+        raise UserError(f"{context.store.where}/{record.contents.tokenizer} was deleted; run the same command again")
     tokenizer = Tokenizer.load(artifact.path)
     if tokenizer.sha256 != record.contents.sha256:
         raise UserError(
@@ -120,7 +120,7 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
 
 def points(context: Context, record: Artifact[TrainedTokenizer]) -> bool:
     """Return whether the tokenizer that a record points to exists."""
-    return (context.store.root / record.contents.tokenizer).is_dir()
+    return context.store.exists(record.contents.tokenizer)
 
 
 def keep(

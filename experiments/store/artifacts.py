@@ -8,6 +8,9 @@ the same work.
 Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
 therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
 uses an artifact's files, it compares them with their checksums.
+
+The artifacts may be on object storage. The folder is then a cache: what is made is uploaded once it is complete, and
+what is missing is downloaded when its files are first used.
 """
 
 from __future__ import annotations
@@ -19,16 +22,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
+from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
 from tokenizer import storage
-from tokenizer.checksums import Verify, check_files, check_sizes, digest, read_sealed, recorded
+from tokenizer.checksums import Verify, check_files, check_sizes, digest, n_bytes_of, read_sealed, recorded
 from tokenizer.errors import UserError
+from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from filelock import FileLock
+
+    from experiments.store.bucket import Bucket
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 
@@ -84,7 +91,7 @@ class Store:
     """A folder of artifacts.
 
     Args:
-        root: The folder; created with the first artifact.
+        root: The folder; created with the first artifact. It may be the cache of a bucket (`experiments.store.cache`).
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
@@ -108,6 +115,40 @@ class Store:
         self._on_build = on_build
         self._verify = verify
         self._progress = progress
+        self._building = 0
+        self._unpublished: list[str] = []
+        self.on_upload: Callable[[], None] | None = None
+        self.bucket: Bucket | None = None
+        if (mark := cache.marked(root)) is not None:
+            from experiments.store.bucket import Bucket
+
+            self.bucket = Bucket(mark["url"], root / ".manifests", progress)
+            self._cache = cache.Cache(root, mark["bytes"], self.filelock)
+
+    @classmethod
+    def at(cls, where: str | Path, folder: str | None = None, gigabytes: float | None = None, **options: Any) -> Store:
+        """Return the store in a folder, or in a bucket with its cache.
+
+        Args:
+            where: Folder, or URL.
+            folder: For a URL: local folder of the cache; None for one in the user's cache folder.
+            gigabytes: For a URL: maximum size of the cache.
+            options: Arguments of the class.
+
+        Raises:
+            UserError: If the URL, or one of the settings, cannot be used.
+        """
+        if is_remote(str(where)):
+            return cls(cache.cache_of(str(where), folder, gigabytes), **options)
+        for name, value in (("artifacts_cache", folder), ("artifacts_cache_gb", gigabytes)):
+            if value is not None:
+                raise UserError(f"{name}={value} has no effect, because artifacts={where} is a local folder; remove it")
+        return cls(Path(where), **options)
+
+    @property
+    def where(self) -> str:
+        """The URL or the absolute path of the folder, for `at`."""
+        return str(self.root.resolve()) if self.bucket is None else self.bucket.url
 
     def make(
         self,
@@ -165,9 +206,47 @@ class Store:
         return artifact
 
     def use(self, artifact: Artifact[Any]) -> None:
-        """Report that an artifact returned by `find` is used."""
+        """Report that an artifact returned by `find` is used, and upload it if it is not in the bucket.
+
+        What is used while another artifact is built is uploaded after it: a failed upload does not end a build.
+        """
         if self._on_use is not None:
             self._on_use(artifact)
+        if self.bucket is not None:
+            self._unpublished.append(artifact.name)
+            while self._unpublished and not self._building:
+                self._publish(self._unpublished[0])
+                self._unpublished.pop(0)
+
+    def _publish(self, name: str) -> None:
+        assert self.bucket is not None
+        if not (self.root / name).exists():
+            return
+        self._cache.hold(name)
+        if not self.bucket.has(name):
+            with self.lock(name):  # another process may be uploading it
+                if not self.bucket.has(name):
+                    self.bucket.upload(self.root / name)
+            if self.on_upload is not None:
+                self.on_upload()
+        self._make_space()
+
+    def _make_space(self, incoming: int = 0) -> None:
+        bucket = self.bucket
+        assert bucket is not None
+        self._cache.make_space(incoming, lambda name: not bucket.has(name), self._discard)
+
+    def _download(self, artifact: Artifact[Any]) -> None:
+        """Get an artifact's files. Those of an interrupted attempt are not read again."""
+        assert self.bucket is not None
+        with self.lock(artifact.name):
+            if artifact.folder.exists():
+                return
+            partial = self.root / f".{artifact.name}.download"
+            self._make_space(n_bytes_of(artifact.manifest.files))
+            storage.disk.make_folder(partial)
+            self.bucket.download(artifact.name, partial)
+            self._name(partial)
 
     def _write(
         self,
@@ -193,12 +272,15 @@ class Store:
                     storage.disk.remove(unfinished)
             with measured(partial) as cost:
                 try:
+                    self._building += 1
                     with storage.naming(partial):
                         contents = build(partial)
                 except BaseException:
                     if not resumable:
                         storage.disk.remove_folder(partial, ignore_errors=True)
                     raise
+                finally:
+                    self._building -= 1
             _sync_all(partial)
             files = recorded(partial, _files(partial))
             values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
@@ -236,13 +318,23 @@ class Store:
         Raises:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
-        folder = self.root / name
+        found = self._read(self.root / name, result)
+        if found is None and self.bucket is not None and (about := self.bucket.manifest(name)) is not None:
+            found = self._read(about, result, whole=False)
+        if found is None:
+            return None
+        return Artifact(self.root / name, *found, check=self.check)
+
+    @staticmethod
+    def _read(folder: Path, result: type[C], *, whole: bool = True) -> tuple[Manifest, C] | None:
+        """Read the manifest in a folder; unless the folder is `whole`, the other files are elsewhere."""
         if not folder.exists():  # checked first, because another process may rename the folder at any time
             return None
         try:
             manifest = Manifest.read(folder)
-            check_sizes(folder, manifest.files)
-            contents = result.load(manifest.contents)
+            if whole:
+                check_sizes(folder, manifest.files)
+            return manifest, result.load(manifest.contents)
         except (FileNotFoundError, NotADirectoryError) as error:
             if not folder.exists():  # another process has just removed it
                 return None
@@ -251,7 +343,10 @@ class Store:
             raise UserError(f"{error}; {_remake(folder)}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / MANIFEST} is damaged ({error}); {_remake(folder)}") from None
-        return Artifact(folder, manifest, contents, check=self.check)
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is an artifact of this name."""
+        return (self.root / name).exists() or (self.bucket is not None and self.bucket.has(name))
 
     def open_all(self, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
         """Return the artifacts of these names.
@@ -264,14 +359,14 @@ class Store:
             artifact = self.find(name, result)
             if artifact is None:
                 raise UserError(
-                    f"{self.root / name} does not exist; run the command of its run again to rebuild it, or name the "
+                    f"{self.where}/{name} does not exist; run the command of its run again to rebuild it, or name the "
                     "folder that it was moved to with --artifacts"
                 )
             found.append(artifact)
         return found
 
     def check(self, artifact: Artifact[Any], verify: Verify | None = None) -> None:
-        """Compare an artifact's files with the checksums in its manifest.
+        """Compare an artifact's files with the checksums in its manifest; download them first if necessary.
 
         Args:
             artifact: The artifact.
@@ -280,6 +375,10 @@ class Store:
         Raises:
             UserError: If a file is damaged or missing.
         """
+        if self.bucket is not None:
+            self._cache.hold(artifact.name)
+            if not artifact.folder.exists():
+                self._download(artifact)
         try:
             check_files(artifact.folder, artifact.manifest.files, verify or self._verify, self._progress)
         except FileNotFoundError as error:
@@ -289,12 +388,25 @@ class Store:
 
     def names(self, prefix: str) -> list[str]:
         """Return the sorted names of finished artifacts that start with `prefix`."""
-        if not self.root.is_dir():
-            return []
-        return sorted(p.name for p in self.root.iterdir() if p.name.startswith(prefix))
+        found = {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()
+        if self.bucket is not None:
+            found.update(self.bucket.names())
+        return sorted(name for name in found if name.startswith(prefix))
+
+    def latest(self, prefix: str) -> list[str]:
+        """Return the names of artifacts on this machine that start with `prefix`, the last one first."""
+        found = [path for path in self.root.iterdir() if path.name.startswith(prefix)] if self.root.is_dir() else []
+        return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
 
     def remove(self, name: str) -> None:
-        """Delete an artifact. It is renamed first, so that it is never half deleted under its name."""
+        """Delete an artifact."""
+        if self.bucket is not None:
+            self.bucket.remove(name)
+        if (self.root / name).exists():
+            self._discard(name)
+
+    def _discard(self, name: str) -> None:
+        """Delete a folder. It is renamed first, so that it is never half deleted under its name."""
         doomed = self.root / f".{name}.removed"
         storage.disk.remove_folder(doomed, ignore_errors=True)
         storage.disk.rename(self.root / name, doomed)
@@ -319,6 +431,9 @@ class Store:
         """Delete the leftovers of killed processes, except resumable ones; return the names."""
         for removed in self.root.glob(".*.removed"):
             storage.disk.remove_folder(removed, ignore_errors=True)
+        for partial in self.root.glob(".*.download"):
+            if (self.root / partial.name.removeprefix(".").removesuffix(".download")).exists():
+                storage.disk.remove_folder(partial, ignore_errors=True)
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
@@ -371,9 +486,10 @@ def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
         UserError: If the artifact is damaged.
     """
     folder = folder.resolve()
-    if not (re.fullmatch(NAME, folder.name) and (folder / MANIFEST).is_file()):
+    if not re.fullmatch(NAME, folder.name):
         return None
-    return Store(folder.parent).find(folder.name, result)
+    store = Store(folder.parent)
+    return store.find(folder.name, result) if store.bucket or (folder / MANIFEST).is_file() else None
 
 
 def _remake(folder: Path) -> str:

@@ -12,6 +12,7 @@ from experiments.store import registry, runs
 from experiments.store.artifacts import NAME, Artifact, Store
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
 from experiments.store.measured import seconds_so_far
+from tokenizer.checksums import n_bytes_of
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ WHOLE, DAMAGED, OUTDATED, UNFINISHED, LEFTOVER, BUSY = (
 repeated. `leftover`: of a killed process, cannot be resumed. `in work`: being made now."""
 
 
+_RESUMABLE = (".resumable", ".download")
+
+
 @dataclass
 class Item:
     """One folder of a store.
@@ -43,7 +47,7 @@ class Item:
         state: One of the states above.
         manifest: Contents of `manifest.json`; None if it cannot be read.
         seconds: Time to make the artifact, if known.
-        n_bytes: Size on disk.
+        n_bytes: Size on disk, or in the bucket if it is only there.
         note: What is wrong, or which software versions differ from the installed ones.
         needs: Names of its existing inputs.
         perhaps: Names of corpora that it may have read: the hash of a corpus is not that of the folder containing it.
@@ -88,7 +92,12 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
     """
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    items = [_item(store, path, verify) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
+    paths = [path for path in sorted(store.root.iterdir()) if _is_artifact(path)]
+    if store.bucket is not None:
+        elsewhere = sorted(set(store.bucket.names()) - {path.name for path in paths})
+        store.bucket.fetch_manifests(elsewhere)
+        paths += [store.root / name for name in elsewhere]
+    items = [_item(store, path, verify) for path in paths]
     _link(items)
     _mark(store, items, set(keep), set(drop))
     order = {stage: place for place, stage in enumerate(STAGES)}
@@ -99,7 +108,7 @@ def _is_artifact(path: Path) -> bool:
     if not path.is_dir():
         return False
     if path.name.startswith("."):
-        return path.suffix in (".partial", ".resumable")
+        return path.suffix in (".partial", *_RESUMABLE)
     return re.fullmatch(NAME, path.name) is not None or (path / MANIFEST).exists()
 
 
@@ -108,11 +117,12 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
     if path.name.startswith("."):
         name = path.name.removeprefix(".").removesuffix(path.suffix)
         with store.if_free(name) as free:
-            state = BUSY if not free else UNFINISHED if path.suffix == ".resumable" else LEFTOVER
+            state = BUSY if not free else UNFINISHED if path.suffix in _RESUMABLE else LEFTOVER
         return Item(path, name, state, None, seconds_so_far(path), n_bytes)
     try:
         found = store.find(path.name, Folder)
         assert found is not None
+        n_bytes = n_bytes or n_bytes_of(found.manifest.files)
         if verify:
             store.check(found, "always")
     except UserError as error:

@@ -2,10 +2,15 @@
 
 `.runs` has one entry per run. As long as the run's folder and its `run.json` exist, the artifacts that it used are
 needed. A live run holds a lock, which is released when its process ends.
+
+With artifacts in a bucket, the records of runs are in the bucket too, by machine: what a run on another machine used is
+needed as well.
 """
 
 from __future__ import annotations
 
+import platform
+import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,6 +56,11 @@ def running(store: Store, folder: Path) -> Iterator[None]:
     """
     where = str(folder.resolve())
     name = f"run-{digest(where)[:16]}"
+
+    def publish() -> None:
+        if store.bucket is not None and (folder / RECORD).exists():
+            store.bucket.keep_record(f"{_machine()}/{name}", folder / RECORD)
+
     with store.lock(_GATE):  # wait for `experiments.clean`, if it is running
         alive = store.filelock(name)
         alive.acquire()
@@ -58,8 +68,12 @@ def running(store: Store, folder: Path) -> Iterator[None]:
         registry = store.root / _FOLDER
         storage.disk.make_folder(registry)
         write_json(registry / f"{name}.json", {"folder": where})
+        publish()  # fails early if the bucket cannot be written
+        store.on_upload = publish
         yield
+        publish()
     finally:
+        store.on_upload = None
         alive.release()
 
 
@@ -77,7 +91,23 @@ def entries(store: Store) -> list[Entry]:
         folder = Path(read_json(path)["folder"])
         with store.if_free(path.stem) as free:
             found.append(Entry(path, folder, folder / RECORD, alive=not free))
+    if store.bucket is not None:
+        here = {(_machine(), entry.path.stem) for entry in found}
+        records = store.bucket.fetch_records(store.root / _FOLDER)
+        others = [path for path in records if (path.parent.parent.name, path.parent.name) not in here]
+        found += [Entry(path, path.parent, path, alive=False) for path in others]
     return found
+
+
+def forget(store: Store, entry: Entry) -> None:
+    """Remove a run of this machine from the registry."""
+    storage.disk.remove(entry.path)
+    if store.bucket is not None:
+        store.bucket.forget_record(f"{_machine()}/{entry.path.stem}")
+
+
+def _machine() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", platform.node()) or "unknown"
 
 
 def arm_labels(store: Store) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments.results import Folder, ShardsFolder, TrainedModel
 from experiments.store.artifacts import Store, artifact_at
+from experiments.store.registry import arm_labels
 from lm.data.shards import Shards
 from lm.evaluate.token_statistics import trained_counts
 from lm.model.language_model import LanguageModel
@@ -36,8 +37,8 @@ class Saved:
     """A model of a run.
 
     Attributes:
-        label: Kind of the tokenizer ("BPE", "SuperBPE", "bytes", "external"), with the artifact's name if several have
-            it.
+        label: Kind of the tokenizer ("BPE", "SuperBPE", "bytes", "external"). If several models have it, the label of
+            the arm in its run, then also the seed, and at last the artifact's name instead.
         artifact: Its folder.
         lm: Model and tokenizer.
     """
@@ -62,11 +63,23 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     if len(paths) == 1:  # the user gave no order
         order = sorted(range(len(models)), key=lambda i: len(models[i].tokenizer.superword_ids()))
         found, models = [found[i] for i in order], [models[i] for i in order]
-    labels = [_kind(lm.tokenizer) for lm in models]
-    return [
-        Saved(label if labels.count(label) == 1 else f"{label} {artifact.name}", artifact, lm)
-        for label, artifact, lm in zip(labels, found, models, strict=True)
+    labels = _labels(found, [_kind(lm.tokenizer) for lm in models])
+    return [Saved(*each) for each in zip(labels, found, models, strict=True)]
+
+
+def _labels(found: Sequence[Artifact[Folder]], kinds: list[str]) -> list[str]:
+    """Extend the kinds of models until they differ."""
+    if len(set(kinds)) == len(kinds):
+        return kinds
+    arms = [
+        " and ".join(arm_labels(Store(each.folder.parent)).get(each.name, ())) or kind
+        for each, kind in zip(found, kinds, strict=True)
     ]
+    seeds = [f"{arm} seed {each.manifest.contents.get('seed')}" for arm, each in zip(arms, found, strict=True)]
+    labels = kinds
+    for longer in (arms, seeds, [f"{arm} {each.name}" for arm, each in zip(arms, found, strict=True)]):
+        labels = [more if labels.count(label) > 1 else label for label, more in zip(labels, longer, strict=True)]
+    return labels
 
 
 def _kind(tokenizer: TokenizerLike) -> str:
@@ -96,6 +109,8 @@ def open_model(
     model = load_model(folder, device)
     name = f"tokenizer-{model.tokenizer_sha256[:12]}"
     places = [folder, folder.resolve().parent / name]
+    if not places[1].exists() and (beside := artifact_at(places[1], Folder)) is not None:  # in the bucket
+        places[1] = beside.path
     place = tokenizer or next((place for place in places if any((place / file).is_file() for file in _FILES)), None)
     if place is None:
         raise UserError(

@@ -67,6 +67,47 @@ class Encoded:
         return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered, text)
 
 
+class Encoder:
+    """Encodes documents for a `Writer`.
+
+    Args:
+        tokenizer: Must have the special token `<|endoftext|>`.
+    """
+
+    def __init__(self, tokenizer: TokenizerLike) -> None:
+        if END_OF_TEXT not in tokenizer.special_tokens:
+            names = ", ".join(tokenizer.special_tokens) or "none"
+            raise UserError(
+                f"the tokenizer has no special token {END_OF_TEXT} to separate documents (it has: {names}); "
+                f"train or import it with special_tokens=['{END_OF_TEXT}']"
+            )
+        self._tokenizer = tokenizer
+        self.eos = tokenizer.special_tokens[END_OF_TEXT]
+        self.lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
+        self.dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+
+    def encode(self, batch: Batch, first: int) -> Encoded:
+        """Encode documents, of which the first has index `first`, on the calling thread."""
+        stream = self._tokenizer.encode_stream(batch, self.eos, self.lengths, narrow=self.dtype == "uint16")
+        sizes = np.diff(batch.offsets)
+        expected = sizes if stream.expected is None else stream.expected
+        normalized = np.zeros(len(sizes), np.int64)
+        if stream.changed is not None:
+            normalized[stream.changed] = np.where(expected == 0, -1, expected)[stream.changed]
+        # Loss per byte is only valid if the tokens of a document have exactly its bytes.
+        wrong = np.flatnonzero(stream.spelled != expected)
+        if len(wrong):
+            at = int(wrong[0])
+            raise UserError(
+                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
+                "tokenizer does not preserve text, so a loss per byte would be wrong; use one that covers every byte"
+            )
+        if stream.marked is not None:
+            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
+        text = np.asarray(batch.data)[batch.offsets[0] :]
+        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered, text)
+
+
 class Writer:
     """Writes encoded documents into one folder, after the shards that are already finished there.
 
@@ -84,17 +125,8 @@ class Writer:
         tokens_per_shard: int,
         shuffle_seed: int | None,
     ) -> None:
-        if END_OF_TEXT not in tokenizer.special_tokens:
-            names = ", ".join(tokenizer.special_tokens) or "none"
-            raise UserError(
-                f"the tokenizer has no special token {END_OF_TEXT} to separate documents (it has: {names}); "
-                f"train or import it with special_tokens=['{END_OF_TEXT}']"
-            )
-        self.folder = folder
-        self._eos = tokenizer.special_tokens[END_OF_TEXT]
-        self._lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
+        self.folder, self.encoder = folder, Encoder(tokenizer)
         self._token_hashes = token_hashes(tokenizer)
-        self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         self._tokens_per_shard = tokens_per_shard
         # Besides the text, these determine the content.
         self._settings = {
@@ -219,27 +251,6 @@ class Writer:
                 )
             start = stop
 
-    def encode(self, tokenizer: TokenizerLike, batch: Batch, first: int) -> Encoded:
-        """Encode documents, of which the first has index `first`, on the calling thread."""
-        stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
-        sizes = np.diff(batch.offsets)
-        expected = sizes if stream.expected is None else stream.expected
-        normalized = np.zeros(len(sizes), np.int64)
-        if stream.changed is not None:
-            normalized[stream.changed] = np.where(expected == 0, -1, expected)[stream.changed]
-        # Loss per byte is only valid if the tokens of a document have exactly its bytes.
-        wrong = np.flatnonzero(stream.spelled != expected)
-        if len(wrong):
-            at = int(wrong[0])
-            raise UserError(
-                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
-                "tokenizer does not preserve text, so a loss per byte would be wrong; use one that covers every byte"
-            )
-        if stream.marked is not None:
-            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
-        text = np.asarray(batch.data)[batch.offsets[0] :]
-        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered, text)
-
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file that is full is followed by a new one, and no document is split."""
         stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
@@ -310,7 +321,7 @@ class Writer:
             raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
         self._finish_shard()
         self.__exit__(None, None, None)
-        write_whole(self.folder / "token_bytes.bin", self._lengths.astype("<u4").tobytes())
+        write_whole(self.folder / "token_bytes.bin", self.encoder.lengths.astype("<u4").tobytes())
         write_whole(self.folder / "token_hashes.bin", self._token_hashes.astype("<u8").tobytes())
         records = [_record_name(shard["name"]) for shard in self._shards]
         files = [
@@ -323,9 +334,9 @@ class Writer:
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "dtype": self._dtype,
-            "vocab_size": len(self._lengths),
-            "eos_id": self._eos,
+            "dtype": self.encoder.dtype,
+            "vocab_size": len(self.encoder.lengths),
+            "eos_id": self.encoder.eos,
             **self._settings,
             "n_tokens": self._n_tokens,
             "n_documents": self.n_documents,

@@ -6,18 +6,19 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import IN_ORDER, Encoded, Writer
+from lm.data.shard_writer import IN_ORDER, Encoded, Encoder, Writer
 from lm.data.shards import Shards
 from tokenizer import storage
 from tokenizer.errors import UserError, check_fields
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -96,18 +97,41 @@ def write_shards(
         UserError: If the folder is not empty, there are no documents, tokens do not spell their document, or the
             documents differ from those of the finished shards.
     """
+    source = partial(_encode, tokenizer, batches, thread_count(threads))
+    return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes)
+
+
+def write_encoded(
+    folder: Path,
+    tokenizer: TokenizerLike,
+    source: Callable[[Writer], Generator[Encoded]],
+    config: ShardConfig | None = None,
+    *,
+    progress: Progress | None = None,
+    n_bytes: int | None = None,
+) -> dict[str, Any]:
+    """`write_shards` for documents that are encoded elsewhere.
+
+    Args:
+        folder: As for `write_shards`.
+        tokenizer: The tokenizer that encodes the documents.
+        source: Returns the documents that a writer lacks, in order.
+        config: As for `write_shards`.
+        progress: As for `write_shards`.
+        n_bytes: As for `write_shards`.
+    """
     config = config or ShardConfig()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
     # The name does not depend on the process, so that the next attempt finds it.
-    partial = folder.with_name(f".{folder.name}.partial")
+    unfinished = folder.with_name(f".{folder.name}.partial")
     try:
-        manifest = _write(partial, tokenizer, batches, config, threads, progress, n_bytes)
+        manifest = _write(unfinished, tokenizer, source, config, progress, n_bytes)
     except BaseException:
-        if not any(partial.rglob("tokens-*.json")):
-            storage.disk.remove_folder(partial, ignore_errors=True)  # nothing to resume from
+        if not any(unfinished.rglob("tokens-*.json")):
+            storage.disk.remove_folder(unfinished, ignore_errors=True)  # nothing to resume from
         raise
-    storage.disk.rename(partial, folder)
+    storage.disk.rename(unfinished, folder)
     return manifest
 
 
@@ -127,67 +151,95 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
 
 
 def _write(
-    partial: Path,
+    folder: Path,
     tokenizer: TokenizerLike,
-    batches: Iterable[Batch],
+    source: Callable[[Writer], Generator[Encoded]],
     config: ShardConfig,
-    threads: int | None,
     progress: Progress | None,
     n_bytes: int | None,
 ) -> dict[str, Any]:
     seed = config.shuffle_seed
-    with Writer(partial, tokenizer, config.tokens_per_shard, seed) as writer:
+    with Writer(folder, tokenizer, config.tokens_per_shard, seed) as writer:
         if writer.manifest is not None:  # killed before the folder was renamed
             return writer.manifest
         if seed is None:
             report = Throttle(progress, "shards", n_bytes)
-            source = _encode(tokenizer, batches, thread_count(threads), writer)
+            documents = source(writer)
         else:
             in_order = ShardConfig(config.tokens_per_shard)
-            _write(partial / IN_ORDER, tokenizer, batches, in_order, threads, progress, n_bytes)
+            _write(folder / IN_ORDER, tokenizer, source, in_order, progress, n_bytes)
             report = Throttle(progress, "shuffled", n_bytes)
-            shards = Shards.open(partial / IN_ORDER, tokenizer)
+            shards = Shards.open(folder / IN_ORDER, tokenizer)
             order = np.random.default_rng(seed).permutation(shards.n_documents)
-            source = _chosen(shards, order[writer.n_documents :])
-        with closing(source):
-            for encoded in source:
+            documents = _chosen(shards, order[writer.n_documents :])
+        with closing(documents):
+            for encoded in documents:
                 writer.add(encoded)
                 report(writer.n_bytes)
         report.finish(writer.n_bytes)
         return writer.finish()
 
 
-def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
-    """Encode the documents that the writer lacks, in order, one batch per thread.
+def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int) -> Generator[Encoded]:
+    """Encode documents in order, one batch per thread.
 
-    Meanwhile the calling thread reads batches and writes results.
+    Args:
+        tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
+        batches: The documents.
+        threads: Batches to encode at the same time.
     """
-    done = writer.n_documents
+    yield from _in_parallel(Encoder(tokenizer), ((batch, 0, 0) for batch in batches), threads)
+
+
+def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
+    """Encode the documents that the writer lacks."""
+    yield from _in_parallel(writer.encoder, _unwritten(batches, writer), threads)
+
+
+def _in_parallel(encoder: Encoder, batches: Iterable[tuple[Batch, int, int]], threads: int) -> Generator[Encoded]:
+    """Encode batches in order. Meanwhile the calling thread reads batches and writes results.
+
+    Args:
+        encoder: The encoder.
+        batches: Batches, each with the index of its first document and the number of documents to leave out.
+        threads: Batches to encode at the same time.
+    """
     pending: deque[tuple[Future[Encoded], int]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:
-            first = 0
-            for batch in batches:
-                skip = min(max(done - first, 0), len(batch))
-                if skip:
-                    writer.check_text(first, batch, skip)
-                if skip < len(batch):
-                    pending.append((pool.submit(writer.encode, tokenizer, batch, first), skip))
-                first += len(batch)
+            for batch, first, skip in batches:
+                pending.append((pool.submit(encoder.encode, batch, first), skip))
                 # Two batches per thread: the current one and the next.
                 if len(pending) > 2 * threads:
                     future, skip = pending.popleft()
                     yield future.result().without(skip)
-            if first < done:
-                raise UserError(
-                    f"{writer.folder} has finished shards of {done} documents, but the corpus now has only {first}; "
-                    "restore the text that was encoded, or delete that folder to start from scratch"
-                )
             while pending:
                 future, skip = pending.popleft()
                 yield future.result().without(skip)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _unwritten(batches: Iterable[Batch], writer: Writer) -> Iterator[tuple[Batch, int, int]]:
+    """Batches with documents that the writer lacks; checks the others against its finished shards."""
+    done, first = writer.n_documents, 0
+    for batch in batches:
+        skip = min(max(done - first, 0), len(batch))
+        if skip:
+            writer.check_text(first, batch, skip)
+        if skip < len(batch):
+            yield batch, first, skip
+        first += len(batch)
+    check_complete(writer, done, first)
+
+
+def check_complete(writer: Writer, done: int, found: int) -> None:
+    """Raise a UserError if the corpus has fewer documents (`found`) than the finished shards (`done`)."""
+    if found < done:
+        raise UserError(
+            f"{writer.folder} has finished shards of {done} documents, but the corpus now has only {found}; "
+            "restore the text that was encoded, or delete that folder to start from scratch"
+        )
 
 
 def _chosen(shards: Shards, documents: NDArray[np.int64]) -> Generator[Encoded]:

@@ -47,11 +47,18 @@ class DocumentStream:
 
         Bytes that no token stands for are shared out among all tokens, so that an epoch has the bytes of its documents.
         """
+        return self.with_unaccounted(self.covered_bytes(start, stop))
+
+    def covered_bytes(self, start: int, stop: int) -> int:
+        """Bytes of text that the tokens from position `start` to `stop` cover, without a share of the others."""
         covered = self._shards.covered_bytes
         assert covered is not None
-        found = self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum()
+        return int(self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum())
+
+    def with_unaccounted(self, covered: int) -> int:
+        """Add to a number of covered bytes its share of the bytes that no token stands for."""
         n_bytes = self._shards.n_bytes
-        return round(int(found) * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
+        return round(covered * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
 
     def run_bytes(self, steps: int, tokens_per_step: int) -> int:
         """Bytes of text of the tokens that a run predicts: those from position 1 to its last, as training counts them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 _TASK = "evaluate"
-_logger = logging.getLogger(__name__)
 
 
 def load_and_evaluate(
@@ -61,16 +59,11 @@ def load_and_evaluate(
         "config": dataclasses.asdict(config),
         "device": device,
     }
-    world.broadcast(job)
     # Ctrl-C may reach one process while another is already waiting for its sums.
     with lockstep(agreed=(UserError,)):
-        try:
+        world.broadcast(job)
+        with world.together():
             model = load_model(folder, device, world.local_rank if world.size > 1 else None)
-        except UserError:
-            world.any(True)
-            raise
-        if world.any(False):
-            raise UserError("evaluation aborted: another rank failed during setup (see its log)")
         return model, _evaluate(model, shards, lengths, config, groups, progress)
 
 
@@ -83,15 +76,10 @@ def join(job: dict[str, Any]) -> None:
     """Take part in the evaluation that the first process broadcast."""
     world = current()
     with lockstep(agreed=(UserError,)):
-        try:
+        with world.together():
             shards = Shards.open(Path(job["shards"]), verify="never")
             model = load_model(Path(job["folder"]), job["device"], world.local_rank)
-        except UserError as error:  # no such device or file on this machine
-            _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (no traceback for a user's mistake)
-            world.any(True)
-            raise
-        if not world.any(False):
-            _evaluate(model, shards, np.array(job["lengths"], np.int64), EvalConfig(**job["config"]), None, None)
+        _evaluate(model, shards, np.array(job["lengths"], np.int64), EvalConfig(**job["config"]), None, None)
 
 
 def _evaluate(

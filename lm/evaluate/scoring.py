@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from lm.evaluate.forward import Forward
 from lm.evaluate.windows import Window
+from lm.train.distributed import World, current
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,42 +99,27 @@ def score_documents(
         distributed: As for `lm.evaluate.evaluation.evaluate`.
         progress: As for `lm.evaluate.evaluation.evaluate`.
     """
-    rank, world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
+    world = current() if distributed else World()
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
     training = model.training
     model.eval()
-    failed: UserError | None = None
     try:
-        forward = Forward(model, shards.eos_id, precision=precision)
-        finish: Callable[[], None] | None = None
-        for number, group in enumerate(_groups(shards)):
-            previous, finish = finish, None
-            if number % world == rank:
-                finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
-            if previous is not None:  # a GPU computes this group meanwhile
-                previous()
-            if progress is not None:
-                progress("evaluate", group.stop, shards.n_documents)
-        if finish is not None:
-            finish()
-    except UserError as error:
-        failed = error
-    model.train(training)
-    if world > 1:
-        _fail_together(failed)
-        return _sum_over_processes(scores, next(model.parameters()).device)
-    if failed is not None:
-        raise failed
-    return scores
-
-
-def _fail_together(failed: UserError | None) -> None:
-    """Raise the error of one process in all of them, since they would wait for its sums forever."""
-    messages: list[str | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(messages, None if failed is None else str(failed))
-    for message in messages:
-        if message is not None:
-            raise UserError(message)
+        with world.together():
+            forward = Forward(model, shards.eos_id, precision=precision)
+            finish: Callable[[], None] | None = None
+            for number, group in enumerate(_groups(shards)):
+                previous, finish = finish, None
+                if number % world.size == world.rank:
+                    finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+                if previous is not None:  # a GPU computes this group meanwhile
+                    previous()
+                if progress is not None:
+                    progress("evaluate", group.stop, shards.n_documents)
+            if finish is not None:
+                finish()
+    finally:
+        model.train(training)
+    return scores if world.size == 1 else _sum_over_processes(scores, next(model.parameters()).device)
 
 
 def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from tokenizer.errors import UserError
@@ -36,8 +37,19 @@ def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
         raise UserError(f"device={name!r} is unknown; use auto, cpu or cuda") from error
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"device={name!r} is not supported; use auto, cpu or cuda")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device={name!r}, but Torch finds {torch.cuda.device_count()} CUDA devices; use device=auto")
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and local_rank is not None:
+        if device.index != local_rank:
+            raise UserError(f"device={name!r} is one GPU for several processes; use lm.train.device=cuda")
+        if not dist.is_nccl_available():
+            raise UserError("this PyTorch has no NCCL to connect GPUs; use one process, or lm.train.device=cpu")
+        if local_rank >= found:
+            raise UserError(
+                f"local rank {local_rank} has no GPU: Torch finds {found} CUDA devices on this machine; use "
+                f"torchrun --nproc-per-node {max(1, found)}, or lm.train.device=cpu"
+            )
+    if device.type == "cuda" and (device.index or 0) >= found:
+        raise UserError(f"device={name!r}, but Torch finds {found} CUDA devices; use device=auto")
     return device
 
 

@@ -101,8 +101,14 @@ def load_model_tensors(model: Transformer, tensors: dict[str, Tensor]) -> None:
     model.load_state_dict(tensors)
 
 
-def save_model(model: Transformer, folder: Path) -> None:
-    """Write `model.safetensors`, which `load_model` reads."""
+def save_model(model: Transformer, folder: Path, tensors: dict[str, Tensor] | None = None) -> None:
+    """Write `model.safetensors`, which `load_model` reads.
+
+    Args:
+        model: The model.
+        folder: The folder.
+        tensors: What `model_tensors` returns, gathered from all processes if the model is sharded.
+    """
     meta = {
         "model": dataclasses.asdict(model.config),
         "vocab_size": model.vocab_size,
@@ -110,7 +116,7 @@ def save_model(model: Transformer, folder: Path) -> None:
         "tokenizer_sha256": model.tokenizer_sha256,
     }
     storage.disk.make_folder(folder)
-    save_tensors(folder / MODEL, model_tensors(model), meta)
+    save_tensors(folder / MODEL, model_tensors(model) if tensors is None else tensors, meta)
 
 
 def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None) -> Transformer:

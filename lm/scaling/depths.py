@@ -33,7 +33,7 @@ class Envelope(NamedTuple):
     depths: Sequence[Mapping[str, Any]] = ()
 
     def describe(self, found: dict[str, Any]) -> None:
-        """Add the depths to a result of `lm.scaling.reprice.reprice` for these arms, if there are several."""
+        """Add the depths to a result of `lm.scaling.reprice.price` for these arms, if there are several."""
         if self.chosen:
             found["depths"] = self.depths
             for arm, depths in zip(found["arms"], self.chosen, strict=True):

@@ -12,7 +12,6 @@ import numpy as np
 
 from lm.evaluate.comparison import enough, reason_withheld
 from lm.scaling.estimates import Arm, Band, Estimates, Intervals, band_of
-from lm.scaling.ladder import Ladder, check_comparable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +62,7 @@ class Gap:
         flops: Training FLOPs of the rungs (the reference's).
         percent: Gap at each rung.
         intervals: Interval of each; None if there is nothing to compute it from.
-        signs: For each rung, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_ladders`.
+        signs: For each rung, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_arms`.
         confidence: Confidence level of all signs of all arms together.
         level: Confidence level of each interval: corrected for the number of arms, not for the number of rungs.
         n_seeds: Number of seeds.
@@ -100,9 +99,7 @@ class Gap:
         return _too_few(self.effective_units, self.cluster)
 
 
-def compare_ladders(
-    reference: Ladder, others: Sequence[Ladder], *, confidence: float = 0.95, samples: int = 500, seed: int = 0
-) -> list[Gap]:
+def compare_arms(reference: Arm, others: Sequence[Arm], *, confidence: float = 0.95) -> list[Gap]:
     """Compare arms with the reference at every budget.
 
     The rungs are tested from the largest budget down, until one whose interval includes 0. Because the order is fixed
@@ -111,22 +108,9 @@ def compare_ladders(
 
     Args:
         reference: The arm that the others are compared with.
-        others: The other arms.
+        others: The other arms; see `lm.scaling.ladder.check_comparable`.
         confidence: Confidence level.
-        samples: Number of resamples of the documents.
-        seed: Seed of the resamples.
-
-    Raises:
-        UserError: If an arm was not measured on the same documents, sources, seeds and budgets.
     """
-    for other in others:
-        check_comparable(reference, other)
-    base, *arms = (Arm.of(ladder, confidence=confidence, samples=samples, seed=seed) for ladder in (reference, *others))
-    return compare_arms(base, arms, confidence=confidence)
-
-
-def compare_arms(reference: Arm, others: Sequence[Arm], *, confidence: float = 0.95) -> list[Gap]:
-    """As `compare_ladders`, for arms that are prepared already and known to be comparable."""
     level = 1 - (1 - confidence) / max(1, len(others))
     return [_gap(reference, arm, confidence, level) for arm in others]
 

@@ -170,26 +170,6 @@ class Ladder:
         )
 
 
-def measured_ladder(
-    name: str,
-    flops: Sequence[float],
-    bits_per_byte: Sequence[Sequence[float]],
-    *,
-    sources: Sequence[str] = ("all",),
-) -> Ladder:
-    """A ladder from published averages, one list of bits per byte per run, without documents.
-
-    Args:
-        name: Name of the arm.
-        flops: Training FLOPs of each rung.
-        bits_per_byte: For each run, bits per byte at each rung.
-        sources: Sources in the average, with equal shares.
-    """
-    shares = {source: 1 / len(sources) for source in sources}
-    values = np.array(bits_per_byte, np.float64)
-    return Ladder(name, np.array(flops, np.float64), values, tuple(range(len(values))), shares)
-
-
 def document_ladder(
     name: str, flops: Sequence[float], nats: NDArray[np.float64], heldout: HeldOut, *, seeds: Sequence[int]
 ) -> Ladder:

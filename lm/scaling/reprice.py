@@ -119,30 +119,8 @@ def prepare(
     return Prepared(arms, heldout, average, dict(shares or {}), read, gaps, confidence)
 
 
-def reprice(
-    arms: Sequence[Measured],
-    document_bytes: NDArray[np.int64],
-    sources: Grouping,
-    deployment: Deployment,
-    **assumptions: Any,
-) -> dict[str, Any]:
-    """Curves, differences, costs and rankings of all arms, as a JSON-able dictionary.
-
-    Args:
-        arms: As for `prepare`, like the other arguments.
-        document_bytes: See `prepare`.
-        sources: See `prepare`.
-        deployment: The model that will be deployed.
-        assumptions: See `prepare`.
-
-    Raises:
-        UserError: If the arms cannot be compared.
-    """
-    return price(prepare(arms, document_bytes, sources, **assumptions), deployment)
-
-
 def price(prepared: Prepared, deployment: Deployment) -> dict[str, Any]:
-    """Price prepared measurements at a deployment; the result is that of `reprice`."""
+    """Curves, differences, costs and rankings of all arms at a deployment, as a JSON-able dictionary."""
     arms, read, gaps, heldout = prepared.measured, prepared.arms, prepared.gaps, prepared.heldout
     tokens_per_byte = [float(heldout.average(arm.document_tokens)) for arm in arms]
     costs = [

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from lm.data.stream import DocumentStream
 
 # These do not affect the result, so a resumed run may change them.
-FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
+FREE_TO_CHANGE = (
+    "device",
+    "threads",
+    "shard_model",
+    "checkpoint_seconds",
+    "log_every",
+    "diagnostics_every",
+    "peak_flops",
+)
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
 # Later settings are recorded only if they differ from the default, so that earlier runs keep their names.
@@ -66,6 +74,8 @@ class TrainConfig:
             machines).
         compile: Whether `torch.compile` fuses the layers and the loss: True, False or "auto" (on CUDA). It changes
             rounding. What cannot be compiled is an error: a run whose summary says `compile` was compiled as a whole.
+        shard_model: Whether several processes shard weights, gradients and optimizer state (FSDP2) instead of each
+            holding all of them: True, False or "auto", if on a GPU they would take more than half of its memory.
         threads: CPU threads of Torch; None keeps the current number.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
@@ -96,6 +106,7 @@ class TrainConfig:
     device: str = "auto"
     precision: str = "auto"
     compile: bool | str = "auto"
+    shard_model: bool | str = "auto"
     threads: int | None = None
     checkpoint_seconds: float = 60.0
     log_every: int = 1
@@ -131,6 +142,8 @@ class TrainConfig:
             raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
         if self.compile not in (True, False, "auto"):
             raise UserError(f"compile={self.compile} is not one of auto, true, false")
+        if self.shard_model not in (True, False, "auto"):
+            raise UserError(f"shard_model={self.shard_model} is not one of auto, true, false")
         if self.bytes_per_step % self.context_bytes:
             rows = max(1, round(self.bytes_per_step / self.context_bytes))
             raise UserError(

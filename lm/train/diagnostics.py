@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lm.model.transformer import Block
+from lm.train.distributed import current
+from lm.train.sharding import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,14 +86,15 @@ class Diagnostics:
 def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **options: Any) -> dict[str, float]:
     """Root mean squares inside the model, from a separate forward pass without the head.
 
-    A separate pass gives the same numbers whether training is compiled, distributed or split into micro-batches.
+    A separate pass gives the same numbers whether training is compiled or not.
 
     Args:
         model: Any model.
-        ids: int64[batch, seq_len].
+        ids: int64[batch, seq_len], rows of this process, which are as many in each.
         precision: "bf16" for autocast.
         **options: Further arguments of the model's forward.
     """
+    world = current()
     squares: dict[str, Tensor] = {}
 
     def read(name: str, x: Tensor) -> None:
@@ -101,7 +104,8 @@ def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **opti
     # Run eagerly: a compiled layer would not call the hooks of its submodules.
     with _reading(model, read), torch.compiler.set_stance("force_eager"), autocast:
         model(ids, torch.zeros_like(ids, dtype=torch.bool), **options)
-    return dict(zip(squares, torch.stack([*squares.values()]).sqrt().tolist(), strict=True))  # one transfer
+    means = world.sum(torch.stack([*squares.values()])) / world.size
+    return dict(zip(squares, means.sqrt().tolist(), strict=True))  # one transfer
 
 
 @contextmanager
@@ -131,7 +135,8 @@ def weights(model: Transformer) -> dict[str, float]:
     sizes: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         group = _group(name)
-        used = parameter[: model.vocab_size] if group in ("embedding", "head") else parameter
+        full = whole(parameter)
+        used = full[: model.vocab_size] if group in ("embedding", "head") else full
         sums.setdefault(group, []).append(used.float().square().sum())
         sizes[group] = sizes.get(group, 0) + used.numel()
     found = dict(zip(sums, torch.stack([torch.stack(parts).sum() for parts in sums.values()]).tolist(), strict=True))

@@ -7,23 +7,26 @@ jobs that it broadcasts and take part only in training and evaluation, so they n
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# The other processes wait while the first one counts and shards.
-_PATIENCE = timedelta(days=30)
+# The other processes wait for a job while the first one counts and shards. During a job, they are never far apart.
+_PATIENCE, _TIMEOUT = timedelta(days=30), timedelta(minutes=30)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,20 @@ class World:
     size: int = 1
     local_rank: int = 0
 
-    def any(self, flag: bool) -> bool:
-        """Whether `flag` is True in any process; a collective call."""
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether each of `flags` is True in any process; a collective call."""
         if self.size == 1:
-            return flag
-        votes = torch.tensor([int(flag)])  # on the CPU, so that no CUDA stream waits for it
+            return [*flags]
+        votes = torch.tensor([int(flag) for flag in flags])  # on the CPU, so that no CUDA stream waits for it
         dist.all_reduce(votes, dist.ReduceOp.MAX)
-        return bool(votes.item())
+        return [bool(vote) for vote in votes.tolist()]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum a tensor over all processes; a collective call."""
+        if self.size > 1:
+            tensor = tensor.clone()
+            dist.all_reduce(tensor)
+        return tensor
 
     def all_equal(self, number: int) -> bool:
         """Whether `number` is the same in all processes; a collective call."""
@@ -64,20 +74,38 @@ class World:
         """
         if self.size == 1:
             return job
+        assert _jobs is not None
         text = json.dumps(job).encode() if self.rank == 0 else b""
         length = torch.tensor([len(text)])
-        dist.broadcast(length, 0)
+        dist.broadcast(length, 0, group=_jobs)
         data = torch.zeros(int(length.item()), dtype=torch.uint8)
         if text:
             data = torch.tensor(list(text), dtype=torch.uint8)
-        dist.broadcast(data, 0)
+        dist.broadcast(data, 0, group=_jobs)
         received: dict[str, Any] | None = json.loads(bytes(data.tolist()))
         return received
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Context at whose end a UserError of any process is raised in all of them; a collective call."""
+        failed: str | None = None
+        try:
+            yield
+        except UserError as error:
+            if self.size == 1:
+                raise
+            failed = f"process {self.rank}: {error}" if self.rank else str(error)
+        if self.size > 1:
+            messages: list[str | None] = [None] * self.size
+            dist.all_gather_object(messages, failed)
+            if found := [message for message in messages if message is not None]:
+                raise UserError(found[0])
 
 
 _ALONE = World()
 _world = _ALONE
 _broken = False
+_jobs: dist.ProcessGroup | None = None
 
 
 def current() -> World:
@@ -91,15 +119,29 @@ def lockstep(agreed: tuple[type[BaseException], ...] = (UserError, KeyboardInter
 
     Args:
         agreed: Exceptions that either all processes raise at the same point, or none.
+
+    Raises:
+        UserError: If another process is gone.
     """
     global _broken
     try:
         yield
     except agreed:
         raise
-    except BaseException:
+    except BaseException as error:
         _broken = True
+        if _is_lost(error):
+            raise UserError(_LOST) from error
         raise
+
+
+_LOST = "training or evaluation aborted: another process failed or does not answer (see its own message)"
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether an error means that the connection to another process is closed or has timed out."""
+    # Gloo raises RuntimeErrors, which name its source files.
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/" in str(error))
 
 
 def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> int:
@@ -112,23 +154,31 @@ def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> 
     Raises:
         UserError: If variables that `torchrun` sets are missing.
     """
-    global _world
+    global _world, _jobs
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     if missing := [name for name in names if name not in os.environ]:
         raise UserError(f"WORLD_SIZE is set but {', '.join(missing)} is not; start several processes with torchrun")
     world = World(*(int(os.environ[name]) for name in names[:3]))
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, timeout=_PATIENCE)
+    # Without a GPU for every process, settings other than lm.train.device=cpu are rejected later.
+    n_devices, n_here = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
+    if dist.is_nccl_available() and n_devices >= n_here:
+        device = torch.device("cuda", world.local_rank)
+        torch.cuda.set_device(device)
+        dist.init_process_group("cpu:gloo,cuda:nccl", timeout=_TIMEOUT, device_id=device)
+    else:
+        dist.init_process_group("gloo", timeout=_TIMEOUT)
+    _jobs = dist.new_group(backend="gloo", timeout=_PATIENCE)
     _world = world
     try:
-        if world.rank:
-            return _follow(world, join)
-        code = first()
-        if not _broken:  # otherwise they notice that this process is gone
-            world.broadcast(None)
-        return code
+        with lockstep():
+            if world.rank:
+                return _follow(world, join)
+            code = first()
+            if not _broken:  # otherwise they notice that this process is gone
+                world.broadcast(None)
+            return code
     finally:
-        _world = _ALONE
+        _world, _jobs = _ALONE, None
         if not _broken:
             dist.destroy_process_group()
 
@@ -144,10 +194,21 @@ def _follow(world: World, join: Callable[[dict[str, Any]], None]) -> int:
         signal.signal(number, lambda number, _: received.append(number))
     try:
         while (job := world.broadcast(None)) is not None:
-            with suppress(UserError, KeyboardInterrupt):  # raised in every process; the first one reports it
+            try:
                 join(job)
-    except RuntimeError:  # from Gloo and NCCL when a connection is closed
-        if not received:
+            except (UserError, KeyboardInterrupt) as error:
+                if _broken:  # otherwise it is raised in every process, and the first one reports it
+                    return _ended(world, str(error), received)
+    except RuntimeError as error:
+        if not _is_lost(error):
             raise
-        return 128 + received[-1]
+        return _ended(world, _LOST, received)
     return 0
+
+
+def _ended(world: World, message: str, received: list[int]) -> int:
+    """Report why a process ends alone, unless after a signal; return the exit code."""
+    if received:
+        return 128 + received[-1]
+    _logger.error("process %d: %s", world.rank, message)
+    return 1

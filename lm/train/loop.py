@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,7 +19,6 @@ from lm.train.distributed import current, lockstep
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.summary import SUMMARY, TrainingSummary
 from lm.train.trainer import Trainer
-from tokenizer.errors import UserError
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["TrainConfig", "join", "load_model", "train"]
 
 Log = Callable[[dict[str, Any]], None]
-_logger = logging.getLogger(__name__)
 
 
 def train(
@@ -47,7 +44,8 @@ def train(
     """Train a model, or resume an earlier call in the same folder.
 
     On Ctrl-C or SIGTERM, the current step is finished, a checkpoint is written and `KeyboardInterrupt` is raised. After
-    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. On one machine's
+    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. Checkpoints are
+    written while training continues. Another number of processes resumes a run with the same batches. On one machine's
     CPU, a resumed run has the same losses as an uninterrupted one, to the last bit, with the same number of threads and
     processes.
 
@@ -86,27 +84,23 @@ def train(
         "shards": str(shards.folder),
         "folder": str(folder),
         "trunk": None if trunk is None else str(trunk),
+        "keep_checkpoint": keep_checkpoint,
     }
     world = current()
-    world.broadcast(job)
-    if world.any(False):
-        raise UserError("training aborted: another rank failed during setup (see its log)")
+    with lockstep():
+        world.broadcast(job)
+        with world.together():
+            pass  # the other processes set up
     return _train(trainer, log, progress, keep_checkpoint=keep_checkpoint)
 
 
 def join(job: dict[str, Any]) -> None:
     """Take part in the training that the first process broadcast (`lm.train.distributed.launch`)."""
-    world = current()
-    try:
+    with current().together():
         shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
         trunk = job["trunk"] and Path(job["trunk"])
         trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]), trunk)
-    except UserError as error:  # no such device or file on this machine
-        _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (no traceback for a user's mistake)
-        world.any(True)
-        raise
-    if not world.any(False):
-        _train(trainer, None, None)
+    _train(trainer, None, None, keep_checkpoint=job["keep_checkpoint"])
 
 
 def _train(
@@ -117,7 +111,7 @@ def _train(
     try:
         torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
         # Another process may have enough memory, so this is no error that all agree on.
-        with memory_advice(trainer.memory_advice), lockstep():
+        with memory_advice(trainer.memory_advice), lockstep(), trainer.writer:
             trainer.begin()
             with DeferredInterrupt(patient=world.size > 1) as interrupt:
                 saved = time.monotonic()
@@ -127,10 +121,14 @@ def _train(
                         log(entry)
                     if progress is not None:
                         progress("steps", trainer.step, config.steps)
-                    interrupt.pending = world.any(interrupt.pending)
-                    if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
+                    trainer.writer.check()
+                    due = world.rank == 0 and time.monotonic() - saved > config.checkpoint_seconds
+                    interrupt.pending, due = world.any(interrupt.pending, due)
+                    if interrupt.pending or due:
                         trainer.save_checkpoint()
                         saved = time.monotonic()
+                    if interrupt.pending:
+                        trainer.writer.wait()
                     interrupt.raise_if_pending()
             return trainer.finish(keep_checkpoint=keep_checkpoint)
     finally:

@@ -46,6 +46,7 @@ class TrainingSummary:
         threads: CPU threads of Torch.
         processes: Processes that trained together.
         run: What decides the result (`lm.train.trainer.Trainer.identity`).
+        sharded: Whether they sharded the model (`TrainConfig.shard_model`).
     """
 
     parameters_total: int
@@ -72,6 +73,7 @@ class TrainingSummary:
     threads: int
     processes: int
     run: dict[str, Any]
+    sharded: bool = False
 
     def save(self, folder: Path) -> None:
         """Write `summary.json`."""

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -20,13 +19,14 @@ from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.packing import dense
 from lm.model.transformer import ModelConfig, Transformer
-from lm.model.weights import load_tensors, save_model, save_tensors
+from lm.model.weights import load_tensors, model_tensors, save_model, save_tensors
 from lm.train.batches import BatchReader
-from lm.train.checkpoint import load_training_tensors, training_tensors
+from lm.train.checkpoint import BackgroundWriter, load_training_tensors, snapshot, training_tensors
 from lm.train.config import LENGTH
 from lm.train.diagnostics import Diagnostics
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
+from lm.train.sharding import does_not_fit, gathered, shard, whole
 from lm.train.summary import FLOPS_FORMULA, TrainingSummary
 from tokenizer import storage
 from tokenizer.errors import UserError
@@ -49,8 +49,8 @@ class DivergedError(UserError):
 class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
-    All processes of a distributed run hold the same state. Each takes an equal share of every batch, so the batch does
-    not depend on their number. The first process writes the files.
+    Each process of a distributed run reads an equal share of the rows of every batch, so the batch does not depend on
+    their number. They hold the same state, or shards of it. The first process writes the files.
     """
 
     def __init__(
@@ -71,26 +71,23 @@ class Trainer:
         self.tokens_per_step = config.batch_size * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
-        self.model.to(self.device)
-        self.optimizers = build_optimizers(
-            self.model,
-            matrix_lr=config.matrix_lr,
-            embedding_lr=config.embedding_lr,
-            head_lr=config.head_lr,
-            vector_lr=config.vector_lr,
-            weight_decay=config.weight_decay,
-            world=self.world,
-        )
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.sharded = False
+        self.writer = BackgroundWriter()
         self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
         self.objective: nn.Module = self.loss
         self.batches = BatchReader(
-            self.stream, self.tokens_per_step, self.device, count_bytes=shards.covered_bytes is not None
+            self.stream,
+            self.tokens_per_step,
+            self.device,
+            count_bytes=shards.covered_bytes is not None,
+            world=self.world,
         )
         self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
         self.flops_per_token = self.model.flops_per_token()
         self.step = 0
         self.seconds = self.data_seconds = 0.0
-        # On the device, so that steps that are not logged need not synchronize.
+        # Of this process, and on the device, so that steps that are not logged need not synchronize.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
         self._logged = 0, 0.0
@@ -114,16 +111,29 @@ class Trainer:
             raise UserError(f"{folder} has a run with other settings: {differ}; use another folder or delete it")
 
     def begin(self) -> None:
-        """Load the checkpoint or the trunk if there is one; compile and distribute the model."""
-        self._resume()
+        """Compile and distribute the model; load the checkpoint or the trunk if there is one."""
+        world, config = self.world, self.config
+        wanted = config.shard_model is True or (config.shard_model == "auto" and does_not_fit(self.model, self.device))
+        self.sharded = world.size > 1 and world.any(wanted)[0]
         if self.identity.get("compile"):
-            self.loss.fuse()
-        if self.world.size > 1:
-            if not self.world.all_equal(self.step):
-                raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
+            self.loss.fuse(layers=self.sharded)
+        if self.sharded:
+            shard(self.loss, self.device, world)
+        self.model.to(self.device)
+        self.optimizers = build_optimizers(
+            self.model,
+            matrix_lr=config.matrix_lr,
+            embedding_lr=config.embedding_lr,
+            head_lr=config.head_lr,
+            vector_lr=config.vector_lr,
+            weight_decay=config.weight_decay,
+            world=world,
+        )
+        self._resume()
+        if not world.all_equal(self.step):
+            raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
+        if world.size > 1 and not self.sharded:
             cuda = self.device.type == "cuda"
-            if cuda:
-                torch.cuda.set_device(self.device)
             # Without find_unused_parameters, DDP rearranges its gradient buckets after the first step of each start.
             # With more than two processes this changes the rounding of sums in a resumed run. The option costs little
             # on a CPU; on CUDA, runs are not bitwise reproducible anyway.
@@ -138,14 +148,15 @@ class Trainer:
         own = (self.folder / CHECKPOINT).exists()
         folder = self.folder if own else self.trunk
         if folder is not None:
-            tensors, meta = load_tensors(folder / CHECKPOINT, str(self.device))
+            tensors, meta = load_tensors(folder / CHECKPOINT)
             self.check_identity(meta["run"], folder, () if own else LENGTH)
             if meta["step"] > (self.config.steps if own else self.schedule.constant_steps):
                 raise UserError(f"{folder} has {meta['step']} steps, too many for a run of {self.config.steps}")
             load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.data_seconds = meta.get("data_seconds", 0.0)
-            self.bytes_seen += meta["bytes_seen"]
+            if self.world.rank == 0:
+                self.bytes_seen += meta["bytes_seen"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
             self._logged = self.step * self.tokens_per_step, self.seconds
             self.diagnostics.mark(*self._logged)
@@ -178,25 +189,25 @@ class Trainer:
         config = self.config
         ids, text_bytes = self.batches.take(self.step, config.steps)
         self.data_seconds += time.perf_counter() - began
-        inputs = ids[:-1].view(config.batch_size, -1)
-        targets = ids[1:].view(config.batch_size, -1)
+        inputs, targets = (part.view(-1, self.context_tokens) for part in (ids[:-1], ids[1:]))
         factor = self.schedule.factor(self.step)
         sums = self._backward(inputs, targets)
         limit = config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         step_bytes = self.lengths[targets].sum()
-        if text_bytes is not None:
-            step_bytes.fill_(text_bytes)
+        if text_bytes is not None:  # rounded once for all processes, and counted by the first one
+            covered = int(self.world.sum(torch.tensor(text_bytes)).item())
+            step_bytes.fill_(0 if self.world.rank else self.stream.with_unaccounted(covered))
         self.bytes_seen += step_bytes
         self.step += 1
         due, entry = self.diagnostics.due(self.step, config.steps), None
         if due or self.step % config.log_every == 0 or self.step == config.steps:
-            entry = self._entry(sums, targets.numel(), int(step_bytes.item())) | {
+            entry = self._entry(sums, step_bytes) | {
                 "lr": config.matrix_lr * factor,
                 "grad_norm": norm.item(),
             }
@@ -209,24 +220,26 @@ class Trainer:
         if entry is not None and due:  # not part of the measured time
             shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
             documents = dense((shown == self.shards.eos_id).cumsum(1)) if config.document_mask else None
-            entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
+            with gathered(self.objective):
+                entry |= self.diagnostics.row(
+                    self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents
+                )
         self._check_finite(entry or {})
         return entry
 
-    def _entry(self, sums: Tensor, n_targets: int, step_bytes: int) -> dict[str, Any]:
-        """Loss and totals after a step, for the log."""
-        if self.world.size > 1:
-            dist.all_reduce(sums)
-        all_nats, text_nats = sums.tolist()
-        loss = all_nats / n_targets
+    def _entry(self, sums: Tensor, step_bytes: Tensor) -> dict[str, Any]:
+        """Loss and totals of all processes after a step, for the log."""
+        totals = self.world.sum(torch.cat((sums, torch.stack((step_bytes, self.bytes_seen)))))  # exact below 2^53
+        all_nats, text_nats, n_bytes, bytes_seen = totals.tolist()
+        loss = all_nats / self.tokens_per_step
         self._check_finite({"loss": loss})
-        self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes)
+        self.last_bits_per_byte = text_nats / math.log(2) / max(1, n_bytes)
         tokens = self.step * self.tokens_per_step
         return {
             "step": self.step,
             "loss": loss,
             "train_bits_per_byte": self.last_bits_per_byte,
-            "bytes_seen": int(self.bytes_seen.item()),
+            "bytes_seen": int(bytes_seen),
             "tokens_seen": tokens,
             "flops": tokens * self.flops_per_token,
         }
@@ -245,28 +258,29 @@ class Trainer:
         Returns:
             float64[2]: nats of all targets in these rows, and of the text targets.
         """
-        world, each = self.world, len(inputs) // self.world.size
-        own = slice(world.rank * each, (world.rank + 1) * each)
-        count = targets.numel()
-        inputs, targets = inputs[own], targets[own]
+        each = len(inputs)
+        # DDP averages gradients; multiply by the number of processes to get the sum.
+        scale = (1 if self.sharded else self.world.size) / self.tokens_per_step
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         size = self.config.microbatch_size or each
         for first in range(0, each, size):
             rows = slice(first, first + size)
             more = isinstance(self.objective, DistributedDataParallel) and first + size < each
-            # Exchange gradients once, after the last micro-batch.
+            # Exchange gradients once, after the last micro-batch; FSDP does so after each, to keep only shards.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                     total, nats = self.objective(inputs[rows], targets[rows])
-                # DDP averages gradients; multiply by the number of processes to get the sum.
-                torch.autograd.backward(total * (world.size / count))
+                torch.autograd.backward(total * scale)
             nats = nats.double()
             sums += torch.stack((nats.sum(), (nats * (targets[rows] != self.shards.eos_id)).sum()))
         return sums
 
     def save_checkpoint(self) -> None:
-        """Write the state that the next step depends on."""
+        """Copy the state that the next step depends on, and write it in the background; a collective call."""
+        self.writer.wait()  # so that there are never two copies
+        bytes_seen = self._total_bytes()
+        tensors = snapshot(training_tensors(self.model, self.optimizers), keep=self.world.rank == 0)
         if self.world.rank:
             return
         storage.disk.make_folder(self.folder)
@@ -275,18 +289,24 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "data_seconds": self.data_seconds,
-            "bytes_seen": int(self.bytes_seen.item()),
+            "bytes_seen": bytes_seen,
             "last_bits_per_byte": self.last_bits_per_byte,
         }
-        save_tensors(self.folder / CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
+        self.writer.start(save_tensors, self.folder / CHECKPOINT, tensors, meta)
+
+    def _total_bytes(self) -> int:
+        """Bytes of text that all processes have read; a collective call."""
+        return int(self.world.sum(self.bytes_seen).item())
 
     def finish(self, *, keep_checkpoint: bool = False) -> TrainingSummary:
         """Write the model and the summary; remove the checkpoint, or write that of the last step."""
         summary = self.summary()
         if keep_checkpoint:
             self.save_checkpoint()
+        self.writer.wait()
+        tensors = snapshot(model_tensors(self.model), keep=self.world.rank == 0)
         if self.world.rank == 0:
-            save_model(self.model, self.folder)
+            save_model(self.model, self.folder, tensors)
             summary.save(self.folder)
             if not keep_checkpoint:
                 storage.disk.remove(self.folder / CHECKPOINT, missing_ok=True)
@@ -295,7 +315,7 @@ class Trainer:
     def summary(self) -> TrainingSummary:
         """What the run was and what it cost."""
         config, tokens = self.config, self.step * self.tokens_per_step
-        bytes_seen = int(self.bytes_seen.item())
+        bytes_seen = self._total_bytes()
         parameters = self.model.n_parameters()
         return TrainingSummary(
             parameters_total=parameters["total"],
@@ -322,6 +342,7 @@ class Trainer:
             threads=torch.get_num_threads(),
             processes=self.world.size,
             run=self.identity,
+            sharded=self.sharded,
         )
 
 

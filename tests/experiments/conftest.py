@@ -10,9 +10,12 @@ import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
+from tests.composition import reuse_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+reuse_parts()
 
 _SUBJECTS = [
     "the service",

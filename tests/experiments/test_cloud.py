@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.cli.main import run
+from experiments.results import Folder
+from experiments.status import run as status
+from experiments.store.artifacts import Store
 from experiments.train_tokenizer import run as train
+from tests.experiments.conftest import tiny_overrides
 from tests.tokenizer.corpus.endpoint import SECRETS
 
 DOCUMENT = {"text": "the cat sat on the mat, and the dog sat on the log\n" * 3}
@@ -75,3 +80,43 @@ def test_a_signed_url_is_not_stored(
         *(path.read_text(errors="ignore") for path in tmp_path.rglob("*") if path.is_file()),
     ]:
         assert not any(secret in kept for secret in SECRETS)
+
+
+def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
+    endpoint,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = "s3://bucket/artifacts"
+
+    def overrides(name: str, artifacts: str) -> list[str]:
+        monkeypatch.setenv("SUPERBPE_CACHE", str(tmp_path / name / "caches"))
+        common = [each for each in tiny_overrides(corpus, tmp_path / name) if not each.startswith("artifacts=")]
+        return [*common, f"artifacts={artifacts}"]
+
+    def made(store: Store) -> dict[str, Any]:
+        artifacts = store.open_all([name for name in store.names("") if name[0] != "."], Folder)
+        # The training's duration is in superbpe.json; the tokenizer's hash is in the name.
+        return {a.name: {n: file for n, file in a.manifest.files.items() if n != "superbpe.json"} for a in artifacts}
+
+    local = str(tmp_path / "near" / "artifacts")
+    assert run("shard_corpus", overrides("near", local)) == 0
+    endpoint.upload_faults.extend([503, None, "cut", None] * 5)
+    assert run("shard_corpus", overrides("far", url)) == 0
+    assert not endpoint.upload_faults
+    assert json.loads((tmp_path / "far" / "outputs" / "run.json").read_text())["store"] == url
+    near, far = made(Store.at(local)), made(Store.at(url))
+    assert far == near
+    assert any(name.startswith("shards-") for name in far)
+    capsys.readouterr()
+    endpoint.faults.extend([503, None, "cut", None] * 5)
+    assert run("shard_corpus", overrides("third", url)) == 0
+    assert {path.name for path in Store.at(url).root.iterdir() if path.name.startswith("count-")} == set()
+    assert made(Store.at(url)) == near
+    assert status([f"artifacts={url}"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in near)
+    for content in endpoint.objects.values():
+        assert not any(secret.encode() in content for secret in SECRETS)

@@ -107,7 +107,7 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
     assert capsys.readouterr().out.split() == ["both", "other", "remote", "rolling"]
     run = [str(path), "--out", str(tmp_path / "out"), "--device", "cpu", *options]
     assert downstream.run([*run, "roling"]) == 2
-    assert "unknown task 'roling'; did you mean 'rolling'?" in capsys.readouterr().err
+    assert "unknown task 'roling' (did you mean 'rolling'?)" in capsys.readouterr().err
     assert downstream.run([*run, "remote"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1

@@ -69,7 +69,7 @@ def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--vocab-size", "300"], "vocab_size=300 is below the"),
+        (["--vocab-size", "300"], "--vocab-size 300 is below the"),
         (["--vocab-size", "500", "--tie-break", "random"], "lowest-ids"),
         (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
     ],

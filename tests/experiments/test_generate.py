@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from experiments import generate
+from experiments.store import trained_models
 from experiments.store.trained_models import load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import SamplingConfig
@@ -28,6 +29,16 @@ def test_models_of_a_folder_come_with_their_tokenizers(root):
     assert [saved.label for saved in load_models(names[::-1], "cpu")] == ["SuperBPE", "BPE"]
     twice = load_models([names[0], names[0]], "cpu")
     assert twice[0].label == f"BPE {names[0].name}"
+
+
+def test_models_of_one_kind_have_the_labels_of_their_arms(root, monkeypatch):
+    one, two = (saved.artifact for saved in load_models([root], "cpu"))
+    monkeypatch.setattr(trained_models, "arm_labels", lambda store: {one.name: ["BPE 4k"], two.name: ["BPE 8k"]})
+    assert trained_models._labels([one, two], ["BPE", "BPE"]) == ["BPE 4k", "BPE 8k"]
+    monkeypatch.setattr(trained_models, "arm_labels", lambda store: {})
+    for artifact, seed in ((one, 1), (two, 2)):
+        monkeypatch.setitem(artifact.manifest.contents, "seed", seed)
+    assert trained_models._labels([one, two], ["BPE", "BPE"]) == ["BPE seed 1", "BPE seed 2"]
 
 
 def test_samples_are_shown_side_by_side(root, tmp_path, capsys):
@@ -65,13 +76,13 @@ def test_prompts_are_healed_by_default(root, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--prompt", "a", "--top-p", "2"], "top_p=2"),
+        (["--prompt", "a", "--top-p", "2"], "--top-p 2"),
         ([], "no prompt given"),
         (["--prompt", "a", "--samples", "0"], "--samples=0"),
         (["--prompts", "no-such-file"], "no-such-file"),
         (["--prompts", os.devnull], "is a device, not a regular file"),
-        (["--prompt", "a", "--device", "tpu"], "device='tpu'"),
-        (["--prompt", "a", "--temperature", "inf"], "temperature=inf"),
+        (["--prompt", "a", "--device", "tpu"], "--device 'tpu'"),
+        (["--prompt", "a", "--temperature", "inf"], "--temperature inf"),
         (["--prompt", "caf\udce9"], "not UTF-8"),
         (["--prompt", "a", "--stop", "\udce9"], "not UTF-8"),
     ],

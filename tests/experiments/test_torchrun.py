@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _ROOT = Path(__file__).parents[2]
 
 
-def torchrun(stage: str, overrides: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+_ALONE = ("--standalone", "--nproc-per-node=2")
+
+
+def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", *options]
     command += ["-m", f"experiments.{stage}", *overrides]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -32,6 +40,22 @@ def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_pa
 
 
 @pytest.mark.slow
+def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    options = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-id=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
+    options.append("--local-addr=127.0.0.1")
+    overrides = [*tiny, "lm.train.shard_model=true"]
+    nodes = [torchrun("evaluate", overrides, options) for _ in range(2)]
+    texts = [node.communicate(timeout=400) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], texts
+    summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
+    assert [(summary["processes"], summary["sharded"]) for summary in summaries] == [(2, True)] * len(summaries) != []
+    assert sorted("evaluat" in out + err for out, err in texts) == [False, True]  # one node reports
+
+
+@pytest.mark.slow
 def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
     longer = [*tiny, "budget.train_bytes=1228800", "lm.train.log_every=1"]
     process = torchrun("train_lm", longer)
@@ -42,7 +66,7 @@ def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[st
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)  # to torchrun, which passes it on
     _, err = process.communicate(timeout=120)
-    assert "the same command continues" in err
+    assert "the same command continues" in err, err
     (checkpoint,) = (tmp_path / "artifacts").glob(".lm-*/checkpoint.safetensors")
     steps = len((checkpoint.parent / "metrics.jsonl").read_text().splitlines())
     assert 0 < steps < 300

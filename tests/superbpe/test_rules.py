@@ -51,7 +51,7 @@ def test_rules_cannot_be_changed_in_place():
     [
         ({"unit": "page"}, "unit='page'; it is one of: document, line"),
         ({"phase1_fence": "open"}, "phase1_fence='open'; it is one of: lifted, kept"),
-        ({"fence": "uw-2025"}, "unknown pattern 'uw-2025'; did you mean 'uw-2025-fence'"),
+        ({"fence": "uw-2025"}, "unknown pattern 'uw-2025' (did you mean 'uw-2025-fence'?)"),
         ({"fence": "(open"}, "does not compile"),
         ({"atoms": "words"}, "atoms='words'; it is one of: tokens, pretokens"),
         ({"counting": "once"}, "counting='once'; it is one of: overlapping, non-overlapping"),

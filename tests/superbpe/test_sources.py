@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from superbpe import PRESETS, Rules, Source, train_superbpe
-from superbpe.sources import sampled
+from superbpe.sources import Selection
 from tests import texts
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Corpus, CorpusConfig, UserError, _native, count_pretokens, train_bpe
@@ -86,7 +86,8 @@ def test_a_source_without_text_is_named(phase1, english):
 def test_a_sample_that_leaves_a_source_out_is_rejected(phase1, english, other):
     sources = [Source(batches(other)), Source(batches(english[:1]), name="english")]
     salts = [replace(RULES["uw-2025"], sample=0.5, sample_salt=str(i)) for i in range(8)]
-    taken = [len(next(iter(sampled(sources[1:], rules, None)[0].batches()))) == 1 for rules in salts]
+    selections = [Selection(share=rules.sample, salt=rules.sample_salt) for rules in salts]
+    taken = [len(next(iter(chosen.of(sources[1:])[0].batches()))) == 1 for chosen in selections]
     assert 0 < sum(taken) < len(salts)
     for rules, there in zip(salts, taken, strict=True):
         refused = pytest.raises(UserError, match=r"english is empty.*choose another sample_salt")

@@ -60,7 +60,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "ab", "ba", "abc", "x"]), min_size=1
 
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-@examples(quick=50, full=150, documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
+@examples(quick=50, full=100, documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
 def test_boundless_equals_making_merges_one_by_one(documents, n_merges):
     """Interleaving two finished lists equals making merges one by one on the documents."""
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 40, special_tokens=())

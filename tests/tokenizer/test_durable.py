@@ -78,6 +78,14 @@ def test_a_file_is_old_or_new_and_the_error_names_it(
         assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
+def test_the_name_of_a_new_folder_is_synced(tmp_path, monkeypatch):
+    operations = []
+    monkeypatch.setattr(storage, "disk", FaultyDisk(on_operation=lambda name, path: operations.append((name, path))))
+    with new_folder(tmp_path / "folder") as partial:
+        partial.mkdir()
+    assert operations[-1] == ("sync", str(tmp_path))
+
+
 def test_a_new_folder_does_not_replace_files_that_appear_meanwhile(tmp_path):
     path = tmp_path / "folder"
     path.mkdir()

@@ -58,7 +58,7 @@ def test_a_long_document_is_an_error_or_left_out(tmp_path, kind, suffix):
     kept = ["short"] if kind == "txt" else ["short", "one", "two"]
     with pytest.raises(UserError) as error:
         texts(CorpusConfig(**config, document_limit_bytes=MB))
-    for part in (path.name, str(MB), "corpus.document_limit_bytes"):
+    for part in (path.name, f"document_limit_bytes={MB}", "max_document_bytes="):
         assert part in str(error.value)
     # Lines are read whole before their length is known.
     limit = 5 * MB if kind == "jsonl" else MB
@@ -93,8 +93,8 @@ def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
         for options in ({}, {"separator": "|"}):
             assert "the corpus is empty" in error_of(batches, max_document_bytes=1000, **options)
         for options in ({}, {"separator": "|"}, {"format": "jsonl"}):
-            assert "corpus.document_limit_bytes" in error_of(batches, **options)
-        assert "corpus.document_limit_bytes" in error_of(lambda corpus: count_pretokens(corpus, "gpt2", threads=1))
+            assert "document_limit_bytes=" in error_of(batches, **options)
+        assert "document_limit_bytes=" in error_of(lambda corpus: count_pretokens(corpus, "gpt2", threads=1))
     """
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -110,7 +110,7 @@ def test_files_read_in_parts_may_exceed_the_document_limit(tmp_path):
     counts = count_pretokens(config("a.txt"), "gpt2", threads=1)
     assert counts.n_documents == 1
     assert dict(counts.items())[b" words"] == 3 * MB // 11
-    with pytest.raises(UserError, match=r"b\.txt: text without the end of a word .*corpus\.document_limit_bytes"):
+    with pytest.raises(UserError, match=r"b\.txt: text without the end of a word .*document_limit_bytes="):
         count_pretokens(config("b.txt"), "gpt2", threads=1)
 
 
@@ -140,14 +140,14 @@ def test_rows_that_repeat_a_long_value_are_read_a_few_at_a_time(tmp_path, field)
     sizes = [batch.n_bytes for batch in Corpus(config).batches()]
     assert sum(sizes) == 200 * len(long)
     assert max(sizes) <= 4 * MB
-    with pytest.raises(UserError, match=r"has 1048575 bytes, more than 524288: raise corpus\.document_limit_bytes"):
+    with pytest.raises(UserError, match=r"has 1048575 bytes, more than document_limit_bytes=524288: raise this limit"):
         list(Corpus(replace(config, document_limit_bytes=MB // 2)).batches())
 
 
 def test_the_limit_of_a_dataset_counts_bytes(tmp_path):
     write_jsonl(tmp_path / "a.jsonl", [{"text": "日" * 900}])
     config = CorpusConfig(dataset=str(tmp_path), document_limit_bytes=1000)
-    with pytest.raises(UserError, match="has 2700 bytes, more than 1000"):
+    with pytest.raises(UserError, match="has 2700 bytes, more than document_limit_bytes=1000"):
         list(Corpus(config).batches())
 
 

@@ -113,7 +113,7 @@ def test_old_names_are_accepted_with_a_warning(name):
 
 
 def test_an_unknown_name_is_an_error_that_suggests_the_near_one():
-    with pytest.raises(UserError, match=r"unknown pattern 'gtp2'; did you mean 'gpt2'\?"):
+    with pytest.raises(UserError, match=r"unknown pattern 'gtp2' \(did you mean 'gpt2'\?\)"):
         resolve("gtp2")
     with pytest.raises(UserError, match="unknown pattern 'zzz'; the names are gpt2, "):
         resolve("zzz")

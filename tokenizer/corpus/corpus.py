@@ -7,27 +7,29 @@ The native core reads .txt and .jsonl (plain, gzip, zstd) on background threads;
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import glob
 import hashlib
 import re
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tokenizer import _native
 from tokenizer.corpus import remote
-from tokenizer.corpus.remote import File, RemoteFile
+from tokenizer.corpus.ranges import Range, ranges
+from tokenizer.corpus.remote import File, RemoteFile, Stop
 from tokenizer.corpus.rows import batch_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, check_choice, quoted, shortened
-from tokenizer.files import check_file, is_file
+from tokenizer.files import check_file, is_file, weighted
 from tokenizer.urls import is_remote, shown
 
 Split = Literal["train", "heldout", "all"]
@@ -43,6 +45,7 @@ _FORMATS = {
 _COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
 _NEAR_DUPLICATE_WORDS = 5
+PART_BYTES = 256_000_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class CorpusConfig:
     Attributes:
         paths: files, directories (searched recursively) and globs; on this machine, or as s3://, gs://,
             hf://datasets/… and https:// URLs (of single files).
+        sources: named parts of the text, instead of `paths`: name to PATH, or PATH:3 to count every document three
+            times when tokenizers are trained. Language models read every document once, whatever its weight.
         format: txt, jsonl or parquet; None to infer it from each file's name.
         field: field of a record that holds the text; a dotted path for nested fields.
         separator: string between documents in .txt files (\n and \t are accepted as escapes); None for one document
@@ -88,6 +93,7 @@ class CorpusConfig:
     """
 
     paths: list[str] = dataclasses.field(default_factory=list)
+    sources: dict[str, str] = dataclasses.field(default_factory=dict)
     format: str | None = None
     field: str = "text"
     separator: str | None = None
@@ -118,6 +124,11 @@ class CorpusConfig:
         longest = self.max_document_bytes
         return None if longest is None or longest > self.document_limit_bytes else longest
 
+    @property
+    def places(self) -> list[str]:
+        """`paths`, or those of `sources`, as they may be shown."""
+        return [shown(path) for path in self.paths or self.sources.values()]
+
     def check(self) -> None:
         """Check the values, without looking at any file.
 
@@ -138,6 +149,10 @@ class CorpusConfig:
                 "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
                 "set it to false"
             )
+        if self.sources and self.max_bytes is not None:
+            raise UserError("max_bytes keeps the beginning of the text, which may be one of sources only; use sample")
+        for name, entry in self.sources.items():
+            weighted(entry, f"sources.{name}")
         check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
         check_choice("on_error", self.on_error, ("error", "skip"))
         if (self.score_field is None) != (self.min_score is None):
@@ -146,6 +161,21 @@ class CorpusConfig:
 
 
 _DEFAULTS = asdict(CorpusConfig())
+_CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
+
+
+class NamedCorpus(NamedTuple):
+    """One of the named sources of a corpus.
+
+    Attributes:
+        name: its name; empty if the corpus has no named sources.
+        corpus: its documents.
+        weight: number of times each document counts when tokenizers are trained.
+    """
+
+    name: str
+    corpus: Corpus
+    weight: int
 
 
 class Corpus:
@@ -165,18 +195,42 @@ class Corpus:
         paths: Any = config.paths
         if isinstance(paths, str):
             raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
-        if bool(config.paths) == bool(config.dataset):
+        if [bool(config.paths), bool(config.sources), bool(config.dataset)].count(True) != 1:
             raise UserError(
-                "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
+                "a corpus needs either paths, sources or a dataset; set paths=[FILE,...], "
+                "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
             )
         config.check()
-        self.files = _find(config.paths, config.format)
+        self.files, self._source = _find(config.paths, config.format), dict[File, str]()
+        for source, entry in config.sources.items():
+            found = _find([weighted(entry, source)[0]], config.format)
+            self.files += found
+            for file, _ in found:
+                if (known := self._source.setdefault(file.resolve(), source)) != source:
+                    raise UserError(f"{file} is in the sources {known} and {source}; remove it from one of them")
         self.heldout_files = _find(config.heldout_paths, config.format)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + _local_files(config.dataset)
         self._states: dict[File, tuple[int, Any]] = {path: _state(path) for path in read}
         self.skipped = Skipped()
+        self.part: Range | Literal["files"] | None = None
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(map(str, overlap))} is in both paths and heldout_paths; remove it from one of them")
+
+    def by_source(self) -> list[NamedCorpus]:
+        """The sources, each as a corpus with the same settings; this corpus if it has no named sources."""
+        if not self.config.sources:
+            return [NamedCorpus("", self, 1)]
+        found = []
+        for name, entry in self.config.sources.items():
+            path, weight = weighted(entry, name)
+            corpus = Corpus(replace(self.config, sources={}, paths=[path]))
+            corpus.skipped = self.skipped
+            found.append(NamedCorpus(name, corpus, weight))
+        return found
+
+    def source(self, file: File) -> str:
+        """The name of a file's source; without named sources, the file's own name."""
+        return self._source.get(file.resolve(), file.name)
 
     def _key(self) -> tuple[Any, ...]:
         return repr(self.config), tuple(self.files), tuple(self.heldout_files), tuple(self._states.items())
@@ -192,12 +246,83 @@ class Corpus:
         set_ = {name: value for name, value in asdict(self.config).items() if value != _DEFAULTS[name]}
         for name in {"paths", "heldout_paths"} & set_.keys():
             set_[name] = list(map(shown, set_[name]))
+        if self.config.sources:
+            set_["sources"] = {name: shown(entry) for name, entry in self.config.sources.items()}
         files = f"{sum(self.sizes()):,} bytes in {len(self.files)} file(s), " if self.files else ""
         return f"<Corpus: {files}{', '.join(f'{name}={quoted(value)}' for name, value in set_.items())}>"
 
     def sizes(self) -> list[int]:
         """Size in bytes of each of `files` when this object was created."""
         return [self._states[path][0] for path, _ in self.files]
+
+    def parts(self, split: Split = "train", target_bytes: int = PART_BYTES) -> list[Corpus]:
+        """The corpus in parts, as corpora: the documents of all parts, in order, are those of the corpus.
+
+        Uncompressed JSON lines are cut between lines and Parquet between row groups, into parts of about
+        `target_bytes`. Smaller files are combined. A dataset, and text with a budget (`max_bytes`), which depends on
+        the order of the documents, are one part: the corpus itself.
+
+        Parts can be pickled. A part may have no documents. Each part checks only that its own files are unchanged, so
+        call `check_unchanged` at the end.
+
+        Args:
+            split: side of the held-out split that will be read.
+            target_bytes: bytes per part, as stored.
+        """
+        if self.part or self.config.dataset or self.config.max_bytes is not None:
+            return [self]
+        explicit = bool(self.config.heldout_paths)
+        files = [] if explicit and split == "heldout" else self._groups(self.files, target_bytes)
+        heldout = self._groups(self.heldout_files, target_bytes) if explicit and split != "train" else []
+        return [self._part(group, [], span) for group, span in files] + [
+            self._part([], group, span) for group, span in heldout
+        ]
+
+    def _groups(
+        self, files: list[tuple[File, str]], target_bytes: int
+    ) -> Iterator[tuple[list[tuple[File, str]], Range | None]]:
+        """Small files together, and the ranges of large ones."""
+        group: list[tuple[File, str]] = []
+        filled = 0
+        for path, form in files:
+            size = self._states[path][0]
+            whole = form == "txt" or path.suffix.lower() in _COMPRESSIONS
+            spans = [] if whole else ranges(path, size, target_bytes)
+            if group and (filled + size > target_bytes or len(spans) > 1):
+                yield group, None
+                group, filled = [], 0
+            if len(spans) > 1:
+                yield from (([(path, form)], span) for span in spans)
+            else:
+                group.append((path, form))
+                filled += size
+        if group:
+            yield group, None
+
+    def _part(self, files: list[tuple[File, str]], heldout_files: list[tuple[File, str]], span: Range | None) -> Corpus:
+        part = copy.copy(self)
+        # All paths would make each of many parts large; from here on it only matters whether there are any.
+        part.config = replace(self.config, paths=self.config.paths[:1], heldout_paths=self.config.heldout_paths[:1])
+        part.files, part.heldout_files, part.skipped, part.part = files, heldout_files, Skipped(), span or "files"
+        part._states = {path: self._states[path] for path, _ in [*files, *heldout_files]}
+        return part
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the part as stored."""
+        if isinstance(self.part, Range):
+            return self.part.end - self.part.start
+        return sum(size for size, _ in self._states.values())
+
+    def part_skipped(self) -> dict[str, Any]:
+        """What was skipped of a part that has been read, as JSON for `Skipped.add_parts`."""
+        lines = {str(self.part): self.part.line_feeds} if isinstance(self.part, Range) else {}
+        return {"counts": self.skipped.counts, "places": self.skipped.places, "line_feeds": lines}
+
+    def part_identity(self) -> list[Any]:
+        """What tells a part from the other parts of this corpus, as JSON."""
+        span = [self.part.start, self.part.end] if isinstance(self.part, Range) else None
+        return [span, *([str(path), *state] for path, state in self._states.items())]
 
     def batches(
         self,
@@ -234,12 +359,10 @@ class Corpus:
         )
         parts = parts and not whole
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(
-            _read, self.skipped, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True
-        )
-        explicit, where = bool(config.heldout_paths), config.dataset or list(map(shown, config.paths))
+        read = partial(self._read, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True)
+        explicit, where = bool(config.heldout_paths), config.dataset or config.places
         keep = self.filter(split)
-        sources = [_ahead(self._dataset()) if config.dataset else read(self.files)]
+        sources = [_ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
         if explicit and split != "train":
             sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         empty, found = True, False
@@ -255,26 +378,28 @@ class Corpus:
                 if not more:
                     break
         self.check_unchanged()
+        if self.part:
+            return
         if not found:
             raise UserError(f"the corpus is empty: {where} contains no documents")
         if empty and split == "heldout" and config.heldout_sample < 1:
             raise UserError(
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
-                f"{list(map(shown, config.heldout_paths)) or where}; raise corpus.heldout_sample"
+                f"{list(map(shown, config.heldout_paths)) or where}; raise it"
             )
         if empty and split == "heldout" and not explicit:
             raise UserError(
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
-                "A .txt file is one document unless corpus.separator is set to the string between documents, for "
-                "example 'corpus.separator=\"\\n\\n\"'; or set corpus.heldout_paths to files of held-out text"
+                "A .txt file is one document unless separator=STRING names the string between documents; or name files "
+                "of held-out text with heldout_paths=[FILE,...]"
             )
         if empty:
-            raise UserError(
-                f"the corpus is empty: no document of {where} is left for the {split} split "
-                "(see min_document_bytes, max_document_bytes, min_score, sample and heldout_fraction; a .txt file is "
-                "one document unless corpus.separator is set to the string between documents)"
-            )
+            chosen = [
+                f"{name}={getattr(config, name)}" for name in _CHOOSING if getattr(config, name) != _DEFAULTS[name]
+            ]
+            why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
+            raise UserError(f"the corpus is empty: of the documents of {where}, {why}")
 
     def filter(self, split: Split) -> _native.DocumentFilter:
         """Filter that selects the documents of a split. It must see all documents in order.
@@ -285,7 +410,7 @@ class Corpus:
         config = self.config
         explicit = bool(config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
-            raise UserError("no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths")
+            raise UserError("no documents are held out; set heldout_fraction=0.01 or heldout_paths=[FILE,...]")
         return _native.DocumentFilter(
             split="all" if explicit or not config.heldout_fraction else split,
             # What was skipped is an empty document.
@@ -305,7 +430,7 @@ class Corpus:
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
         config = replace(self.config, field=field)
-        yield from Corpus(config)._dataset() if file is None else _read(self.skipped, [file], config)
+        yield from Corpus(config)._dataset(self.skipped) if file is None else self._read([file], config)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
@@ -354,6 +479,12 @@ class Corpus:
             del config["heldout_near_duplicates"]  # a later setting: earlier corpora keep their identity
         if self.config.on_error == "error":
             del config["on_error"]  # a later setting as well
+        del config["sources"]
+        if self._source:
+            names = list(self._source.values())
+            config["sources"] = {
+                name: [weighted(entry, name)[1], names.count(name)] for name, entry in self.config.sources.items()
+            }
         return {
             "config": config,
             "files": [fingerprint(path) for path, _ in self.files],
@@ -361,7 +492,11 @@ class Corpus:
             "dataset": _dataset_identity(self.config.dataset),
         }
 
-    def _dataset(self) -> Generator[_native.Batch]:
+    def _read(self, files: list[tuple[File, str]], config: CorpusConfig, **how: Any) -> Generator[_native.Batch]:
+        span = self.part if isinstance(self.part, Range) else None
+        return _read(self.skipped, [(span or path, form) for path, form in files], config, **how)
+
+    def _dataset(self, skipped: Skipped, _: Stop | None = None) -> Generator[_native.Batch]:
         import datasets
 
         config = self.config
@@ -374,12 +509,12 @@ class Corpus:
                 )
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
-        yield from batch_records(records, config, self.skipped)
+        yield from batch_records(records, config, skipped)
 
 
 def _read(
     skipped: Skipped,
-    files: list[tuple[File, str]],
+    files: Sequence[tuple[File | Range, str]],
     config: CorpusConfig,
     readers: int = 1,
     *,
@@ -391,7 +526,7 @@ def _read(
     left_out = config.skip_above if skip_long else None
     for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
         if is_parquet:
-            yield from _ahead(_parquet([path for path, _ in group], config, skipped))
+            yield from _ahead(partial(_parquet, [path for path, _ in group], config), skipped)
             continue
         named = list(group)
         with remote.feeding([path for path, _ in named], readers) as feeds:
@@ -412,24 +547,43 @@ def _read(
             )
             try:
                 yield from reader
+            except UserError as error:
+                path = named[0][0]
+                raise path.explained(error) if isinstance(path, Range) else error from None
             finally:  # also if the rest is not wanted
                 for file, count, places in reader.skipped():
                     skipped.add(file, count, places)
 
 
-def _parquet(paths: Sequence[File], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
+def _parquet(
+    paths: Sequence[File | Range], config: CorpusConfig, skipped: Skipped, stop: Stop
+) -> Generator[_native.Batch]:
     for path in paths:
-        yield from read_parquet(path, config, skipped)
+        yield from read_parquet(path, config, skipped, stop)
 
 
-def _ahead(batches: Generator[_native.Batch]) -> Generator[_native.Batch]:
-    """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work."""
+def _ahead(start: Callable[[Skipped, Stop], Generator[_native.Batch]], skipped: Skipped) -> Generator[_native.Batch]:
+    """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work.
+
+    Args:
+        start: returns the batches; gets a list of what they lack, and what ends their requests.
+        skipped: gets what the batches lack that the consumer has taken, however many were read.
+    """
     from concurrent.futures import ThreadPoolExecutor  # loads logging, a tenth of the time to import tokenizer
 
-    with closing(batches), ThreadPoolExecutor(1) as reader:
-        following = reader.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = reader.submit(next, batches, None)
+    stop, found = Stop(), Skipped()
+
+    def take() -> tuple[_native.Batch | None, Skipped]:
+        return next(batches, None), found.copy()
+
+    with closing(start(found, stop)) as batches, ThreadPoolExecutor(1) as reader, closing(stop):
+        following = reader.submit(take)
+        while True:
+            batch, lacking = following.result()
+            skipped.update(lacking)
+            if batch is None:
+                return
+            following = reader.submit(take)
             yield batch
 
 
@@ -441,7 +595,9 @@ def _find(paths: list[str], form: str | None) -> list[tuple[File, str]]:
         for file in _matches(str(given)):
             detected = form or _format(file)
             if detected is None:
-                raise UserError(f"{file}: unknown file type; name it .txt, .jsonl or .parquet, or set corpus.format")
+                raise UserError(
+                    f"{file}: unknown file type; name it .txt, .jsonl or .parquet, or set format=jsonl, for example"
+                )
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
 

@@ -25,7 +25,8 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
     """Source and text of every document, in the order of `Corpus.batches(split)`.
 
     Args:
-        corpus: the corpus. The source is its `source_field`, shortened by `origin`, or else the file name.
+        corpus: the corpus. The source is its `source_field`, shortened by `origin`, or else the name of the file, or of
+            its part of `sources`.
         split: see `Corpus.batches`; with `heldout_paths`, `all` means the corpus and then its held-out files.
 
     Raises:
@@ -38,7 +39,7 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
     keep = corpus.filter(split)
     for file in files:
         if config.source_field is None:
-            name = str(config.dataset) if file is None else file[0].name
+            name = str(config.dataset) if file is None else corpus.source(file[0])
             origins: Iterator[str] = repeat(name)
         else:
             origins = map(origin, _field(corpus, file, config.source_field))
@@ -67,13 +68,13 @@ def origin(value: str) -> str:
 def _field(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator[str]:
     if file is not None and file[1] == "txt":
         raise UserError(
-            f"corpus.source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "
+            f"source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "
             "file name as the source"
         )
     try:
         yield from chain.from_iterable(map(_texts, corpus.unfiltered(file, name)))
     except UserError as error:
-        raise UserError(f"corpus.source_field={name}: {error}; set it to null to use the file name") from None
+        raise UserError(f"source_field={name}: {error}; set it to null to use the file name") from None
 
 
 def _texts(batch: Batch) -> Iterable[str]:

@@ -7,7 +7,6 @@ passwords and queries, which may contain credentials.
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
 import random
@@ -15,21 +14,23 @@ import re
 import threading
 import weakref
 from collections import deque
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from tokenizer import _native
-from tokenizer.corpus.remote_store import TIMEOUT, Read, Stat, Store, Temporary, has_magic
+from tokenizer.corpus.remote_store import Read, Stat, Store, Temporary, has_magic
 from tokenizer.errors import UserError, shortened
 from tokenizer.urls import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from concurrent.futures import Executor, Future
+
+    from tokenizer.corpus.remote_arrow import ArrowStore
 
 BLOCK_BYTES = 1 << 23
 """Bytes per request."""
@@ -44,6 +45,36 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
+
+
+class Stop(threading.Event):
+    """Ends requests and the pauses between attempts. It is also set when the interpreter shuts down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _at_exit(os.getpid()).add(self)
+
+    def close(self) -> None:
+        """Set it."""
+        self.set()
+
+
+@cache
+def _at_exit(process: int) -> weakref.WeakSet[Any]:
+    """What to close when the interpreter of this process shuts down; a forked process has none of the threads."""
+    found: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def close() -> None:
+        for each in list(found) if os.getpid() == process else []:
+            each.close()
+
+    import concurrent.futures.thread  # registered first, its hook runs last; it waits for the threads  # noqa: F401
+
+    # Hooks of `atexit` run after the threads of executors have been joined, which would wait for all further attempts.
+    with suppress(RuntimeError):  # the interpreter is shutting down already
+        threading._register_atexit(close)  # type: ignore[attr-defined]
+    return found
 
 
 @dataclass(frozen=True)
@@ -89,47 +120,57 @@ class RemoteFile:
         """Return the file itself."""
         return self
 
-    def current(self) -> Stat:
+    def current(self, stop: Stop | None = None) -> Stat:
         """Size and version now.
+
+        Args:
+            stop: ends all attempts once it is set.
 
         Raises:
             UserError: the file cannot be reached.
         """
-        stat, _ = _attempted(self.url, lambda: self.store.open(self.key))
+        stat, _ = attempted(self.url, lambda: self.store.open(self.key), stop)
         return stat
 
-    def blocks(self, pool: Executor, stop: threading.Event) -> Generator[bytes]:
+    def blocks(self, pool: Executor, stop: Stop, start: int = 0, end: int | None = None) -> Generator[bytes]:
         """The content in order, in blocks that are read ahead on the threads of `pool`.
 
         Args:
             pool: reads blocks.
             stop: ends all attempts once it is set.
+            start: first byte.
+            end: end of the last byte; None for the end of the file.
 
         Raises:
             UserError: the file cannot be read, or changed since it was found.
         """
-        if not self.stat.size:
+        end = self.stat.size if end is None else end
+        if start >= end:
             return
         read = self._reader(stop)
         pending: deque[Future[bytes]] = deque()
-        for start in range(0, self.stat.size, BLOCK_BYTES):
+        for at in range(start, end, BLOCK_BYTES):
             if len(pending) == AHEAD:
                 yield pending.popleft().result()
-            pending.append(pool.submit(self._block, read, start, min(BLOCK_BYTES, self.stat.size - start), stop))
+            pending.append(pool.submit(self._block, read, at, min(BLOCK_BYTES, end - at), stop))
         while pending:
             yield pending.popleft().result()
 
-    def open(self) -> io.RawIOBase:
-        """Open the file for random access. Long reads use concurrent requests."""
-        return _RandomAccess(self)
+    def open(self, stop: Stop) -> io.RawIOBase:
+        """Open the file for random access. Long reads use concurrent requests.
 
-    def _reader(self, stop: threading.Event) -> Read:
-        now, read = _attempted(self.url, lambda: self.store.open(self.key), stop)
+        Args:
+            stop: ends all attempts once it is set.
+        """
+        return _RandomAccess(self, stop)
+
+    def _reader(self, stop: Stop) -> Read:
+        now, read = attempted(self.url, lambda: self.store.open(self.key), stop)
         if now != self.stat:
             raise UserError(changed(self, now))
         return read
 
-    def _block(self, read: Read, start: int, length: int, stop: threading.Event) -> bytes:
+    def _block(self, read: Read, start: int, length: int, stop: Stop) -> bytes:
         """Read a range. After a failure, reading resumes at the first byte that is missing."""
         parts: list[bytes] = []
         end = start + length
@@ -141,7 +182,7 @@ class RemoteFile:
                     return part
                 raise Temporary(f"the data ended at byte {at} of {self.stat.size}")
 
-            parts.append(_attempted(self.url, attempt, stop))
+            parts.append(attempted(self.url, attempt, stop))
             start += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -161,16 +202,62 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """
     name = shown(url)
     store = _store(urlsplit(url).scheme.lower())
-    keys = _attempted(name, lambda: list(store.find(url)))
+    keys = attempted(name, lambda: list(store.find(url)))
     found = [RemoteFile(store.url(key), Stat(0, ""), key, store) for key in keys]
     if len(found) > 1 and not has_magic(url):
         found = list(filter(keep, found))
     return sorted(replace(file, stat=stat) for file, stat in zip(found, current(found), strict=True))
 
 
+class Missing(UserError):
+    """No file has this URL."""
+
+
+def at(url: str, stop: Stop | None = None) -> RemoteFile:
+    """The file with this URL.
+
+    Args:
+        url: its name, which is not a glob.
+        stop: ends all attempts once it is set.
+
+    Raises:
+        Missing: there is none.
+        UserError: it cannot be reached.
+    """
+    store = _store(urlsplit(url).scheme.lower())
+    file = RemoteFile(shown(url), Stat(0, ""), shown(url).partition("://")[2], store)
+    return replace(file, stat=file.current(stop))
+
+
+def names(url: str) -> list[str]:
+    """The URLs of the files that a glob matches, of any kind; empty if there is none."""
+    store = _store(urlsplit(url).scheme.lower())
+    return sorted(map(store.url, attempted(shown(url), lambda: list(store.find(url)))))
+
+
+def upload(path: Path, url: str, stop: Stop | None = None) -> None:
+    """Write a local file to object storage; what is there under this URL is replaced.
+
+    Args:
+        path: the file.
+        url: s3:// or gs:// URL.
+        stop: ends the upload once it is set.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    stop = stop or Stop()
+    attempted(url, lambda: _arrow(url).write(url.partition("://")[2], path, stop), stop, what="written")
+
+
+def delete(url: str) -> None:
+    """Delete an object, or all objects in a folder, if there are any."""
+    attempted(url, lambda: _arrow(url).delete(url.partition("://")[2]), what="deleted")
+
+
 def current(files: Sequence[RemoteFile]) -> list[Stat]:
     """Size and version of several files now."""
-    return _concurrently(RemoteFile.current, files)
+    return concurrently(RemoteFile.current, files)
 
 
 def changed(file: RemoteFile, now: Stat) -> str:
@@ -183,9 +270,16 @@ def changed(file: RemoteFile, now: Stat) -> str:
     )
 
 
+class Fed(Protocol):
+    """A file or a part of one whose bytes are read in Python."""
+
+    def blocks(self, pool: Executor, stop: Stop) -> Generator[bytes]:
+        """See `RemoteFile.blocks`."""
+
+
 @contextmanager
-def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed | None]]:
-    """Feeds of the remote files among `files`, filled in their order by background threads; None for local files.
+def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.Feed | None]]:
+    """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
 
     Memory is at most `BLOCK_BYTES` times `AHEAD + 1` per file that is being read.
 
@@ -193,11 +287,11 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
         files: files in the order in which they are read.
         readers: number of files that the consumer reads at the same time.
     """
-    feeds = [_native.Feed() if isinstance(file, RemoteFile) else None for file in files]
+    feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
     if not any(feeds):
         yield feeds
         return
-    remote = [(file, feed) for file, feed in zip(files, feeds, strict=True) if isinstance(file, RemoteFile) and feed]
+    remote = [(file, feed) for file, feed in zip(files, feeds, strict=True) if not isinstance(file, Path) and feed]
     # Files are fed in order, so the files that the consumer reads have a thread if there is one for each reader.
     with closing(_Pumps(remote, max(FILES_AHEAD, readers + 1))):
         yield feeds
@@ -206,16 +300,15 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
 class _Pumps:
     """Threads that fill feeds."""
 
-    def __init__(self, files: list[tuple[RemoteFile, _native.Feed]], threads: int) -> None:
-        self._left, self._feeds, self._stop = deque(files), [feed for _, feed in files], threading.Event()
+    def __init__(self, files: list[tuple[Fed, _native.Feed]], threads: int) -> None:
+        self._left, self._feeds, self._stop = deque(files), [feed for _, feed in files], Stop()
         from concurrent.futures import ThreadPoolExecutor
 
         threads = min(threads, len(files))
         self._pool = ThreadPoolExecutor(threads * AHEAD, "remote-block")
-        self._threads = [threading.Thread(target=self._run, daemon=True, name="remote-file") for _ in range(threads)]
-        _open_pumps().add(self)
-        for thread in self._threads:
-            thread.start()
+        _at_exit(os.getpid()).add(self)
+        for _ in range(threads):
+            threading.Thread(target=self._run, name="remote-file").start()
 
     def _run(self) -> None:
         while True:
@@ -238,33 +331,14 @@ class _Pumps:
             feed.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def join(self) -> None:
-        """Wait for the threads to end."""
-        self.close()
-        for thread in self._threads:
-            thread.join(TIMEOUT)
-
-
-@cache
-def _open_pumps() -> weakref.WeakSet[_Pumps]:
-    """Pumps to close before the interpreter shuts down: a thread that leaves the core after that would abort it."""
-    pumps: weakref.WeakSet[_Pumps] = weakref.WeakSet()
-    atexit.register(_join_all, pumps)
-    return pumps
-
-
-def _join_all(pumps: weakref.WeakSet[_Pumps]) -> None:
-    for each in list(pumps):
-        each.join()
-
 
 class _RandomAccess(io.RawIOBase):
     """A remote file as a Python file."""
 
-    def __init__(self, file: RemoteFile) -> None:
+    def __init__(self, file: RemoteFile, stop: Stop) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        self._file, self._at, self._stop = file, 0, threading.Event()
+        self._file, self._at, self._stop = file, 0, stop
         self._read = file._reader(self._stop)
         self._pool = ThreadPoolExecutor(AHEAD, "remote-block")
 
@@ -295,44 +369,59 @@ class _RandomAccess(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            self._stop.set()
             self._pool.shutdown(wait=False, cancel_futures=True)
         super().close()
 
 
-def _concurrently(call: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-    from concurrent.futures import ThreadPoolExecutor  # loads logging, a tenth of the time to import tokenizer
+def concurrently(call: Callable[[_V, Stop], _T], values: Sequence[_V], threads: int = 32) -> list[_T]:
+    """Results of a call for several values, on threads. If one fails, or on Ctrl-C, the others stop.
+
+    Args:
+        call: gets a value, and what ends its attempts.
+        values: the values.
+        threads: calls at the same time.
+    """
+    from concurrent.futures import ThreadPoolExecutor, as_completed  # loads logging, a tenth of the time to import all
 
     if len(values) < 2:
-        return [call(value) for value in values]
-    with ThreadPoolExecutor(min(32, len(values)), "remote-stat") as pool:
-        return list(pool.map(call, values))
+        return [call(value, Stop()) for value in values]
+    with ThreadPoolExecutor(min(threads, len(values)), "remote") as pool, closing(Stop()) as stop:
+        calls = [pool.submit(call, value, stop) for value in values]
+        for each in as_completed(calls):
+            each.result()
+        return [each.result() for each in calls]
 
 
-def _attempted(name: str, call: Callable[[], _T], stop: threading.Event | None = None) -> _T:
+def attempted(name: str, call: Callable[[], _T], stop: Stop | None = None, *, what: str = "read") -> _T:
     """Result of a call, repeated with growing random delays after failures that may be temporary.
 
+    Args:
+        name: URL, the start of messages.
+        call: makes one attempt.
+        stop: ends all attempts once it is set.
+        what: what the call does, for messages: the URL "cannot be read".
+
     Raises:
-        UserError: the call failed for good, with `name` as the start of the message.
+        UserError: the call failed for good.
     """
-    stop = stop or threading.Event()
+    stop = stop or Stop()
     for attempt in range(ATTEMPTS):
         try:
             if not stop.is_set():
                 return call()
             break
         except FileNotFoundError:
-            raise UserError(f"{name}: no such file") from None
+            raise Missing(f"{name}: no such file") from None
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
         except OSError as error:
             if attempt == ATTEMPTS - 1 or not _is_temporary(error, name):
                 tries = f" after {attempt + 1} attempts" if attempt else ""
                 why = shortened(without_credentials(error))
-                raise UserError(f"{name}: cannot be read{tries}: {why}; {_REMEDY}") from None
+                raise UserError(f"{name}: cannot be {what}{tries}: {why}; {_REMEDY}") from None
             delay = min(FIRST_DELAY * 2**attempt, LONGEST_DELAY) * random.uniform(0.5, 1.0)
             stop.wait(max(delay, min(getattr(error, "delay", 0.0), LONGEST_DELAY)))
-    raise UserError(f"{name}: reading was stopped")
+    raise UserError(f"{name}: cannot be {what}: it was stopped")
 
 
 _REMEDY = "check the URL, the network and the credentials, then run the same command again"
@@ -351,12 +440,16 @@ def _is_temporary(error: OSError, name: str) -> bool:
     return isinstance(error, Temporary) or not _FINAL.search(str(error).replace(key, "").replace(place, ""))
 
 
+def _arrow(url: str) -> ArrowStore:
+    from tokenizer.corpus.remote_arrow import ArrowStore
+
+    return ArrowStore(urlsplit(url).scheme.lower())
+
+
 @cache
 def _store(scheme: str) -> Store:
     if scheme in ("s3", "gs"):
-        from tokenizer.corpus.remote_arrow import ArrowStore
-
-        return ArrowStore(scheme)
+        return _arrow(f"{scheme}://")
     from tokenizer.corpus.remote_web import HubStore, WebStore
 
     return HubStore() if scheme == "hf" else WebStore()

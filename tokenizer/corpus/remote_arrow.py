@@ -1,20 +1,24 @@
-"""Files of S3 and Google Cloud Storage, read by `pyarrow.fs`."""
+"""Files of S3 and Google Cloud Storage, read and written by `pyarrow.fs`."""
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tokenizer import storage
 from tokenizer.corpus.remote_store import Stat, has_magic
 from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tokenizer.corpus.remote_store import Read
 
+_BLOCK_BYTES = 1 << 23
 _WILDCARD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])")
 
 
@@ -65,6 +69,24 @@ class ArrowStore:
 
         return stat, read
 
+    def write(self, key: str, path: Path, stop: threading.Event) -> None:
+        """Write a local file under this key. The object appears as a whole, once all of it is written."""
+        system = _system(self._scheme, key.partition("/")[0], writes=True)
+        with storage.disk.open(path, "rb") as source, system.open_output_stream(key, compression=None) as target:
+            while not stop.is_set() and (block := source.read(_BLOCK_BYTES)):
+                target.write(block)
+
+    def delete(self, key: str) -> None:
+        """Delete an object, or all objects in a folder, if there are any."""
+        from pyarrow.fs import FileType
+
+        system = _system(self._scheme, key.partition("/")[0], writes=True)
+        kind = system.get_file_info(key).type
+        if kind == FileType.File:
+            system.delete_file(key)
+        elif kind == FileType.Directory:
+            system.delete_dir(key)
+
     def url(self, key: str) -> str:
         """See `Store.url`."""
         return f"{self._scheme}://{key}"
@@ -85,7 +107,7 @@ def _regex(pattern: str) -> str:
 
 
 @cache
-def _system(scheme: str, bucket: str) -> Any:
+def _system(scheme: str, bucket: str, *, writes: bool = False) -> Any:
     from pyarrow import fs
 
     if scheme == "gs":
@@ -95,16 +117,17 @@ def _system(scheme: str, bucket: str) -> Any:
         protocol, _, host = emulator.rpartition("://")
         return fs.GcsFileSystem(anonymous=True, scheme=protocol or "http", endpoint_override=host)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    retries = fs.AwsStandardS3RetryStrategy(max_attempts=1)  # `remote` repeats attempts, longer than Arrow does
+    # `remote` repeats attempts, longer than Arrow does. Of an upload it repeats all parts, and Arrow only one.
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=3 if writes else 1)
+    # In the background, a file is copied to memory as fast as it can be read.
+    options = {"retry_strategy": retries, "background_writes": not writes}
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if endpoint:
         protocol, _, host = endpoint.rstrip("/").rpartition("://")
-        return fs.S3FileSystem(
-            scheme=protocol or "https", endpoint_override=host, region=region, retry_strategy=retries
-        )
+        return fs.S3FileSystem(scheme=protocol or "https", endpoint_override=host, region=region, **options)
     if not region:
         try:
             region = fs.resolve_s3_region(bucket)
         except OSError:  # reading the bucket reports the reason
             region = None
-    return fs.S3FileSystem(region=region, retry_strategy=retries)
+    return fs.S3FileSystem(region=region, **options)

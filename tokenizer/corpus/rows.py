@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
-from tokenizer.corpus.remote import RemoteFile
+from tokenizer.corpus.ranges import Range
+from tokenizer.corpus.remote import RemoteFile, Stop
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
-from tokenizer.errors import UserError, listed, shortened
+from tokenizer.errors import DataError, UserError, listed, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
-_SET_FIELD = "name the one that holds the text with field (corpus.field)"
+_SET_FIELD = "name the one that holds the text with field=NAME"
 
 
 def parquet_errors() -> tuple[type[Exception], ...]:
@@ -31,28 +33,33 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-class _DamageError(UserError):
-    """Damaged data, which `on_error=skip` leaves out."""
-
-
-def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+def read_parquet(
+    path: File | Range, config: CorpusConfig, skipped: Skipped | None = None, stop: Stop | None = None
+) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
-        path: the file.
+        path: the file, or a range of it.
         config: how to read it.
-        skipped: gets what `on_error=skip` leaves out: the rest of damaged row groups, whose rows become empty
-            documents, as in JSON lines.
+        skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
+            whose rows become empty documents, as in JSON lines.
+        stop: ends requests for a remote file once it is set.
     """
+    file = path.file if isinstance(path, Range) else path
+    with file.open(stop or Stop()) if isinstance(file, RemoteFile) else nullcontext(file) as source:
+        yield from _read_parquet(path, source, config, skipped or Skipped())
+
+
+def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
     import pyarrow.parquet as pq
 
     skips, where = config.on_error == "skip", f"{path}: "
+    span = path if isinstance(path, Range) else None
     places: list[str] = []
     count = done = 0
     total = 0
     try:
         try:
-            source = path.open() if isinstance(path, RemoteFile) else path
             file = pq.ParquetFile(source)
             columns = {file.schema.column(i).path for i in range(len(file.schema))}
             # For single rows: the small buffer avoids reading the rest of a row group.
@@ -62,30 +69,38 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = Non
         except UserError:  # of a remote file
             raise
         except parquet_errors() as error:
-            kind = _DamageError if is_damage(error) else UserError
+            kind = DataError if is_damage(error) else UserError
             raise kind(f"{where}not a Parquet file: {shortened(error)}") from None
-    except _DamageError as error:
+    except DataError as error:
         if not skips:
             raise
-        (skipped or Skipped()).add(str(path), 1, [str(error).removeprefix(where)])
+        if span is None or span.start == 0:  # once per file
+            skipped.add(str(path), 1, [str(error).removeprefix(where)])
         return
-    try:
-        for i in range(file.metadata.num_row_groups):
-            total += file.metadata.row_group(i).num_rows
-            try:
-                for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
-                    yield batch
+    groups = range(file.metadata.num_row_groups)
+    if span is not None:
+        groups = span.row_groups([file.metadata.row_group(i).total_byte_size for i in groups])
+    for i in range(groups.stop):
+        total += file.metadata.row_group(i).num_rows
+        if i < groups.start:
+            done = total
+            continue
+        try:
+            for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
+                if bad:
+                    count += len(bad)
                     places += [f"row {done + row}: not UTF-8" for row in bad]
-                    count, done = count + len(bad), done + rows
-            except _DamageError as error:
-                if not skips:
-                    raise
-                places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
-                yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
-                count, done = count + total - done, total
-    finally:  # also if the rest is not wanted
-        if count and skipped is not None:
+                    skipped.add(str(path), count, places)
+                done += rows
+                yield batch
+        except DataError as error:
+            if not skips:
+                raise
+            count += total - done
+            places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
             skipped.add(str(path), count, places)
+            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
+            done = total
 
 
 def _row_group(
@@ -111,14 +126,16 @@ def _row_group(
         try:
             if batches is None:
                 rows_at_once = _rows_at_once(peeked, i, roots, config)
-                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=roots or None)
+                # Arrow's own threads would call Python for a remote file, also while the interpreter shuts down. They
+                # are not faster for a single column.
+                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=roots or None, use_threads=False)
             rows = next(batches, None)
         except UserError:  # of a remote file
             raise
         except MemoryError as error:
             raise UserError(f"{where}the rows from {done} on do not fit in this machine's memory: {error}") from None
         except parquet_errors() as error:
-            kind = _DamageError if is_damage(error) else UserError
+            kind = DataError if is_damage(error) else UserError
             raise kind(f"{where}damaged Parquet file: {shortened(error)}; download or write it again") from None
         if rows is None:
             return
@@ -129,7 +146,7 @@ def _row_group(
                 keep = pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False)
                 texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise _DamageError(
+            raise DataError(
                 f"{where}field {config.field!r} or the score has the wrong type: {shortened(error)}"
             ) from None
         batch, bad = _batch(texts, where, done, config)
@@ -152,7 +169,7 @@ def _pick_column(table: Any, dotted: str, where: str = "") -> Any:
 
     names, columns = dotted.split("."), list(getattr(table, "column_names", None) or table.columns)
     if names[0] not in columns:
-        raise _DamageError(f"{where}no field {dotted!r} (the fields are: {listed(columns)}); {_SET_FIELD}")
+        raise DataError(f"{where}no field {dotted!r} (the fields are: {listed(columns)}); {_SET_FIELD}")
     array = table[names[0]]
     return pc.struct_field(array, names[1:]) if len(names) > 1 else array
 
@@ -191,7 +208,7 @@ def _as_bytes(texts: Any, what: str) -> Any:
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
     if not _holds_text(texts.type):
-        raise _DamageError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
+        raise DataError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
     return texts.cast(pa.large_binary())
 
 
@@ -261,7 +278,7 @@ def _rows_at_once(file: Any, i: int, roots: list[str], config: CorpusConfig) -> 
 
     # This checks the metadata of the columns and loads the whole dictionary. If they are damaged it raises an error;
     # `group.column` would abort the process.
-    first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=roots or None), None)
+    first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=roots or None, use_threads=False), None)
     group, schema = file.metadata.row_group(i), file.metadata.schema
     columns = [group.column(j) for j in range(group.num_columns) if schema.column(j).path.split(".")[0] in roots]
     size = sum(each.total_uncompressed_size for each in columns)
@@ -280,8 +297,8 @@ def _rows_at_once(file: Any, i: int, roots: list[str], config: CorpusConfig) -> 
 
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
     return UserError(
-        f"{what} has {size} bytes, more than {config.document_limit_bytes}: raise corpus.document_limit_bytes to read "
-        "it, which takes several times its size in memory; or skip long documents with corpus.max_document_bytes"
+        f"{what} has {size} bytes, more than document_limit_bytes={config.document_limit_bytes}: raise this limit to "
+        "read it, which takes several times its size in memory; or skip long documents with max_document_bytes=SIZE"
     )
 
 
@@ -306,35 +323,34 @@ def batch_records(
     Args:
         records: the strings or dictionaries.
         config: how to read them.
-        skipped: gets what `on_error=skip` leaves out; these records become empty documents, as in JSON lines.
+        skipped: gets what `on_error=skip` leaves out, before the batch that lacks it; these records become empty
+            documents, as in JSON lines.
     """
     texts: list[str] = []
     places: list[str] = []
     size = 0
-    try:
-        for number, record in enumerate(records):
-            try:
-                text = _text(record, number, config)
-            except _DamageError as error:
-                if config.on_error != "skip":
-                    raise
-                places.append(str(error))
-                text = ""
-            if text is None:
-                continue
-            n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-            if n_bytes > config.document_limit_bytes and config.skip_above is None:
-                raise _too_long(f"the document of record {number}", n_bytes, config)
-            texts.append(text)
-            size += n_bytes
-            if size >= config.batch_bytes:
-                yield _native.Batch.from_texts(texts)
-                texts, size = [], 0
-        if texts:
+    for number, record in enumerate(records):
+        try:
+            text = _text(record, number, config)
+        except DataError as error:
+            if config.on_error != "skip":
+                raise
+            places.append(str(error))
+            text = ""
+            if skipped is not None:
+                skipped.add(config.dataset or "records", len(places), places)
+        if text is None:
+            continue
+        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if n_bytes > config.document_limit_bytes and config.skip_above is None:
+            raise _too_long(f"the document of record {number}", n_bytes, config)
+        texts.append(text)
+        size += n_bytes
+        if size >= config.batch_bytes:
             yield _native.Batch.from_texts(texts)
-    finally:
-        if places and skipped is not None:
-            skipped.add(config.dataset or "records", len(places), places)
+            texts, size = [], 0
+    if texts:
+        yield _native.Batch.from_texts(texts)
 
 
 def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> str | None:
@@ -342,14 +358,14 @@ def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> st
     if isinstance(record, str):
         return record
     if not isinstance(record, dict):
-        raise _DamageError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
+        raise DataError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
     if config.score_field is not None and config.min_score is not None:
         score = _lookup(record, config.score_field, number, required=False)
         if not isinstance(score, int | float) or score < config.min_score:
             return "" if config.on_error == "skip" else None
     text = _lookup(record, config.field, number, required=True) or ""
     if not isinstance(text, str):
-        raise _DamageError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+        raise DataError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
     return text
 
 
@@ -361,8 +377,6 @@ def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool)
         if not isinstance(value, dict) or name not in value:
             if not required:
                 return None
-            raise _DamageError(
-                f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}"
-            )
+            raise DataError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}")
         value = value[name]
     return value

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +29,26 @@ class Skipped:
         if count >= self.counts.get(file, 1):
             self.counts[file], self.places[file] = count, places[:PLACES]
 
+    def copy(self) -> Skipped:
+        """What is skipped so far."""
+        return Skipped(dict(self.counts), dict(self.places))
+
+    def update(self, other: Skipped) -> None:
+        """Add what another reader skipped."""
+        for file, count in other.counts.items():
+            self.add(file, count, other.places[file])
+
+    def add_parts(self, parts: Iterable[Mapping[str, Any]]) -> None:
+        """Add what was skipped of all parts of a corpus, in order: results of `Corpus.part_skipped`."""
+        whole, lines = Skipped(), Counter[str]()
+        for part in parts:
+            for file, count in part["counts"].items():
+                places = [shifted(place, lines[file]) for place in part["places"][file]]
+                whole.add(file, whole.counts.get(file, 0) + count, [*whole.places.get(file, []), *places])
+            lines.update(part["line_feeds"])
+        for file, count in whole.counts.items():
+            self.add(file, count, whole.places[file])
+
     @property
     def count(self) -> int:
         """Number of skipped records and rests of files."""
@@ -37,3 +60,12 @@ class Skipped:
             return {}
         places = [f"{file}: {place}" for file in sorted(self.places) for place in self.places[file]]
         return {"count": self.count, "files": dict(sorted(self.counts.items())), "places": places[:PLACES]}
+
+
+def shifted(place: str, lines: int) -> str:
+    """A place "line N…" with a number that is greater by `lines`; any other place as it is.
+
+    >>> shifted("line 3: no field", 40), shifted("row 3: not UTF-8", 40)
+    ('line 43: no field', 'row 3: not UTF-8')
+    """
+    return re.sub(r"^line (\d+)", lambda found: f"line {int(found[1]) + lines}", place)

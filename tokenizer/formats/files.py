@@ -54,7 +54,7 @@ def read(
     check_members(stored, {"pattern?": "a string", "special_tokens?": "an object of whole numbers"}, about)
     pattern = pattern or stored.get("pattern")
     if pattern is None:
-        raise UserError(f"{files[0]} contains no pattern; pass pattern= (--pattern), a name such as cl100k, or a regex")
+        raise UserError(f"{files[0]} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
     if not (isinstance(specials, Mapping) and all(type(i) is int for i in specials.values())):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")

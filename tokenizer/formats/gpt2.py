@@ -90,7 +90,7 @@ def files(tokenizer: Described, *, any_pattern: bool = False) -> dict[str, str]:
         raise UserError(
             "vocab.json and merges.txt contain no pattern, and programs use GPT-2's: for a tokenizer with "
             f"{cut.name} ({quoted(cut.regex)}) they would give other ids. Write it as hf, or pass any_pattern=True "
-            "(--any-pattern) and give readers the pattern"
+            "and give readers the pattern"
         )
     special_ids = {i: string for string, i in definition.special_tokens.items()}
     names = [special_ids.get(i) or printable(token) for i, token in enumerate(definition.vocab)]

@@ -208,6 +208,7 @@ def _merge(
     """Resume from `found` up to `n_merges` merges on top of `start`; returns all of them and the core's result."""
     before, began = len(found.ranks), time.perf_counter()
     tick = Throttle(progress, "merges", n_merges)
+    tick.finish(before)  # indexing the pairs of 30 million pretokens takes a minute
 
     def report(n: int, columns: _native.MergeColumns | None = None) -> bool:
         """Return True to be called again with the merges, to save them."""

@@ -24,7 +24,6 @@ from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 from tokenizer.special import check_special_tokens
-from tokenizer.urls import is_remote
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
@@ -93,7 +92,7 @@ class PretokenCounts:
         for i, count in enumerate(self.counts):
             yield data[self.offsets[i] : self.offsets[i + 1]], int(count)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write a Parquet file with the columns `bytes` and `count`."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -112,7 +111,7 @@ class PretokenCounts:
         about["xxh3_128"] = self._checksum(about)
         table = pa.table({"bytes": pretokens, "count": pa.array(self.counts)})
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(about).encode()})
-        with replacing(path) as file:
+        with replacing(Path(path)) as file:
             pq.write_table(table, file, compression="zstd")
 
     def _checksum(self, about: Mapping[str, Any]) -> str:
@@ -125,7 +124,7 @@ class PretokenCounts:
         return digest.hexdigest()
 
     @classmethod
-    def load(cls, path: Path) -> PretokenCounts:
+    def load(cls, path: str | Path) -> PretokenCounts:
         """Read a file written by `save`.
 
         Raises:
@@ -133,6 +132,7 @@ class PretokenCounts:
         """
         import pyarrow.parquet as pq
 
+        path = Path(path)
         try:
             check_file(path)
         except FileNotFoundError:
@@ -249,6 +249,8 @@ def count_pretokens(
             read = partial(Corpus.batches, readers=readers, in_order=False, parts=parts, batch_bytes=_BATCH_BYTES)
             batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
             n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"))
+            if n_bytes == 0 and not (isinstance(text, Corpus) and text.part):
+                raise UserError("the corpus is empty; name files that contain text")
             data, offsets, counts = counter.finish()
         finally:
             counter.close()
@@ -266,32 +268,7 @@ def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], ti
         n_documents += len(batch) - batch.continued
         tick(n_bytes)
     tick.finish(n_bytes)
-    if n_bytes == 0:
-        raise UserError("the corpus is empty; name files that contain text")
     return n_bytes, n_documents
-
-
-def weighted(entry: str, what: str) -> tuple[str, int]:
-    """Parse an entry of a mixture, PATH or PATH:WEIGHT, into path and weight.
-
-    >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
-    (('web.parquet', 3), ('web.parquet', 1))
-    >>> weighted("s3://bucket/web.parquet:3", "bpe.counts"), weighted("s3://bucket/web.parquet", "bpe.counts")
-    (('s3://bucket/web.parquet', 3), ('s3://bucket/web.parquet', 1))
-
-    Args:
-        entry: PATH or PATH:WEIGHT.
-        what: name of the setting, for the message.
-
-    Raises:
-        UserError: the weight is not a positive integer.
-    """
-    path, _, weight = entry.rpartition(":")
-    if not path or Path(entry).exists() or (is_remote(entry) and not weight.isdigit()):
-        path, weight = entry, "1"
-    if not weight.isdigit() or int(weight) < 1:
-        raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")
-    return path, int(weight)
 
 
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:

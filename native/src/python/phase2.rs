@@ -1,10 +1,12 @@
 //! Phase 2.
 
-use numpy::{IntoPyArray, PyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use super::arrays;
 use super::calls::{core, detached, user_error};
+use super::counting::check_counts;
 use super::merges::{merge_result, ranked_tokens, veto, Progress};
 use super::text::Batch;
 use crate::encode::definition::{self, Definition};
@@ -12,10 +14,14 @@ use crate::encode::encoder::Encoder;
 use crate::pretokenize::scanner::Scanner;
 use crate::text::{specials::Specials, unit::Unit};
 use crate::train::options::{Judge, Tie};
+use crate::train::phase2::partial::{self, Table};
+use crate::train::phase2::sample::Size;
 use crate::train::phase2::sketch;
-use crate::train::phase2::trainer::{MergeRules, Trainer};
+use crate::train::phase2::trainer::{MergeRules, SampleLimits, Trainer};
 use crate::train::phase2::worker::{Pass, Spans};
 use crate::vocabulary::MergeRule;
+
+type RowArrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
 /// Phase 2: passes over batches, then merges.
 #[pyclass(module = "tokenizer._native")]
@@ -27,7 +33,7 @@ impl SuperwordTrainer {
     const MAX_WEIGHT: u32 = sketch::MAX_WEIGHT;
 
     #[new]
-    #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, threads))]
+    #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, sample_cells, sample_memory, threads))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         alphabet: Vec<u8>,
@@ -40,6 +46,8 @@ impl SuperwordTrainer {
         span_trigger: Option<usize>,
         span_cap: usize,
         special_tokens: Vec<String>,
+        sample_cells: u64,
+        sample_memory: usize,
         threads: usize,
     ) -> PyResult<Self> {
         let tokens = ranked_tokens(&alphabet, &merges)?;
@@ -64,7 +72,8 @@ impl SuperwordTrainer {
             longest: None,
         };
         let specials = Specials::without_ids(&special_tokens).map_err(user_error)?;
-        core(|| Ok(Trainer::new(Encoder::new(definition), spans, specials, threads))).map(Self)
+        let limits = SampleLimits { cells: sample_cells, memory: sample_memory };
+        core(|| Ok(Trainer::new(Encoder::new(definition), spans, limits, specials, threads))).map(Self)
     }
 
     fn begin_pass(&mut self) {
@@ -101,7 +110,65 @@ impl SuperwordTrainer {
         longest
     }
 
-    fn count_seams(&mut self, py: Python<'_>, batch: &Batch, weight: u32, sample_every: usize) -> PyResult<()> {
+    /// Truncates spans to this many phase-1 tokens.
+    fn set_longest(&mut self, longest: usize) {
+        self.0.set_longest(longest);
+    }
+
+    /// From now on, passes see the text with these merges applied, which another process has found.
+    fn apply(&mut self, merges: Vec<(u32, u32)>) -> PyResult<()> {
+        core(|| self.0.apply(&merges))
+    }
+
+    /// The seams that occur at least `threshold` times, for another process.
+    fn live_seams<'py>(&self, py: Python<'py>, threshold: u32) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.live_seams(threshold))
+    }
+
+    /// Replaces the counted seams by the live seams of another process, whose threshold is then 1.
+    fn set_live_seams(&mut self, bits: &[u8]) -> PyResult<()> {
+        core(|| self.0.set_live_seams(bits))
+    }
+
+    /// After a pass: the counts of a table as (keys, offsets, counts), sorted by key.
+    fn rows<'py>(&self, py: Python<'py>, table: &str) -> PyResult<RowArrays<'py>> {
+        let rows = detached(py, || Ok(self.0.rows(Table::parse(table)?)))?;
+        Ok((rows.keys.into_pyarray(py), rows.offsets.into_pyarray(py), rows.counts.into_pyarray(py)))
+    }
+
+    /// Adds rows of another process to the pass.
+    fn add_rows(
+        &mut self,
+        py: Python<'_>,
+        table: &str,
+        keys: PyReadonlyArray1<u32>,
+        offsets: PyReadonlyArray1<i64>,
+        counts: PyReadonlyArray1<u64>,
+    ) -> PyResult<()> {
+        let (keys, offsets, counts) = (arrays::slice(&keys)?, arrays::slice(&offsets)?, arrays::slice(&counts)?);
+        check_counts(&keys, &offsets, &counts)?;
+        detached(py, || self.0.add_rows(Table::parse(table)?, partial::rows(&keys, &offsets, &counts)))
+    }
+
+    /// Adds a statistic of another process to the pass.
+    fn add_statistic(&mut self, name: &str, count: u64) -> PyResult<()> {
+        core(|| self.0.add_statistic(name, count))
+    }
+
+    /// After a pass of count_seams: the lowest level of the sample, and for each level from there on the number of
+    /// tokens without and with weights.
+    fn sample_sizes(&self) -> (usize, Vec<(u64, u64)>) {
+        let (lowest, sizes) = self.0.sample_sizes();
+        (lowest, sizes.iter().map(|size| (size.cells, size.tokens)).collect())
+    }
+
+    /// Adds the sizes of another process's sample to the pass.
+    fn add_sample_sizes(&mut self, lowest: usize, sizes: Vec<(u64, u64)>) -> PyResult<()> {
+        let sizes: Vec<Size> = sizes.iter().map(|&(cells, tokens)| Size { cells, tokens }).collect();
+        core(|| self.0.add_sample_sizes(lowest, &sizes))
+    }
+
+    fn count_seams(&mut self, py: Python<'_>, batch: &Batch, weight: u32, sample_every: u64) -> PyResult<()> {
         detached(py, || self.0.add(&batch.0, Pass::Seams { sample_every }, weight))
     }
 
@@ -167,15 +234,12 @@ impl SuperwordTrainer {
     /// Statistics of the last pass.
     #[getter]
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let statistics = self.0.statistics;
+        let mut statistics = self.0.statistics;
         let result = PyDict::new(py);
+        for (name, value) in statistics.sums() {
+            result.set_item(name, *value)?;
+        }
         for (name, value) in [
-            ("documents", statistics.documents),
-            ("bytes", statistics.bytes),
-            ("tokens", statistics.tokens),
-            ("spans", statistics.spans),
-            ("seams", statistics.seams),
-            ("dead_seams", statistics.dead_seams),
             ("fragments", statistics.fragments),
             ("cells", statistics.cells),
             ("sampled_tokens", statistics.sampled_tokens),

@@ -308,9 +308,10 @@ impl Reader {
         Ok(detached(py, next)?.map(|batch| Batch(Arc::new(batch))))
     }
 
-    /// (path, number of skipped records, the first places with their errors) of each damaged file read so far.
+    /// (path, number of skipped records, the first places with their errors) of each damaged file of the batches so far.
     fn skipped(&self) -> Vec<(String, u64, Vec<String>)> {
-        let skipped = self.0.lock().unwrap_or_else(PoisonError::into_inner).skipped();
-        skipped.into_iter().map(|file| (file.path.display().to_string(), file.count, file.places)).collect()
+        let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let skipped = reader.skipped().iter();
+        skipped.map(|(path, found)| (path.display().to_string(), found.count, found.places.clone())).collect()
     }
 }

@@ -24,6 +24,7 @@ def settings(tmp_path: Path) -> list[str]:
     return [*overrides, "lm.train.context_sample_bytes=10_000", *more]
 
 
+@pytest.mark.slow
 def test_a_trunk_is_paid_once(settings: list[str], tmp_path: Path) -> None:
     cosine, sqrt = (cooldown.measure(decay, settings, tmp_path) for decay in ("cosine", "sqrt"))
     assert [rung.steps for rung in cosine.rungs] == [rung.steps for rung in sqrt.rungs] == [10, 20, 40]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import experiments
 from experiments import count_tokens, encode, extend, train_tokenizer
+from experiments.cli import help as help_text
+from experiments.cli import main
 from experiments.cli.commands import COMMANDS, run
 from experiments.cli.compose import load
 from experiments.cli.sizes import parse_count, parse_size
@@ -40,7 +44,7 @@ def test_commands_run_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bakeoff", "--help"]) == 0
     assert "usage: superbpe bakeoff" in capsys.readouterr().out
     assert run(["trian"]) == 2
-    assert "unknown command 'trian'; did you mean 'train'?" in capsys.readouterr().err
+    assert "unknown command 'trian' (did you mean 'train'?)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preset", [None, "uw-2025"])
@@ -147,11 +151,77 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
     assert len(error.splitlines()) == int(exact)
 
 
+@pytest.mark.parametrize(
+    ("record", "options", "message"),
+    [
+        ('{"content": "a"}', [], "name the one that holds the text with --field NAME"),
+        (
+            '{"text": 7}',
+            [],
+            "a string (the text), at column 10; fix the line, or leave damaged lines out with --on-error skip",
+        ),
+        ('{"text": "a"}', ["--vocab-size", "100"], "--vocab-size 100 is below 256 bytes + 1 special token(s)"),
+        ('{"text": ""}', [], "the documents of ['PATH'], all are empty"),
+        (
+            '{"text": "a"}',
+            ["--vocabsize", "300"],
+            "unknown option --vocabsize (did you mean '--vocab-size'?); superbpe",
+        ),
+    ],
+)
+def test_messages_name_the_options_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: str, options: list[str], message: str
+) -> None:
+    (path := tmp_path / "a.jsonl").write_text(record)
+    with suppress(SystemExit):
+        train_tokenizer.run([str(path), *(options or ["--vocab_size", "300"]), "--to", str(tmp_path / "to")])
+    error = capsys.readouterr().err
+    assert message.replace("PATH", str(path)) in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "to").exists()
+
+
+def test_messages_name_the_keys_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "a.jsonl").write_text('{"content": "a"}\n')
+    arguments = ["corpus=files", f"corpus.paths=[{path}]", f"hydra.run.dir={tmp_path}", f"artifacts={tmp_path}/a"]
+    assert main.run("count", arguments) == 2
+    assert "name the one that holds the text with corpus.field=NAME" in capsys.readouterr().err
+
+
+def test_a_warning_shows_no_source_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "a.txt").write_text("a text")
+    assert train_tokenizer.run([str(path), "--vocab-size", "9000", "--to", str(tmp_path / "to")]) == 0
+    assert capsys.readouterr().err.startswith("warning: the corpus ran out of pairs after")
+
+
+def test_an_empty_folder_that_a_full_disk_left_is_used(tmp_path: Path) -> None:
+    (path := tmp_path / "a.txt").write_text("a text")
+    (tmp_path / "to").mkdir()
+    assert train_tokenizer.run([str(path), "--vocab-size", "258", "--to", str(tmp_path / "to")]) == 0
+
+
+def test_the_completion_script_ends_quietly_when_its_reader_does() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    script = subprocess.run(
+        [sys.executable, "-m", "experiments", "completion", "bash"], stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert "Traceback" not in script.stderr
+
+
+@pytest.mark.parametrize("stage", help_text.STAGES)
+def test_help_fits_the_terminal(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    settings = help_text.text(stage).partition("examples:")[0]
+    assert max(map(len, settings.splitlines())) < 80
+
+
 def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         count_tokens.run(["tok", "a.txt", "--seperator", "x"])
     error = capsys.readouterr().err
-    assert "--seperator x; did you mean '--separator'?; superbpe count-tokens --help" in error
+    assert "unknown option --seperator (did you mean '--separator'?); superbpe count-tokens --help" in error
     assert len(error.splitlines()) == 1
 
 

@@ -9,13 +9,13 @@ from tokenizer.errors import UserError
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["bpe.vocab_sise=3"], r"unknown configuration key 'bpe.vocab_sise'; did you mean 'bpe.vocab_size'\?"),
+        (["bpe.vocab_sise=3"], r"unknown configuration key 'bpe.vocab_sise' \(did you mean 'bpe.vocab_size'\?\)"),
         (["vocab_size=300"], r"did you mean 'bpe.vocab_size'\?"),
         (["corpuss=files"], r"did you mean 'corpus'\?"),
         (["zzz=1"], "known: corpus, pattern"),
         (["bpe.zzz=1"], "known: bpe.vocab_size"),
         (["+extra=1"], "unknown configuration key 'extra'"),
-        (["corpus=embeded"], r"corpus=embeded does not exist; did you mean 'embedded'\?"),
+        (["corpus=embeded"], r"corpus=embeded does not exist \(did you mean 'embedded'\?\)"),
         (["bpe.vocab_size=many"], "bpe.vocab_size: Value 'many'"),
         (["corpus=files", "corpus.paths=a.txt"], r"write corpus.paths=\[a,b\]"),
         (["corpus=files"], "no text: give corpus.paths"),

@@ -150,3 +150,55 @@ def test_disk_errors_are_one_line_with_path_and_remedy(
 
 def test_other_system_errors_are_not_explained() -> None:
     assert module.storage_error(OSError(errno.ECONNRESET, "reset")) is None
+
+
+ARMS = [
+    "BPE vocab_size=131,072",
+    "SuperBPE transition=0.8 max_words=4",
+    "SuperBPE transition=0.9 max_words=4",
+    "SuperBPE preset=runs max_words=3",
+    "bytes-without-any-merges-at-all",
+    "meta-llama/Llama-3.1-8B-Instruct",
+]
+
+
+def shown(header: list[str], rows: list[list[str]], width: int = 80) -> str:
+    out = io.StringIO()
+    Reporter(Console(file=out, width=width)).table("Held-out text", header, rows)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("by_arm", [True, False])
+def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm: bool) -> None:
+    quantities = {"vocabulary": "131,072", "bits per byte, clean documents": "0.8731", "training FLOPs": "8.26T"}
+    names = list(quantities)
+    rows = [[arm, *quantities.values()] for arm in ARMS] if by_arm else [[n, *[quantities[n]] * 6] for n in names]
+    text = shown(["", *(names if by_arm else ARMS)], rows)
+    assert max(map(len, text.splitlines())) <= 80
+    for word in " ".join([*ARMS, *names, *quantities.values()]).split():
+        assert word in text
+    assert ("┃" in text) == by_arm
+
+
+def test_a_wide_table_becomes_a_list() -> None:
+    text = shown(["", "a" * 50, "b" * 50], [["one", "1", "2"], ["two", "", "4"]])
+    assert text.splitlines() == [
+        "Held-out text", "one", f"  {'a' * 50}: 1", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"
+    ]  # fmt: skip
+
+
+def test_columns_share_the_width_that_words_leave() -> None:
+    text = shown(
+        ["", "value"], [["a name of several words that needs more than one line of this table", "1"]], width=40
+    )
+    assert max(map(len, text.splitlines())) == 40
+    assert "│ a name of several words that │" in text
+
+
+def test_a_compact_table_needs_less_width() -> None:
+    out = io.StringIO()
+    header, row = ["", "transition", "max_words", "", *["number"] * 4], ["0", "0.8", "4", "SuperBPE", *["1.7021"] * 4]
+    module.print_table("Sweep", header, [row], text=range(4), compact=True, target=Console(file=out, width=68))
+    assert max(map(len, out.getvalue().splitlines())) <= 68
+    assert out.getvalue().splitlines()[-2].split() == row
+    assert "number: 1.7021" in shown(header, [row], width=68)

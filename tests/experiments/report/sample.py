@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 TEXT = (
@@ -12,7 +13,8 @@ TEXT = (
 )
 
 
-def sample_report(*, winner: str | None = None) -> dict[str, Any]:
+def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | None = None) -> dict[str, Any]:
+    first, *others = labels
     hostile = [
         "</script><script>alert(1)</script>",
         "<img src=x onerror=alert(1)>",
@@ -45,7 +47,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
             "cost": {"kv_dtype": "bf16", "decode_flops_per_byte": 2e7 / bpt, "kv_bytes_per_byte": 4096 / bpt},
         }
-        for key, label, transition, n, bpt, bpb in [("bpe", "BPE", None, 0, 4.41, 1.702), ("superbpe", "SuperBPE", 6554, 1421, 5.52, 1.695)]
+        for key, label, transition, n, bpt, bpb in [("bpe", first, None, 0, 4.41, 1.702), *((f"superbpe{i or ''}", other, 6554, 1421, 5.52 - i / 10, 1.695 + i / 100) for i, other in enumerate(others))]
     ]  # fmt: skip
     sizes = [512, 700, 1000, 1500, 2200, 3200, 4700, 6554, 8192]
     return {
@@ -65,55 +67,55 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         ],
         "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
-        "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference", "decision": "undecided"}],
+        "pairs": [{"a": first, "b": other, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference", "decision": "undecided"} for other in others],
         "differences": [
-            {"by": by, "group": group, "tokenizer": "SuperBPE", "reference": "BPE", "documents": 713, "bits_per_byte": 1.695, "reference_bits_per_byte": 1.702, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "corrected_low": -0.0152, "corrected_high": 0.0011, "corrected_level": 0.95, "p": 0.09, "p_adjusted": 0.09, "decision": "undecided", "withheld": ""}
-            for by, group in (("all", ""), ("clean", ""), ("source", hostile[1]))
+            {"by": by, "group": group, "tokenizer": other, "reference": first, "documents": 713, "bits_per_byte": 1.695, "reference_bits_per_byte": 1.702, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "corrected_low": -0.0152, "corrected_high": 0.0011, "corrected_level": 0.95, "p": 0.09, "p_adjusted": 0.09, "decision": "undecided", "withheld": ""}
+            for other in others for by, group in (("all", ""), ("clean", ""), ("source", hostile[1]))
         ],
         "contamination": {"sentence": "12.7 % of the held-out words occur in the training text."},
         "tuning": [
             {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
-            for label in ("BPE", "SuperBPE") for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))
+            for label in labels for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))
         ],
-        "downstream": [{"tokenizer": "BPE", "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
+        "downstream": [{"tokenizer": first, "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
         "groups": {
             "script": [],
-            "source": [{"tokenizer": label, "name": name, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.7} for label in ("BPE", "SuperBPE") for name in ("a.jsonl", hostile[1])],
+            "source": [{"tokenizer": label, "name": name, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.7} for label in labels for name in ("a.jsonl", hostile[1])],
         },
         "measured_bytes": 2_000_000,
         "compression": [
-            {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label == "SuperBPE" else 0)}
-            for label in ("BPE", "SuperBPE") for s in sizes
+            {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label != first else 0)}
+            for label in labels for s in sizes
         ],
         "loss": [
             {"tokenizer": label, "bytes_seen": i * 60_000, "flops": i * 7e11, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
-            for k, label in ((1.7, "BPE"), (2.3, "SuperBPE")) for i in range(1, 200)
+            for k, label in enumerate(labels, start=2) for i in range(1, 200)
         ],
-        "by_length": [{"tokenizer": label, "n_bytes": n, "share_of_nats": 1 / (n + 1), "share_of_bytes": 0.04, "bits_per_byte": 2 / n} for label in ("BPE", "SuperBPE") for n in range(1, 25)],
+        "by_length": [{"tokenizer": label, "n_bytes": n, "share_of_nats": 1 / (n + 1), "share_of_bytes": 0.04, "bits_per_byte": 2 / n} for label in labels for n in range(1, 25)],
         "by_phase": [
             {"tokenizer": label, "phase": phase, "share_of_tokens": 0.3, "share_of_bytes": share, "share_of_nats": 0.3, "nats_per_token": 4.2, "bits_per_byte": bits}
-            for label in ("BPE", "SuperBPE") for phase, share, bits in (("subword", 0.9, 1.7), ("special", 0.0, None))
+            for label in labels for phase, share, bits in (("subword", 0.9, 1.7), ("special", 0.0, None))
         ],
-        "early": [{"tokenizer": "SuperBPE", "merges": 100, "superword_share": 0.9, "saved": 0.041}],
+        "early": [{"tokenizer": others[-1], "merges": 100, "superword_share": 0.9, "saved": 0.041}],
         "generated": {
             "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
-            "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in ("BPE", "SuperBPE")],
+            "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in labels],
         },
         "training": {
-            "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in ("BPE", "SuperBPE") for i in (1, 50, 100)],
-            "residual": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "place": place, "value": 1 + i / 100} for label in ("BPE", "SuperBPE") for place in ("00/attention", "00/mlp", "final") for i in (1, 100)],
-            "weights": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "group": group, "value": 10 + i / 9, "rms": 0.1} for label in ("BPE", "SuperBPE") for group in ("embedding", "norms") for i in (1, 100)],
-            "frequency": [{"tokenizer": label, "text": "training", "rank": r, "count": 9000 // r, "share": 0.1 / r} for label in ("BPE", "SuperBPE") for r in (1, 10, 100, 1000)],
+            "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in labels for i in (1, 50, 100)],
+            "residual": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "place": place, "value": 1 + i / 100} for label in labels for place in ("00/attention", "00/mlp", "final") for i in (1, 100)],
+            "weights": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "group": group, "value": 10 + i / 9, "rms": 0.1} for label in labels for group in ("embedding", "norms") for i in (1, 100)],
+            "frequency": [{"tokenizer": label, "text": "training", "rank": r, "count": 9000 // r, "share": 0.1 / r} for label in labels for r in (1, 10, 100, 1000)],
             "undertrained": [
-                {"tokenizer": "BPE", "frequency": {"rare": 17, "rare_below": 100}, "text": "held-out", "reason": "no id is known to be unused"},
-                {
-                    "tokenizer": "SuperBPE", "frequency": {"rare": 31, "rare_below": 100}, "text": "training", "n_candidates": 5, "n_undertrained": 3, "control_share": 0.2, "never_seen": 4,
+                {"tokenizer": first, "frequency": {"rare": 17, "rare_below": 100}, "text": "held-out", "reason": "no id is known to be unused"},
+                *({
+                    "tokenizer": other, "frequency": {"rare": 31, "rare_below": 100}, "text": "training", "n_candidates": 5, "n_undertrained": 3, "control_share": 0.2, "never_seen": 4,
                     "tokens": [{"text": text, "category": "ordinary", "cosine": 0.001 * i, "max_probability": 1e-5, "undertrained": i < 3, "training_count": i} for i, text in enumerate(hostile)],
-                },
+                } for other in others),
             ],
         },
         "superwords": [{
-            "label": "SuperBPE", "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
+            "label": others[-1], "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
             "most_frequent": words, "longest": words[::-1],
             "by_words": [{"words": 1, "superwords": 120, "count": 3000}, {"words": 2, "superwords": 800, "count": 44000}, {"words": 3, "superwords": 401, "count": 15000}, {"words": 4, "superwords": 100, "count": 4000}],
         }],
@@ -122,9 +124,9 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             "sides": [
                 {
                     "label": label, "n_tokens": 61, "bytes_per_token": 4.4,
-                    "pieces": [{"id": i, "text": part, "superword": label == "SuperBPE" and " " in part.strip(), "partial": part.startswith("\\x")} for i, part in enumerate([TEXT[j : j + step] for j in range(0, len(TEXT), step)] + ["\\xf0\\x9f", "\\x98\\x80"])],
+                    "pieces": [{"id": i, "text": part, "superword": label != first and " " in part.strip(), "partial": part.startswith("\\x")} for i, part in enumerate([TEXT[j : j + step] for j in range(0, len(TEXT), step)] + ["\\xf0\\x9f", "\\x98\\x80"])],
                 }
-                for label, step in (("BPE", 5), ("SuperBPE", 9))
+                for step, label in enumerate(labels, start=5)
             ],
         },
         "provenance": {

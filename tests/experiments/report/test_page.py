@@ -55,7 +55,7 @@ def test_the_page_shows_the_numbers(page: str) -> None:
         "5.520",
         "2.72M",
         "No significant difference",
-        "+25.2 %",
+        "+25.2\N{NO-BREAK SPACE}%",
         "not evidence",
     ):
         assert shown in page, shown

@@ -48,8 +48,9 @@ def test_an_interrupted_list_resumes_after_a_shorter_one(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: Any, **options: Any) -> Any:
-        def stop(*_: Any) -> None:
-            raise KeyboardInterrupt
+        def stop(_: str, done: int, __: Any) -> None:
+            if done:
+                raise KeyboardInterrupt
 
         return real(*arguments, **{**options, "progress": stop, "checkpoint_seconds": 0})
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 import pytest
 import torch
 
+from lm.bytelevel import byte_model
 from lm.bytelevel.byte_model import END, METHODS, ByteModel, Cost
 from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.model.generation import SamplingConfig, generate_from
@@ -17,6 +19,14 @@ from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe, brute, flat
 from tokenizer.errors import UserError
 
 STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def paths_are_found_once():
+    """Finding them takes most of the time: models of one tokenizer share what they have found."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_model, "TokenizationPaths", functools.cache(TokenizationPaths))
+        yield
 
 
 @pytest.fixture(
@@ -54,7 +64,7 @@ def log_mass(lm, data):
     if not data:
         return 0.0
     found, _ = brute(lm.tokenizer, data, LETTERS, 2)
-    more = flat(TokenizationPaths(lm.tokenizer).find(data)) - found
+    more = flat(byte_model.TokenizationPaths(lm.tokenizer).find(data)) - found
     assert all(is_canonical(lm.tokenizer, path) for path in more)
     found |= more
     return float(np.logaddexp.reduce([sequence_log_prob(lm, list(path)) for path in found]))

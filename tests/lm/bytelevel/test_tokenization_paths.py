@@ -110,8 +110,8 @@ def is_canonical(tokenizer, sequence):
             begins(tokenizer, sequence, text, [c + more for c in characters for more in ends])
             for characters, ends in ((some, [""]), (all_, ["", "\n", "1", "11"]))
         )
-    more = [*EXTRA, *map("".join, itertools.product(EXTRA, repeat=2)), "111", "᠑᠑᠑", "᠑᠑᠑᠑", "᠑᠑᠑᠑᠑"]
-    return begins(tokenizer, sequence, text, [""]) or begins(tokenizer, sequence, text, more)
+    pairs = [*map("".join, itertools.product(EXTRA, repeat=2)), "111", "᠑᠑᠑", "᠑᠑᠑᠑", "᠑᠑᠑᠑᠑"]
+    return any(begins(tokenizer, sequence, text, more) for more in ([""], EXTRA, pairs))
 
 
 def begins(tokenizer, sequence, text, continuations):

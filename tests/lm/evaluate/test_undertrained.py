@@ -117,7 +117,7 @@ def test_command(planted, tmp_path, capsys):
     for arguments, message in (
         ([folder, "--out", out], "already exists; choose a new file"),
         ([folder, "--out", tmp_path / "none" / "found.json"], "none does not exist"),
-        ([folder, "--share", "2"], "share=2.0"),
+        ([folder, "--share", "2"], "--share 2.0"),
         ([folder, "--unused", "800"], "ids of this model are from 0 to 799"),
         ([folder, "--top", "-1"], "--top=-1"),
         ([folder.parent], "has no model.safetensors"),

@@ -5,6 +5,7 @@ import torch
 
 from lm.model import device
 from lm.model.device import ENOUGH, arithmetic, bf16_gain, resolve_device
+from tokenizer.errors import UserError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -38,7 +39,25 @@ def test_the_probe_measures_once(monkeypatch):
 def test_each_process_of_a_machine_has_its_own_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
     assert resolve_device("auto", 1) == resolve_device("cuda", 1) == torch.device("cuda", 1)
-    assert resolve_device("cuda:0", 1) == torch.device("cuda", 0)
     assert resolve_device("cpu", 1) == CPU
     assert resolve_device("auto") == torch.device("cuda")
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "local_rank", "nccl", "message"),
+    [
+        ("auto", 2, True, "local rank 2 has no GPU: Torch finds 2 CUDA devices .* use torchrun --nproc-per-node 2"),
+        ("cuda", 0, False, "no NCCL .* use one process, or lm.train.device=cpu"),
+        ("cuda:0", 1, True, "device='cuda:0' is one GPU for several processes; use lm.train.device=cuda"),
+        ("cuda:2", None, True, "Torch finds 2 CUDA devices; use device=auto"),
+    ],
+)
+def test_a_device_that_a_process_cannot_use_is_rejected(monkeypatch, name, local_rank, nccl, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: nccl)
+    with pytest.raises(UserError, match=message):
+        resolve_device(name, local_rank)

@@ -6,7 +6,10 @@ import numpy as np
 
 from lm.evaluate.bits_per_byte import Grouping
 from lm.scaling.curve import PowerLaw
-from lm.scaling.ladder import HeldOut, document_ladder, measured_ladder, source_shares
+from lm.scaling.estimates import Arm
+from lm.scaling.gap import compare_arms
+from lm.scaling.ladder import HeldOut, Ladder, check_comparable, document_ladder, source_shares
+from lm.scaling.reprice import prepare, price
 
 FLOPS = np.geomspace(2e15, 6e16, 4)
 
@@ -19,6 +22,23 @@ def law_through(level, floor, exponent, at=1e16):
 REFERENCE = law_through(1.5, 0.60, 0.20)
 CROSSING = law_through(1.5, 0.55, 0.20)
 """Worse than the reference below 1e16 FLOPs and better above."""
+
+
+def measured_ladder(name, flops, bits_per_byte, *, sources=("all",)):
+    """A ladder from averages without documents: bits per byte at each rung, for each run; sources have equal shares."""
+    values, shares = np.array(bits_per_byte, np.float64), dict.fromkeys(sources, 1 / len(sources))
+    return Ladder(name, np.array(flops, np.float64), values, tuple(range(len(values))), shares)
+
+
+def compare_ladders(reference, others, *, confidence=0.95, **resamples):
+    for other in others:
+        check_comparable(reference, other)
+    base, *arms = (Arm.of(ladder, confidence=confidence, **resamples) for ladder in (reference, *others))
+    return compare_arms(base, arms, confidence=confidence)
+
+
+def reprice(arms, document_bytes, sources, deployment, **assumptions):
+    return price(prepare(arms, document_bytes, sources, **assumptions), deployment)
 
 
 def noisy(rng, name, law, *, n_seeds=3, flops=FLOPS, trunk=0.003, rung=0.001):

@@ -7,8 +7,7 @@ import pytest
 
 from lm.scaling.curve import PowerLaw, fit_curve, fit_power_laws
 from lm.scaling.estimates import Arm
-from lm.scaling.ladder import measured_ladder
-from tests.lm.scaling.ladders import FLOPS, REFERENCE, law_through, noisy, with_documents
+from tests.lm.scaling.ladders import FLOPS, REFERENCE, law_through, measured_ladder, noisy, with_documents
 from tokenizer.errors import UserError
 
 

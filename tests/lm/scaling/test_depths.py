@@ -11,7 +11,8 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
 from lm.scaling.depths import best_depths, envelope
 from lm.scaling.ladder import HeldOut, source_shares
-from lm.scaling.reprice import Measured, reprice
+from lm.scaling.reprice import Measured
+from tests.lm.scaling.ladders import reprice
 from tokenizer.errors import UserError
 
 FLOPS = [1e15, 1e16, 1e17]

@@ -8,8 +8,7 @@ import pytest
 from lm.scaling.curve import fit_curve
 from lm.scaling.equivalent import equivalent_bits_per_byte, equivalent_factor, equivalent_gap
 from lm.scaling.estimates import Arm
-from lm.scaling.ladder import measured_ladder
-from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, noisy
+from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, measured_ladder, noisy
 
 FITTED = fit_curve(measured_ladder("arm", FLOPS, [REFERENCE(FLOPS)]))
 INTERPOLATED = fit_curve(measured_ladder("arm", [1e16, 1e18], [[1.6, 0.9]]))

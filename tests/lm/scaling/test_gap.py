@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 
 from lm.scaling.estimates import Arm, Estimates
-from lm.scaling.gap import compare_arms, compare_ladders
-from lm.scaling.ladder import measured_ladder
+from lm.scaling.gap import compare_arms
 from lm.scaling.verdict import statements, verdict
-from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, law_through, noisy, with_documents
+from tests.lm.scaling.ladders import (
+    CROSSING,
+    FLOPS,
+    REFERENCE,
+    compare_ladders,
+    law_through,
+    measured_ladder,
+    noisy,
+    with_documents,
+)
 from tokenizer.errors import UserError
 
 BAKEOFF_FLOPS = [6.0e19, 1.0e20, 1.5e20, 2.0e20, 2.6e20]

@@ -14,10 +14,9 @@ from lm.scaling.ladder import (
     HeldOut,
     check_comparable,
     document_ladder,
-    measured_ladder,
     source_shares,
 )
-from tests.lm.scaling.ladders import REFERENCE, with_documents
+from tests.lm.scaling.ladders import REFERENCE, measured_ladder, with_documents
 from tokenizer.errors import UserError
 
 SIZES = np.array([100, 300, 200, 400])

@@ -16,8 +16,8 @@ from lm.evaluate.significance import t_quantile
 from lm.scaling.equivalent import Equivalent
 from lm.scaling.estimates import Estimates
 from lm.scaling.replay import replay
-from lm.scaling.reprice import Measured, prepare, ranking, reprice
-from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, law_through
+from lm.scaling.reprice import Measured, prepare, ranking
+from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, law_through, reprice
 from tokenizer.errors import UserError
 
 SIZES = np.repeat([300, 900], 30)

@@ -7,6 +7,7 @@ import torch
 
 from lm.data.stream import DocumentStream
 from lm.train.batches import BatchReader
+from lm.train.distributed import World
 
 
 class Stream:
@@ -21,7 +22,7 @@ class Stream:
             raise OSError("no such shard")
         return torch.arange(start, stop).numpy()
 
-    def text_bytes(self, start, stop):
+    def covered_bytes(self, start, stop):
         return 100 * start + stop
 
 
@@ -53,3 +54,38 @@ def test_an_error_is_raised_at_the_step_that_needs_the_tokens():
         batches.take(step, 4)
     with pytest.raises(OSError, match="no such shard"):
         batches.take(3, 4)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 6])
+def test_processes_read_their_rows_and_nothing_else(make_shards, corpus, monkeypatch, processes):
+    shards, steps, tokens_per_step = make_shards(corpus), 5, 6 * 11
+    stream = DocumentStream(shards, seed=0)
+    read = []
+    tokens = shards.tokens
+
+    def watched(start, stop):
+        read.append(range(start, stop))
+        return tokens(start, stop)
+
+    monkeypatch.setattr(shards, "tokens", watched)
+    readers = [
+        BatchReader(
+            DocumentStream(shards, seed=0),
+            tokens_per_step,
+            torch.device("cpu"),
+            count_bytes=False,
+            world=World(rank, processes),
+        )
+        for rank in range(processes)
+    ]
+    for step in range(steps):
+        shares = [reader.take(step, steps)[0] for reader in readers]
+        start = step * tokens_per_step
+        whole = torch.from_numpy(stream.read(start, start + tokens_per_step + 1))
+        assert torch.equal(torch.cat([shares[0][:1], *(share[1:] for share in shares)]), whole)
+    read.clear()
+    for reader in readers:
+        reader.take(0, 1)
+    places = [place for span in read for place in span]
+    assert len(places) == tokens_per_step + processes  # the last target of a process is the next one's first input
+    assert len(set(places)) == tokens_per_step + 1

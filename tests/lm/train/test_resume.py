@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import threading
 
 import pytest
 import torch
 from safetensors import SafetensorError
 
-from lm.model.weights import load_model, load_tensors
+from lm.model.weights import load_model, load_tensors, save_tensors
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.loop import train
 from tests.flipping import flips
@@ -142,3 +143,56 @@ def test_a_second_signal(patient):
         else:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_training_continues_while_a_checkpoint_is_written(make_shards, corpus, tmp_path, monkeypatch):
+    """A second one waits for the first, and Ctrl-C for both."""
+    logged, during = [], []
+    release = threading.Event()
+
+    def slow(path, tensors, meta):
+        assert release.wait(60)
+        during.append((meta["step"], logged[-1]))
+        save_tensors(path, tensors, meta)
+
+    def log(entry):
+        logged.append(entry["step"])
+        if entry["step"] == 3:
+            release.set()
+        if entry["step"] == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    config = dataclasses.replace(CONFIG, checkpoint_seconds=0)
+    monkeypatch.setattr("lm.train.loop.time.monotonic", lambda: (len(logged) > 0) + (len(logged) > 2))
+    monkeypatch.setattr("lm.train.trainer.save_tensors", slow)
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, config, make_shards(corpus), tmp_path / "run", log=log)
+    assert [step for step, _ in during] == [1, 3, 5]
+    assert during[0][1] == 3  # the first one was copied at step 1 and written at step 3
+    assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] == 5
+    monkeypatch.undo()
+    _, whole = run(make_shards(corpus), tmp_path / "whole")
+    _, after = run(make_shards(corpus), tmp_path / "run")
+    assert exact(after) == exact(whole)[5:]
+
+
+def test_an_error_of_the_writer_ends_training_and_keeps_the_previous_checkpoint(
+    make_shards, corpus, tmp_path, monkeypatch
+):
+    def fail_later(path, tensors, meta):
+        if meta["step"] > 2:
+            raise OSError(28, "No space left on device", str(path))
+        save_tensors(path, tensors, meta)
+
+    steps = []
+    monkeypatch.setattr("lm.train.trainer.save_tensors", fail_later)
+    with pytest.raises(OSError, match="No space left on device"):
+        train(
+            MODEL,
+            dataclasses.replace(CONFIG, checkpoint_seconds=0),
+            make_shards(corpus),
+            tmp_path / "run",
+            log=lambda entry: steps.append(entry["step"]),
+        )
+    assert steps[-1] == 4
+    assert load_tensors(tmp_path / "run" / "checkpoint.safetensors")[1]["step"] == 2

@@ -271,6 +271,7 @@ def test_steps_between_log_entries_do_not_wait_for_the_device(make_shards, corpu
         assert trainer.advance() is None
         assert waits.count == 0
     logging_trainer = Trainer(MODEL, CONFIG, make_shards(corpus), tmp_path)
+    logging_trainer.begin()
     with Waits() as waits:
         logging_trainer.advance()
         assert waits.count > 0

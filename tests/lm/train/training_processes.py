@@ -1,14 +1,19 @@
 """Train in several processes (torchrun): `python -m tests.lm.train.training_processes SHARDS FOLDER JSON`.
 
 The JSON object holds the settings of the model and of training, and a list of jobs, done one after the other. A job
-names its folder in FOLDER and may have `stop_at`, the step during which the second process gets a signal (which the
-first one has to learn of), `fail_at`, the step at which the first process dies, or `absent`: the second process cannot
-take part. A job's log entries go to
-FOLDER/<job>.jsonl.
+names its folder in FOLDER and may have
+
+- `train`: settings of its own;
+- `stop_at`: the step during which the second process gets a signal, which the first one has to learn of;
+- `fail_at` and `fail_rank`: the step at which a process dies, and its rank;
+- `absent`: the second process cannot take part.
+
+A job's log entries go to FOLDER/<job>.jsonl.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -23,7 +28,7 @@ from lm.train.config import TrainConfig
 from lm.train.trainer import Trainer
 from tokenizer.errors import UserError
 
-NOTHING = {"stop_at": None, "fail_at": None, "absent": False}
+NOTHING = {"train": {}, "stop_at": None, "fail_at": None, "fail_rank": 0, "absent": False}
 
 
 def main(shards: Path, root: Path, settings: dict) -> int:
@@ -34,9 +39,9 @@ def main(shards: Path, root: Path, settings: dict) -> int:
 
     def watched(trainer: Trainer):
         entry = advance(trainer)
-        if trainer.step == job.get("stop_at") and trainer.world.rank == 1:
+        if trainer.step == job.get("stop_at") and trainer.world.rank == min(1, trainer.world.size - 1):
             os.kill(os.getpid(), signal.SIGTERM)
-        if trainer.step == job.get("fail_at") and trainer.world.rank == 0:
+        if trainer.step == job.get("fail_at") and trainer.world.rank == job["fail_rank"]:
             raise OSError("disk full")
         return entry
 
@@ -58,7 +63,7 @@ def main(shards: Path, root: Path, settings: dict) -> int:
             with (root / f"{job['name']}.jsonl").open("a") as file:
                 try:
                     loop.train(
-                        model, config, Shards.open(shards), root / job["folder"],
+                        model, dataclasses.replace(config, **job["train"]), Shards.open(shards), root / job["folder"],
                         log=lambda row, file=file: file.write(json.dumps(row) + "\n"),
                     )  # fmt: skip
                 except KeyboardInterrupt:
@@ -68,6 +73,8 @@ def main(shards: Path, root: Path, settings: dict) -> int:
                 except OSError as error:
                     print(f"failed: {error}", file=sys.stderr)
                     return 1
+                if distributed._broken:
+                    return 2
         return 0
 
     def join(announced: dict) -> None:

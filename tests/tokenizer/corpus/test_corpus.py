@@ -106,7 +106,7 @@ def test_directories_and_globs_are_recursive_and_sorted(tmp_path):
         "b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet",
     ]  # fmt: skip
     assert documents(tmp_path / "notes.md", format="txt") == ["notes.md"]
-    with pytest.raises(UserError, match=r"notes\.md: unknown file type; name it .* or set corpus\.format"):
+    with pytest.raises(UserError, match=r"notes\.md: unknown file type; name it .* or set format="):
         documents(tmp_path / "notes.md")
 
 

@@ -12,8 +12,8 @@ from tokenizer import Corpus, CorpusConfig, UserError
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "needs either paths or a dataset"),
-        ({"paths": ["x"], "dataset": "y"}, "needs either paths or a dataset"),
+        ({}, "needs either paths, sources or a dataset"),
+        ({"paths": ["x"], "dataset": "y"}, "needs either paths, sources or a dataset"),
         ({"paths": ["no/such/file.txt"]}, "no/such/file.txt: no such file"),
         ({"paths": ["no/such/*.txt"]}, r"no/such/*.txt: no such file"),
         ({"paths": ["x"], "heldout_fraction": 1.0}, "heldout_fraction=1.0 must be"),
@@ -63,7 +63,7 @@ def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):
 
 def test_nothing_held_out_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
-    with pytest.raises(UserError, match=r"no documents are held out; set corpus\.heldout_fraction"):
+    with pytest.raises(UserError, match=r"no documents are held out; set heldout_fraction="):
         documents(path, "heldout")
     with pytest.raises(UserError, match="may choose none of only a few"):
         documents(path, "heldout", heldout_fraction=1e-9)

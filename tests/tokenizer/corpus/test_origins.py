@@ -75,7 +75,7 @@ def test_parquet_and_missing_values(tmp_path):
 
 def test_a_missing_field_is_named(config):
     corpus = Corpus(dataclasses.replace(config, source_field="site"))
-    with pytest.raises(UserError, match=r"corpus\.source_field=site: .*no field"):
+    with pytest.raises(UserError, match=r"source_field=site: .*no field"):
         list(documents_by_origin(corpus, "heldout"))
 
 

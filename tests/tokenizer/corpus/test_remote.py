@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 from tokenizer.corpus import remote, remote_web
 from tokenizer.corpus.remote import _is_temporary
-from tokenizer.train.counting import weighted
+from tokenizer.files import weighted
 from tokenizer.urls import without_credentials
 
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
@@ -54,6 +55,14 @@ def test_documents_equal_those_of_local_files(kind, fault, endpoint, local):
     assert texts(urls(kind, endpoint)) == texts(local / name for name in NAMES)
     assert not endpoint.faults
     assert fault is None or endpoint.used[fault] == 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_have_the_documents_of_their_files(kind, endpoint, local):
+    parts = Corpus(CorpusConfig(paths=urls(kind, endpoint))).parts("train", 9000)
+    assert len(parts) > 15
+    found = [text for part in parts for text in part.documents()]
+    assert found == texts(local / name for name in NAMES)
 
 
 @pytest.mark.parametrize("fault", [None, "cut"])
@@ -256,3 +265,97 @@ def test_another_range_than_asked_for_is_rejected(monkeypatch):
     assert remote_web._get("http://host/f", {}, 0, 4)[0] == b"abcd"
     with pytest.raises(remote_web.Temporary, match="another range than byte 4"):
         remote_web._get("http://host/f", {}, 4, 4)
+
+
+def wait_until_quiet(endpoint):
+    seen = -1
+    while seen != len(endpoint.requests):
+        seen = len(endpoint.requests)
+        time.sleep(0.3)
+
+
+def test_an_outage_does_not_delay_the_end_of_reading_parquet(endpoint, local, monkeypatch):
+    """On Ctrl-C, the iterator is closed as well."""
+    for name in ("FIRST_DELAY", "LONGEST_DELAY"):
+        monkeypatch.setattr(remote, name, 300)
+    records = [{"text": f"{i} " * 500} for i in range(200)]
+    endpoint.objects["bucket/g.parquet"] = write_parquet(local / "g.parquet", records, row_group_size=20).read_bytes()
+    batches = Corpus(_paths("s3://bucket/g.parquet")).batches()
+    next(batches)
+    wait_until_quiet(endpoint)
+    endpoint.faults.extend([503] * 1000)
+    next(batches)
+    wait_until_quiet(endpoint)
+    assert endpoint.used[503]
+    start = time.monotonic()
+    batches.close()
+    assert time.monotonic() - start < 60
+    assert not any(thread.name.startswith("remote-block") and _alive(thread) for thread in threading.enumerate())
+
+
+def _alive(thread):
+    thread.join(10)
+    return thread.is_alive()
+
+
+@pytest.mark.parametrize(("name", "more"), [("g.jsonl", 4), ("g.parquet", 19)])
+def test_an_outage_does_not_delay_the_exit(name, more, endpoint, tmp_path):
+    write = write_parquet if name.endswith("parquet") else write_jsonl
+    options = {"row_group_size": 20} if name.endswith("parquet") else {}
+    records = [{"text": f"{i} " * 500} for i in range(200)]
+    endpoint.objects[f"bucket/{name}"] = write(tmp_path / name, records, **options).read_bytes()
+    program = (
+        "import sys\n"
+        "from tokenizer import Corpus, CorpusConfig\n"
+        "from tokenizer.corpus import remote\n"
+        "remote.FIRST_DELAY = remote.LONGEST_DELAY = 300\n"
+        "remote.BLOCK_BYTES = 1 << 12\n"
+        f"batches = Corpus(CorpusConfig(paths=['s3://bucket/{name}'], batch_bytes=100)).batches()\n"
+        "next(batches)\n"
+        "print(flush=True)\n"
+        "sys.stdin.readline()\n"
+        f"for _ in range({more}): next(batches)\n"
+        "print(flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen([sys.executable, "-c", program], bufsize=0, **pipes) as process:
+        kill = threading.Timer(40, process.kill)
+        kill.start()
+        process.stdout.readline()
+        wait_until_quiet(endpoint)
+        endpoint.faults.extend([503] * 1000)
+        process.stdin.write(b"\n")
+        process.stdout.readline()
+        wait_until_quiet(endpoint)
+        _, errors = process.communicate(b"\n")
+        kill.cancel()
+    assert endpoint.used[503]
+    assert (process.returncode, errors) == (0, b"")
+
+
+def test_a_failed_request_ends_those_beside_it():
+    def call(value, stop):
+        if value:
+            assert stop.wait(20)
+            return
+        raise UserError("failed")
+
+    with pytest.raises(UserError, match="failed"):
+        remote.concurrently(call, [1, 0, 1])
+
+
+def test_a_forked_process_leaves_the_reading_of_its_parent_alone():
+    program = (
+        "import os, sys\n"
+        "from tokenizer.corpus import remote\n"
+        "class Reading:\n"
+        "    def close(self): print('closed', flush=True)\n"
+        "reading = Reading()\n"
+        "remote._at_exit(os.getpid()).add(reading)\n"
+        "if (child := os.fork()) == 0:\n"
+        "    sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "closed\n"

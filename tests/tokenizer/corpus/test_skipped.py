@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -184,3 +185,20 @@ def test_damage_before_the_end_of_a_budget_is_listed(kind, tmp_path):
     texts, skipped = skipping(path, max_bytes=40)
     assert len(texts) < 10
     assert skipped["count"] == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_damage_that_was_only_read_ahead_is_not_listed(kind, tmp_path):
+    if kind == "jsonl":
+        write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in GOOD[:3]])
+        (tmp_path / "b.jsonl").write_bytes(b"damaged\n")
+    else:
+        column = pa.array([*(text.encode() for text in GOOD[:3]), b"\xff"], pa.binary())
+        pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet", row_group_size=1)
+    config = {"max_bytes": len("".join(GOOD[:2])), "batch_bytes": 1, "on_error": "skip"}
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], **config))
+    batches = corpus.batches()
+    next(batches)
+    time.sleep(0.2)  # the reader gets ahead
+    assert len(list(batches)) == 1
+    assert corpus.skipped.summary() == {}

@@ -134,7 +134,7 @@ def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp
         Tokenizer.from_file(tmp_path / "ours", pattern="gpt2")
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     (tmp_path / "x.tiktoken.json").unlink()
-    with pytest.raises(UserError, match="contains no pattern; pass pattern="):
+    with pytest.raises(UserError, match="contains no pattern; give one with pattern="):
         Tokenizer.from_file(tmp_path / "x.tiktoken")
     read = Tokenizer.from_file(tmp_path / "x.tiktoken", pattern="gpt2", special_tokens={"<|endoftext|>": 1199})
     assert read.vocab == trained["gpt2"].vocab

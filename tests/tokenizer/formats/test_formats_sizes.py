@@ -102,7 +102,7 @@ def test_mistakes_of_the_command_are_one_line_and_code_2(trained, tmp_path, caps
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     options = ["--pattern", "gpt3", "--to", "hf"]
     assert export.run([str(tmp_path / "gpt2"), str(tmp_path / "x"), *options]) == 2
-    assert "unknown pattern 'gpt3'; did you mean 'gpt2'" in capsys.readouterr().err
+    assert "unknown pattern 'gpt3' (did you mean 'gpt2'?)" in capsys.readouterr().err
     for bad in (["--special", "x", "--to", "hf"], ["--to", "sp"], ["--ignore", "all", "--to", "hf"]):
         with pytest.raises(SystemExit) as exit_:
             export.run([str(tmp_path / "gpt2"), str(tmp_path / "x"), *bad])

@@ -175,7 +175,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@examples(quick=200, full=1000, counts=corpora, options=options)
+@examples(quick=200, full=400, counts=corpora, options=options)
 def test_all_trainers_learn_the_same_merges(counts, options):
     expected = train_naive(counts, 40, **options)
     for name, train in TRAINERS.items():
@@ -192,7 +192,7 @@ token_words = st.dictionaries(
 
 @examples(
     quick=100,
-    full=300,
+    full=120,
     words=token_words,
     tie_break=st.sampled_from(TIE_BREAKS),
     forbidden=st.sampled_from([b"aa", b"b a", b"?"]),

@@ -85,8 +85,8 @@ def test_pretokens_of_every_length_are_counted():
 
 def test_saved_counts_load_unchanged(documents, tmp_path):
     counts = counted(documents, r"[a-z]+", unit="line", special_tokens=["éa日"])
-    counts.save(tmp_path / "counts.parquet")
-    loaded = PretokenCounts.load(tmp_path / "counts.parquet")
+    counts.save(str(tmp_path / "counts.parquet"))
+    loaded = PretokenCounts.load(str(tmp_path / "counts.parquet"))
     for name in ("data", "offsets", "counts"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(counts, name))
         assert getattr(loaded, name).dtype == getattr(counts, name).dtype

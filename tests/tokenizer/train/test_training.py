@@ -282,3 +282,18 @@ def test_counts_that_add_up_to_more_than_64_bits_are_rejected():
     with pytest.raises(UserError, match="64 bits"):
         train_bpe(counts_of({b"ab": 2**63, b"abc": 2**63}), 260)
     assert counts_of({b"ab": 2**63, b"abc": 2**63}).n_total == 2**64
+
+
+def test_counts_near_64_bits_stay_exact():
+    found = []
+    counts = counts_of({b"ab": 2**63 - 100, b"abc": 10, b"bcd": 7})
+    tokenizer = train_bpe(counts, 260, special_tokens=[], on_counts=lambda counts: found.extend(counts.tolist()))
+    assert tokenizer.merges == [(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"bc", b"d")]
+    assert found == [2**63 - 90, 10, 7, 7]
+
+
+def test_progress_begins_before_the_first_merge():
+    seen = []
+    train_bpe(counts_of({b"low": 5, b"lower": 2}), 260, progress=lambda what, done, total: seen.append((done, total)))
+    assert seen[0] == (0, 3)
+    assert seen[-1] == (3, 3)

@@ -1,23 +1,46 @@
 //! Collects the documents of one thread into batches.
 
+use std::path::{Path, PathBuf};
+
 use super::damage::{Failure, Skipped};
 use super::queue::Lane;
 use super::settings::{too_long, Settings};
 use crate::runtime::memory;
 use crate::text::batch::{self, Batch};
 
+/// A batch, and what was skipped between its documents.
+pub(super) struct Read {
+    pub(super) batch: Batch,
+    pub(super) skipped: Vec<(PathBuf, Skipped)>,
+}
+
 /// Collects the documents of one thread into batches.
 pub(super) struct Collector {
     pub(super) batch: Batch,
     limit: usize,
-    pub(super) lane: Lane<Batch>,
-    /// What was skipped in the current file.
-    pub(super) skipped: Skipped,
+    pub(super) lane: Lane<Read>,
+    path: PathBuf,
+    /// What was skipped in the current file and batch.
+    pub(super) damage: Skipped,
+    /// What was skipped in the batch in earlier files.
+    skipped: Vec<(PathBuf, Skipped)>,
 }
 
 impl Collector {
-    pub(super) fn new(lane: Lane<Batch>, limit: usize) -> Self {
-        Self { batch: Batch::default(), limit, lane, skipped: Skipped::default() }
+    pub(super) fn new(lane: Lane<Read>, limit: usize) -> Self {
+        let (batch, path, damage, skipped) = Default::default();
+        Self { batch, limit, lane, path, damage, skipped }
+    }
+
+    pub(super) fn start_file(&mut self, path: &Path) {
+        self.end_file();
+        self.path = path.into();
+    }
+
+    fn end_file(&mut self) {
+        if self.damage.count > 0 {
+            self.skipped.push((self.path.clone(), std::mem::take(&mut self.damage)));
+        }
     }
 
     /// Ends the document that starts at the last offset of `batch.data`, after validating its UTF-8. `base`: its
@@ -67,7 +90,7 @@ impl Collector {
     pub(super) fn skip(&mut self, failure: Failure, settings: &Settings) -> Result<bool, Failure> {
         match failure {
             Failure::Damage(place) if settings.skip_damaged => {
-                self.skipped.add(place);
+                self.damage.add(place);
                 self.leave_out(settings);
                 Ok(true)
             }
@@ -91,11 +114,13 @@ impl Collector {
 
     /// Sends the batch; false if nobody receives it any more.
     pub(super) fn flush(&mut self) -> bool {
-        if self.batch.is_empty() {
+        self.end_file();
+        if self.batch.is_empty() && self.skipped.is_empty() {
             return true;
         }
         let empty = Batch { data: batch::buffer(self.batch.data.len()), ..Batch::default() };
         let size = self.batch.data.len().div_ceil(self.limit.max(1)).max(1);
-        self.lane.send(std::mem::replace(&mut self.batch, empty), size)
+        let batch = std::mem::replace(&mut self.batch, empty);
+        self.lane.send(Read { batch, skipped: std::mem::take(&mut self.skipped) }, size)
     }
 }

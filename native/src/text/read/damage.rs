@@ -1,7 +1,6 @@
 //! Damaged files and records: an error, or skipped and listed.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
 
 /// Maximum number of places that are listed for a file.
 const PLACES: usize = 20;
@@ -47,9 +46,8 @@ impl From<String> for Failure {
 }
 
 /// What was skipped in a file.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Skipped {
-    pub path: PathBuf,
     /// Records, or parts of the file whose records are unknown.
     pub count: u64,
     /// The first places, with what is wrong there.
@@ -58,9 +56,12 @@ pub struct Skipped {
 
 impl Skipped {
     pub(super) fn add(&mut self, place: String) {
-        self.count += 1;
-        if self.places.len() < PLACES {
-            self.places.push(place);
-        }
+        self.extend(Self { count: 1, places: vec![place] });
+    }
+
+    pub(super) fn extend(&mut self, more: Self) {
+        self.count += more.count;
+        self.places.extend(more.places);
+        self.places.truncate(PLACES);
     }
 }

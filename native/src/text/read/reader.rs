@@ -1,12 +1,18 @@
 //! Reads documents from .txt and .jsonl files, plain, gzip or zstd, ahead on threads.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::damage::{Failure, Skipped};
 use super::input::Input;
 use super::plain_text::{read_parts, read_separated, read_whole};
 use super::settings::{Format, Settings};
-use super::{collector::Collector, json_lines::read_lines, queue::Queue};
+use super::{
+    collector::{Collector, Read},
+    json_lines::read_lines,
+    queue::Queue,
+};
 use crate::runtime::{interrupt::catch, lock_free::Process, parallel};
 use crate::text::batch::Batch;
 
@@ -15,15 +21,10 @@ const FILES_BYTES: u64 = 1 << 22;
 
 /// Reads files ahead on threads; `next` returns batches, in the order of the files if requested.
 pub struct Reader {
-    queue: Arc<Queue<Batch>>,
-    work: Arc<Work>,
+    queue: Arc<Queue<Read>>,
+    /// What the batches that were returned lack, by file.
+    skipped: BTreeMap<PathBuf, Skipped>,
     process: Process,
-}
-
-struct Work {
-    files: Vec<Input>,
-    settings: Settings,
-    skipped: Mutex<Vec<Skipped>>,
 }
 
 impl Reader {
@@ -31,24 +32,21 @@ impl Reader {
     pub fn start(files: Vec<Input>, settings: Settings, threads: usize, in_order: bool) -> Result<Self, String> {
         let threads = threads.clamp(1, files.len().max(1));
         let queue = Queue::new(threads, in_order);
-        let work = Arc::new(Work { files, settings, skipped: Mutex::default() });
+        let work = Arc::new((files, settings));
         parallel::start(threads, || {
             let (queue, work) = (Arc::clone(&queue), Arc::clone(&work));
             move || {
-                let Work { files, settings, skipped } = &*work;
+                let (files, settings) = &*work;
                 while let Some((lane, taken)) = queue.open(|from| some_files(files, from)) {
                     let mut collector = Collector::new(lane, settings.batch_bytes);
                     for file in &files[taken] {
                         let path = &file.path;
+                        collector.start_file(path);
                         let read = catch(|| read_file(file, settings, &mut collector));
                         match read.unwrap_or_else(|stopped| Err(stopped.to_string())) {
                             Ok(true) => {}
                             Ok(false) => return,
                             Err(error) => return collector.lane.fail(format!("{}: {error}", path.display())),
-                        }
-                        let found = std::mem::take(&mut collector.skipped);
-                        if found.count > 0 {
-                            skipped.lock().expect("no panic while held").push(Skipped { path: path.clone(), ..found });
                         }
                     }
                     if collector.flush() {
@@ -57,12 +55,12 @@ impl Reader {
                 }
             }
         })?;
-        Ok(Self { queue, work, process: Process::current() })
+        Ok(Self { queue, skipped: BTreeMap::new(), process: Process::current() })
     }
 
-    /// What was skipped in the files that have been read.
-    pub fn skipped(&self) -> Vec<Skipped> {
-        self.work.skipped.lock().expect("no panic while held").clone()
+    /// What the batches returned so far lack, by file: it does not depend on how far the threads have read ahead.
+    pub fn skipped(&self) -> &BTreeMap<PathBuf, Skipped> {
+        &self.skipped
     }
 }
 
@@ -85,7 +83,13 @@ impl Iterator for Reader {
         if !self.process.is_current() {
             return Some(Err("files opened before a fork can only be read in the parent process".into()));
         }
-        self.queue.take()
+        let read = self.queue.take()?;
+        Some(read.map(|Read { batch, skipped }| {
+            for (path, more) in skipped {
+                self.skipped.entry(path).or_default().extend(more);
+            }
+            batch
+        }))
     }
 }
 
@@ -110,7 +114,7 @@ fn read_file(file: &Input, settings: &Settings, collector: &mut Collector) -> Re
     match read {
         Err(Failure::Damage(place)) if settings.skip_damaged => {
             collector.drop_unfinished();
-            collector.skipped.add(place);
+            collector.damage.add(place);
             Ok(true)
         }
         read => read.map_err(Failure::message),

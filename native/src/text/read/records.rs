@@ -16,15 +16,20 @@ pub fn parse(
     let mut record = Record { start: out.len(), text: out, found: false, score: None };
     let mut json = serde_json::Deserializer::from_slice(line);
     let wanted = Wanted { text: Some(field), score: score_field, record: &mut record, top: true };
-    wanted
-        .deserialize(&mut json)
-        .and_then(|()| json.end())
-        .map_err(|error| format!("not a JSON object with a text field: {}", shortened(&error.to_string())))?;
+    wanted.deserialize(&mut json).and_then(|()| json.end()).map_err(|error| {
+        let (what, column) = (error.to_string(), error.column());
+        let what = what.split(&format!(" at line {} column ", error.line())).next().unwrap_or_default();
+        format!(
+            "not a JSON object with a text field: {}, at column {column}; fix the line, or leave damaged lines out \
+                 with on_error=skip",
+            shortened(what)
+        )
+    })?;
     if record.found {
         return Ok(record.score);
     }
     Err(format!(
-        "no field {:?} (the fields are: {}); set corpus.field to the one that holds the text",
+        "no field {:?} (the fields are: {}); name the one that holds the text with field=NAME",
         field.join("."),
         fields(line)
     ))

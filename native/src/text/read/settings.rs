@@ -27,9 +27,9 @@ pub enum Format {
 
 pub(super) fn too_long(what: &str, base: u64, settings: &Settings) -> String {
     format!(
-        "{what} starting at byte {base} of the text has more than {} bytes: raise corpus.document_limit_bytes to read it, \
-         which takes several times its size in memory; or skip long documents with corpus.max_document_bytes, or set \
-         corpus.separator to split a .txt file into documents",
+        "{what} starting at byte {base} of the text has more than document_limit_bytes={} bytes: raise this limit to \
+         read it, which takes several times its size in memory; or skip long documents with max_document_bytes=SIZE, \
+         or split a .txt file into documents with separator=STRING",
         settings.limit
     )
 }

@@ -106,8 +106,8 @@ fn damaged_lines_are_skipped_and_listed() {
     }
     std::fs::remove_file(path).unwrap();
     assert_eq!(lengths, [3, 0, 3]);
-    let skipped = reader.skipped();
-    assert!(skipped[0].count == 1 && skipped[0].places[0].starts_with("line 2: not a JSON object"));
+    let skipped = reader.skipped().values().next().unwrap();
+    assert!(skipped.count == 1 && skipped.places[0].starts_with("line 2: not a JSON object"));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn long_documents_are_left_out_or_an_error() {
             (&lines, "error-lines.jsonl", s(None)),
         ] {
             let error = documents(content.as_bytes(), name, s, filter()).unwrap_err();
-            for part in [name, &format!("more than {limit} bytes"), "corpus.document_limit_bytes"] {
+            for part in [name, &format!("more than document_limit_bytes={limit} bytes"), "max_document_bytes="] {
                 assert!(error.contains(part), "{error}");
             }
             assert_eq!(name.contains("jsonl"), error.contains(if limit < 15 { "line 1" } else { "line 3" }), "{error}");
@@ -173,7 +173,8 @@ fn long_documents_are_left_out_or_an_error() {
 fn malformed_bytes_count_as_what_they_are_read_as() {
     let s = |limit| Settings { limit, replace_invalid: true, ..settings() };
     assert_eq!(documents(b"a\xff\xffb", "mended.txt", s(8), filter()).unwrap(), ["a\u{fffd}\u{fffd}b"]);
-    assert!(documents(b"a\xff\xffb", "mended.txt", s(7), filter()).unwrap_err().contains("more than 7 bytes"));
+    let error = documents(b"a\xff\xffb", "mended.txt", s(7), filter()).unwrap_err();
+    assert!(error.contains("more than document_limit_bytes=7 bytes"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Fragments: sequences of phase-1 tokens, each with a count.
 
-use hashbrown::hash_table::{Entry, HashTable};
+use hashbrown::HashTable;
 
+use super::partial::{self, Rows};
 use crate::runtime::{interrupt::poll, memory};
 use crate::train::cells::Words;
 
@@ -55,20 +56,37 @@ impl Fragments {
 
     pub fn add(&mut self, fragment: &[u32], count: u64) {
         if fragment.len() > 1 {
-            self.add_hashed(fragment, hash(fragment), count);
+            *self.count(fragment, hash(fragment)) += count;
         }
     }
 
-    fn add_hashed(&mut self, fragment: &[u32], hash: u32, count: u64) {
+    /// `add` that fails if the sum does not fit 64 bits.
+    pub fn add_checked(&mut self, fragment: &[u32], count: u64) -> Result<(), String> {
+        if fragment.len() > 1 {
+            partial::add(self.count(fragment, hash(fragment)), count)?;
+        }
+        Ok(())
+    }
+
+    /// The count of a fragment, to add to.
+    fn count(&mut self, fragment: &[u32], hash: u32) -> &mut u64 {
         let Self { ids, table } = self;
         let equal = |entry: &Fragment| entry.hash == hash && entry.of(ids) == fragment;
-        memory::reserve_table(table, |entry| spread(entry.hash));
-        match table.entry(spread(hash), equal, |entry| spread(entry.hash)) {
-            Entry::Occupied(mut entry) => entry.get_mut().count += count,
-            Entry::Vacant(entry) => {
-                entry.insert(Fragment { start: ids.len(), length: fragment.len() as u32, hash, count });
-                memory::reserve(ids, fragment.len());
+        match table.find_entry(spread(hash), equal) {
+            Ok(entry) => &mut entry.into_mut().count,
+            Err(absent) => {
+                let start = ids.len();
+                let end = start + fragment.len();
+                if end > ids.capacity() {
+                    // A power of two, so that `memory` does not depend on the order of fragments.
+                    memory::reserve(ids, end.next_power_of_two() - start);
+                }
                 ids.extend_from_slice(fragment);
+                let length = fragment.len() as u32;
+                let table = absent.into_table();
+                memory::reserve_table(table, |entry| spread(entry.hash));
+                let entry = Fragment { start, length, hash, count: 0 };
+                &mut table.insert_unique(spread(hash), entry, |entry| spread(entry.hash)).into_mut().count
             }
         }
     }
@@ -76,7 +94,7 @@ impl Fragments {
     pub fn merge(&mut self, other: Self) {
         for fragment in &other.table {
             poll(fragment.length as usize);
-            self.add_hashed(fragment.of(&other.ids), fragment.hash, fragment.count);
+            *self.count(fragment.of(&other.ids), fragment.hash) += fragment.count;
         }
     }
 
@@ -93,10 +111,21 @@ impl Fragments {
         Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
     }
 
-    /// `into_words` that keeps the fragments.
-    pub fn words(&self) -> Result<Words, String> {
-        let fragments: Vec<&Fragment> = self.table.iter().collect();
-        let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
-        Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
+    /// `into_words` for several tables of fragments, which are kept.
+    pub fn words<'a>(tables: impl Iterator<Item = &'a Self>) -> Result<Words, String> {
+        let (fragments, weights): (Vec<&[u32]>, Vec<u64>) =
+            tables.flat_map(|this| this.table.iter().map(|fragment| (fragment.of(&this.ids), fragment.count))).unzip();
+        Words::new(&weights, |i| fragments[i].iter().copied())
+    }
+
+    /// Appends the fragments in sorted order, with `first` before each.
+    pub fn append_to(&self, rows: &mut Rows, first: &[u32]) {
+        let mut sorted: Vec<&Fragment> = memory::with_capacity(self.table.len());
+        sorted.extend(&self.table);
+        sorted.sort_unstable_by_key(|fragment| fragment.of(&self.ids));
+        for fragment in sorted {
+            poll(fragment.length as usize);
+            rows.push(first, fragment.of(&self.ids), fragment.count);
+        }
     }
 }

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::partial::Rows;
+
 /// Number of counters. The noise is (rare seams / counters) and τ a few millionths of all seams, so the noise is about
 /// 5 % of τ for any corpus size.
 const COUNTERS: usize = 1 << 22;
+/// Counters saturate here, so no threshold may be higher.
 const SATURATED: u32 = u32::MAX / 2;
 /// Maximum weight of a document: even if all threads add it at once, the counter passes SATURATED without overflow.
 pub const MAX_WEIGHT: u32 = 1_000_000;
@@ -33,6 +36,43 @@ impl Sketch {
     pub(super) fn get(&self, seam: &[u32]) -> u32 {
         self.0[slot(seam)].load(Ordering::Relaxed)
     }
+
+    /// The counters that are not zero, by index. Saturated counters are equal, whatever was added to them.
+    pub(super) fn rows(&self) -> Rows {
+        let mut rows = Rows::default();
+        for (i, counter) in self.0.iter().enumerate() {
+            let count = counter.load(Ordering::Relaxed).min(SATURATED);
+            if count > 0 {
+                rows.push(&[i as u32], &[], count.into());
+            }
+        }
+        rows
+    }
+
+    /// Adds to a counter; returns false if there is no such counter. The result saturates like `add`.
+    pub(super) fn add_count(&mut self, index: u32, count: u64) -> bool {
+        let Some(counter) = self.0.get_mut(index as usize) else { return false };
+        let counter = counter.get_mut();
+        *counter = count.saturating_add((*counter).into()).min(SATURATED.into()) as u32;
+        true
+    }
+
+    /// One bit per counter: whether it reaches the threshold.
+    pub(super) fn live(&self, threshold: u32) -> Vec<u8> {
+        let bit = |i: usize, counter: &AtomicU32| u8::from(counter.load(Ordering::Relaxed) >= threshold) << i;
+        self.0.chunks(8).map(|eight| eight.iter().enumerate().map(|(i, counter)| bit(i, counter)).sum()).collect()
+    }
+
+    /// Sets counters to 1 or 0 by the bits of `live`, for passes with the threshold 1.
+    pub(super) fn set_live(&mut self, bits: &[u8]) -> Result<(), String> {
+        if bits.len() != COUNTERS / 8 {
+            return Err(format!("{} bytes of live seams, not {}", bits.len(), COUNTERS / 8));
+        }
+        for (i, counter) in self.0.iter_mut().enumerate() {
+            *counter.get_mut() = (bits[i / 8] >> (i % 8) & 1).into();
+        }
+        Ok(())
+    }
 }
 
 #[inline(always)]
@@ -40,4 +80,39 @@ fn slot(seam: &[u32]) -> usize {
     let pair = (seam[0] as u64) << 32 | seam[1] as u64;
     let mixed = (pair ^ (pair >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed >> 40) as usize & (COUNTERS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_saturate_like_the_whole() {
+        let seams: [&[u32]; 4] = [&[1, 2], &[3, 4], &[5, 6], &[7, 8]];
+        let times = [1, 1000, 2147, 2148]; // the last one saturates
+        let counted = |n: u32| {
+            let sketch = Sketch::new();
+            for (seam, times) in seams.iter().zip(times) {
+                (0..n * times).for_each(|_| sketch.add(seam, MAX_WEIGHT));
+            }
+            sketch
+        };
+        let (one, four) = (counted(1), counted(4));
+        let mut sum = Sketch::new();
+        for _ in 0..4 {
+            one.rows().iter().for_each(|(key, count)| assert!(sum.add_count(key[0], count)));
+        }
+        for threshold in [1, MAX_WEIGHT, 4 * MAX_WEIGHT, 4 * MAX_WEIGHT + 1, SATURATED - 1, SATURATED] {
+            let live = sum.live(threshold);
+            assert_eq!(live, four.live(threshold));
+            let mut again = Sketch::new();
+            again.set_live(&live).unwrap();
+            for seam in seams {
+                assert_eq!(again.get(seam) < 1, four.get(seam) < threshold);
+            }
+        }
+        assert_eq!(sum.rows(), four.rows());
+        assert!(!sum.add_count(COUNTERS as u32, 1));
+        assert!(sum.set_live(&[0]).is_err());
+    }
 }

@@ -5,6 +5,9 @@
 //! short fragments that repeat, and they are counted like the words of phase 1. Seams are counted in a hashed sketch
 //! that never underestimates, so there may be too few cuts, but never a wrong one.
 
+use super::fragments::Fragments;
+use super::partial::{self, Rows, Table};
+use super::sample::{self, Size, LEVELS};
 use super::sketch::{Sketch, MAX_WEIGHT};
 use super::worker::{Pass, Spans, Statistics, Worker};
 use crate::encode::{encoder::Encoder, state::State, superwords::Superwords};
@@ -15,8 +18,6 @@ use crate::train::report::{Merge, Report, Stop};
 use crate::train::{cells::Words, merge_loop::MergeLoop};
 
 const CHUNK_BYTES: usize = 1 << 17;
-/// Phase-1 tokens of a sufficient sample, for any corpus: about 40 MB of text.
-const SAMPLE_TOKENS: u64 = 10_000_000;
 const PROGRESS: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Which pairs of the fragments may be merged.
@@ -28,14 +29,23 @@ pub struct MergeRules<'a> {
     pub non_overlapping: bool,
 }
 
+/// Maximum size of the sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleLimits {
+    /// Number of phase-1 tokens.
+    pub cells: u64,
+    /// Like `Trainer::memory`.
+    pub memory: usize,
+}
+
 pub struct Trainer {
     encoder: Encoder,
     spans: Spans,
+    limits: SampleLimits,
     specials: Specials,
     sketch: Sketch,
     workers: Vec<Worker>,
     pub statistics: Statistics,
-    documents: usize,
     token_counts: Vec<u64>,
     /// Merges found so far, at thresholds that were too high for all of them.
     found: Report,
@@ -47,15 +57,15 @@ pub struct Trainer {
 
 impl Trainer {
     /// `encoder` has only the phase-1 merges, ids by rank, and the fence of phase 2.
-    pub fn new(encoder: Encoder, spans: Spans, specials: Specials, threads: usize) -> Self {
+    pub fn new(encoder: Encoder, spans: Spans, limits: SampleLimits, specials: Specials, threads: usize) -> Self {
         Self {
             encoder,
             spans,
+            limits,
             specials,
             sketch: Sketch::new(),
             workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
             statistics: Statistics::default(),
-            documents: 0,
             token_counts: Vec::new(),
             found: Report::default(),
             rejected_pairs: RejectedPairs::default(),
@@ -73,13 +83,35 @@ impl Trainer {
         self.sketch.clear();
     }
 
+    /// `start_over` in another process, which has not found the merges itself.
+    pub fn apply(&mut self, merges: &[(u32, u32)]) -> Result<(), String> {
+        for (new, &(left, right)) in (self.encoder.tokens().len()..).zip(merges) {
+            if left.max(right) as usize >= new {
+                return Err(format!("merge ({left}, {right}) uses a token that is made later"));
+            }
+        }
+        self.found.merges = merges.iter().map(|&(left, right)| Merge { left, right, count: 0 }).collect();
+        self.start_over();
+        Ok(())
+    }
+
+    /// One bit per counter of the sketch: whether seams of this counter occur at least `threshold` times.
+    pub fn live_seams(&self, threshold: u32) -> Vec<u8> {
+        self.sketch.live(threshold)
+    }
+
+    /// Replaces the seams by those of another process. Afterwards, 1 is the threshold of `live_seams`.
+    pub fn set_live_seams(&mut self, bits: &[u8]) -> Result<(), String> {
+        self.sketch.set_live(bits)
+    }
+
     /// Discards the results of earlier passes except seams and merges.
     pub fn begin_pass(&mut self) {
         self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
         self.statistics = Statistics::default();
-        self.documents = 0;
     }
 
+    /// Truncates spans to this many phase-1 tokens.
     pub fn set_longest(&mut self, longest: usize) {
         self.spans.longest = Some(longest);
     }
@@ -91,9 +123,7 @@ impl Trainer {
         }
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
         let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
-        let (sketch, base) = (&self.sketch, self.documents);
-        // Checked only between batches, so that the sample does not depend on threads.
-        let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_cells).sum::<u64>() < SAMPLE_TOKENS;
+        let sketch = &self.sketch;
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
             let n = encoder.tokens().len() + self.applied;
@@ -106,22 +136,19 @@ impl Trainer {
                 for document in chunks[i].clone() {
                     let text = batch.document(document);
                     poll(text.len());
-                    let every = match pass {
-                        Pass::Seams { sample_every } if sampling => sample_every,
-                        _ => 0,
-                    };
-                    let mut number = base + document;
+                    let every = if let Pass::Seams { sample_every } = pass { sample_every } else { 0 };
+                    let mut number = if every > 0 { xxhash_rust::xxh3::xxh3_64(text) } else { 0 };
                     worker.statistics.documents += weight as u64;
                     worker.statistics.bytes += weight as u64 * text.len() as u64;
                     specials.between(text, |text| {
                         encoder.spans(text, spans.unit, state, |span| match pass {
                             Pass::Lengths => worker.note_length(span.len(), weight),
                             _ => spans.pieces(span, |piece| {
-                                // By the number within the document, so that the sample does not depend on threads.
                                 let sampled = every > 0 && number % every == 0;
-                                number += 1;
+                                let level = sampled.then(|| sample::level(number / every));
+                                number = number.wrapping_add(1);
                                 worker.merging(piece, seen, |worker, piece| {
-                                    worker.gather(piece, pass, sampled, weight, sketch);
+                                    worker.gather(piece, pass, level, weight, sketch);
                                 });
                             }),
                         })
@@ -130,13 +157,101 @@ impl Trainer {
                 Ok::<(), String>(())
             })
         })?;
-        self.documents += batch.len();
+        self.limit_sample();
         Ok(())
     }
 
-    /// Bytes of the fragments so far, and of a merge loop over them.
+    fn limit_sample(&mut self) {
+        let too_large = |workers: &[Worker]| {
+            workers.iter().map(|worker| worker.sample.cells()).sum::<u64>() > self.limits.cells
+                || workers.iter().map(|worker| worker.sample.memory()).sum::<usize>() > self.limits.memory
+        };
+        while too_large(&self.workers) {
+            let lowest = self.workers.iter().map(|worker| worker.sample.lowest).max().unwrap_or(0);
+            self.workers.iter_mut().for_each(|worker| worker.sample.raise(lowest + 1));
+        }
+    }
+
+    /// Bytes of the fragments so far, and of a merge loop over them. With one thread, it depends neither on the order
+    /// of documents nor on batches.
     pub fn memory(&self) -> usize {
         self.workers.iter().map(|worker| worker.fragments.memory()).sum()
+    }
+
+    /// Counts of the last pass, to be added in another process.
+    pub fn rows(&self, table: Table) -> Rows {
+        let (worker, mut rows) = (&self.workers[0], Rows::default());
+        match table {
+            Table::Lengths => worker.lengths.iter().for_each(|(&length, &n)| rows.push(&[length], &[], n)),
+            Table::Tokens => {
+                let counted = self.token_counts.iter().zip(0..).filter(|(n, _)| **n > 0);
+                counted.for_each(|(&n, id)| rows.push(&[id], &[], n));
+            }
+            Table::Seams => rows = self.sketch.rows(),
+            Table::Sample => {
+                worker.sample.levels().for_each(|(i, level)| level.pieces.append_to(&mut rows, &[i as u32]));
+            }
+            Table::Fragments => worker.fragments.append_to(&mut rows, &[]),
+        }
+        rows
+    }
+
+    /// Adds counts of another process.
+    pub fn add_rows<'a>(&mut self, table: Table, rows: impl Iterator<Item = (&'a [u32], u64)>) -> Result<(), String> {
+        let n = self.encoder.tokens().len() + self.applied;
+        let worker = &mut self.workers[0];
+        if table == Table::Tokens {
+            worker.tokens.resize(n, 0);
+        }
+        let known = |ids: &[u32]| ids.iter().all(|&id| (id as usize) < n);
+        for (key, count) in rows {
+            poll(key.len());
+            let fits = match (table, key) {
+                (Table::Lengths, &[length]) => {
+                    partial::add(worker.lengths.entry(length).or_default(), count)?;
+                    true
+                }
+                (Table::Tokens, &[id]) if known(key) => {
+                    partial::add(&mut worker.tokens[id as usize], count)?;
+                    true
+                }
+                (Table::Seams, &[counter]) => self.sketch.add_count(counter, count),
+                (Table::Sample, &[level, ref ids @ ..]) if (level as usize) < LEVELS && known(ids) => {
+                    worker.sample.add_checked(level as usize, ids, count)?;
+                    true
+                }
+                (Table::Fragments, ids) if known(ids) => {
+                    worker.fragments.add_checked(ids, count)?;
+                    true
+                }
+                _ => false,
+            };
+            if !fits {
+                return Err(format!("{key:?} is not a key of the table {table:?}"));
+            }
+        }
+        self.limit_sample();
+        Ok(())
+    }
+
+    /// Adds a sum over the documents of another process, by name (`Statistics::sums`).
+    pub fn add_statistic(&mut self, name: &str, count: u64) -> Result<(), String> {
+        let mut sums = self.workers[0].statistics.sums().into_iter();
+        let (_, sum) = sums.find(|(known, _)| *known == name).ok_or_else(|| format!("{name:?} is not a statistic"))?;
+        partial::add(sum, count)
+    }
+
+    /// The lowest level of the sample that was kept, and the sizes of the levels from there on.
+    pub fn sample_sizes(&self) -> (usize, Vec<Size>) {
+        let sample = &self.workers[0].sample;
+        (sample.lowest, sample.levels().map(|(_, level)| level.size).collect())
+    }
+
+    /// Adds the sizes of another process's sample. Its pieces are added as rows.
+    pub fn add_sample_sizes(&mut self, lowest: usize, sizes: &[Size]) -> Result<(), String> {
+        self.workers[0].sample.add_sizes(lowest, sizes)?;
+        self.limit_sample();
+        Ok(())
     }
 
     /// Ends a pass and sums the results of the threads.
@@ -146,6 +261,7 @@ impl Trainer {
         let threads = workers.len() + 1;
         for worker in workers {
             total.fragments.merge(worker.fragments);
+            total.sample.merge(worker.sample);
             total.statistics.add(worker.statistics);
             total.tokens.iter_mut().zip(worker.tokens).for_each(|(sum, count)| *sum += count);
             for (length, n) in worker.lengths {
@@ -154,6 +270,7 @@ impl Trainer {
         }
         total.statistics.fragments = total.fragments.len() as u64;
         total.statistics.cells = total.fragments.n_tokens() as u64;
+        total.statistics.sampled_tokens = total.sample.tokens();
         self.statistics = total.statistics;
         if !total.tokens.is_empty() {
             self.token_counts = std::mem::take(&mut total.tokens);
@@ -170,7 +287,7 @@ impl Trainer {
             seen += *n;
             seen >= wanted
         });
-        at_quantile.map_or(1, |(&length, _)| length.max(1))
+        at_quantile.map_or(1, |(&length, _)| length.max(1) as usize)
     }
 
     /// Count of each phase-1 token, by id, after a pass over the seams.
@@ -185,7 +302,7 @@ impl Trainer {
         rules: &MergeRules,
         progress: impl FnMut(&[Merge]) -> bool,
     ) -> Result<(Report, Stop), String> {
-        let words = self.workers[0].fragments.words()?;
+        let words = Fragments::words(self.workers[0].sample.levels().map(|(_, level)| &level.pieces))?;
         let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
         let stop = merging.run(total, PROGRESS, progress);
         Ok((merging.finish().0, stop))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{fragments::Fragments, sketch::Sketch};
+use super::{fragments::Fragments, sample::Sample, sketch::Sketch};
 use crate::encode::superwords::{SuperwordScratch, Superwords};
 use crate::text::unit::Unit;
 
@@ -28,16 +28,15 @@ pub struct Statistics {
     pub cells: u64,
     /// Number of tokens in the sample, times the weights of their documents.
     pub sampled_tokens: u64,
-    /// Number of tokens in the sample, without weights.
-    pub sampled_cells: u64,
 }
 
 /// Results of one thread in a pass.
 #[derive(Default)]
 pub(super) struct Worker {
     pub(super) fragments: Fragments,
+    pub(super) sample: Sample,
     pub(super) statistics: Statistics,
-    pub(super) lengths: BTreeMap<usize, u64>,
+    pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
     scratch: SuperwordScratch,
@@ -48,22 +47,27 @@ pub(super) struct Worker {
 pub enum Pass {
     /// Histogram of span lengths.
     Lengths,
-    /// Counts seams and tokens. Every n-th piece is also added to a sample (0: no sample).
-    Seams { sample_every: usize },
+    /// Counts seams and tokens. One in n pieces is also added to a sample (0: no sample).
+    Seams { sample_every: u64 },
     /// Counts fragments between seams that occur at least `threshold` times.
     Fragments { threshold: u32 },
 }
 
 impl Statistics {
-    pub(super) fn add(&mut self, other: Self) {
-        self.documents += other.documents;
-        self.bytes += other.bytes;
-        self.tokens += other.tokens;
-        self.spans += other.spans;
-        self.seams += other.seams;
-        self.dead_seams += other.dead_seams;
-        self.sampled_cells += other.sampled_cells;
-        self.sampled_tokens += other.sampled_tokens;
+    /// The numbers that are sums over the documents, by name.
+    pub fn sums(&mut self) -> [(&'static str, &mut u64); 6] {
+        [
+            ("documents", &mut self.documents),
+            ("bytes", &mut self.bytes),
+            ("tokens", &mut self.tokens),
+            ("spans", &mut self.spans),
+            ("seams", &mut self.seams),
+            ("dead_seams", &mut self.dead_seams),
+        ]
+    }
+
+    pub(super) fn add(&mut self, mut other: Self) {
+        self.sums().into_iter().zip(other.sums()).for_each(|((_, sum), (_, count))| *sum += *count);
     }
 }
 
@@ -81,7 +85,8 @@ impl Spans {
 
 impl Worker {
     pub(super) fn note_length(&mut self, length: usize, weight: u32) {
-        *self.lengths.entry(length).or_default() += weight as u64;
+        // A document of more tokens would not fit into memory.
+        *self.lengths.entry(length as u32).or_default() += weight as u64;
     }
 
     /// Calls `gather` with the piece after applying the merges found so far.
@@ -95,7 +100,7 @@ impl Worker {
         self.merged = merged;
     }
 
-    pub(super) fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &Sketch) {
+    pub(super) fn gather(&mut self, piece: &[u32], pass: Pass, level: Option<usize>, weight: u32, sketch: &Sketch) {
         let times = weight as u64;
         self.statistics.spans += times;
         self.statistics.tokens += times * piece.len() as u64;
@@ -107,10 +112,8 @@ impl Worker {
                 for seam in piece.windows(2) {
                     sketch.add(seam, weight);
                 }
-                if sampled {
-                    self.statistics.sampled_tokens += times * piece.len() as u64;
-                    self.statistics.sampled_cells += piece.len() as u64;
-                    self.fragments.add(piece, times);
+                if let Some(level) = level {
+                    self.sample.add(level, piece, times);
                 }
             }
             Pass::Fragments { threshold } => {

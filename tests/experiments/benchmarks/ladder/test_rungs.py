@@ -32,6 +32,9 @@ GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 TEXT = topics["class"] + topics["execmodel"] + "日本語 日本 äöü ääää aaaaaaaa \U0001f98a\U0001f98a"
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def counts():
     return count_pretokens([TEXT], GPT2)
@@ -201,7 +204,7 @@ def test_all_encoders_give_the_same_tokens(merges, encoder):
 
 @examples(
     quick=100,
-    full=500,
+    full=200,
     counts=st.dictionaries(
         st.text(alphabet="ab ", min_size=1, max_size=9).map(str.encode), st.integers(1, 4), min_size=1
     ),
@@ -220,7 +223,7 @@ PARTS = st.sampled_from([b"a", b"b", b"ab", b"ba", b"aa", b"aab", b"bab"])
 
 @examples(
     quick=200,
-    full=1000,
+    full=400,
     listed=st.lists(st.tuples(PARTS, PARTS), max_size=8),
     text=st.text(alphabet="ab", max_size=14),
 )

@@ -1,0 +1,296 @@
+"""Tasks whose results are files that all machines see: a task whose result exists is never run again."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tokenizer import storage
+from tokenizer.checksums import digest, read_sealed, write_sealed
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from experiments.config import RunnerConfig
+
+ATTEMPTS = 12
+"""Attempts per task, of which each ended with its worker."""
+_POLL_SECONDS = 0.5
+_STRAGGLES = 4
+"""A task that takes longer than this multiple of the median gets a copy, whichever finishes first counts."""
+_LEAST_STRAGGLER_SECONDS = 10.0
+_VISIBLE_SECONDS = 60.0
+"""Time for a file that another machine has written to appear, on a file system that caches folders."""
+
+
+class LostError(Exception):
+    """The worker of a task died, or its machine did."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work whose result does not depend on where and how often it is done.
+
+    Attributes:
+        name: start of the names of its files.
+        identity: what the result depends on, as JSON; part of the names of its files. None for a call that keeps its
+            own results.
+        call: function of the values that all tasks share, and of the path for its data, that returns a small result:
+            JSON, unless the call keeps its own results. It can be pickled.
+        size: bytes of text, for the progress.
+    """
+
+    name: str
+    identity: Any
+    call: Callable[[Any, Path], Any]
+    size: int = 0
+
+    @property
+    def stem(self) -> str:
+        """Names of its files without their extensions."""
+        return f"{self.name}-{digest(self.identity)[:16]}"
+
+
+class Result(NamedTuple):
+    """Result of a task: what its call returned, and the path that was passed to it."""
+
+    value: Any
+    data: Path
+
+
+def finished(task: Task, folder: Path) -> Any:
+    """What the call of a finished task returned, or None."""
+    if task.identity is None:
+        return None
+    with suppress(FileNotFoundError, ValueError):
+        return read_sealed(folder / f"{task.stem}.json")["value"]
+    return None
+
+
+def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
+    """Run a task on this machine, unless it is finished; returns `{"value": ...}`, or `{"error": ...}` for the user."""
+    if (value := finished(task, folder)) is None:
+        try:
+            value = task.call(shared, folder / f"{task.stem}.data")
+        except UserError as error:
+            return {"error": str(error)}
+        if task.identity is not None:
+            write_sealed(folder / f"{task.stem}.json", {"value": value})
+    return {"value": value}
+
+
+class Backend(Protocol):
+    """Runs `execute` elsewhere.
+
+    Attributes:
+        watched: whether a task starts soon after it was submitted, so that slow and hanging tasks can be told from
+            waiting ones.
+    """
+
+    watched: bool
+
+    def slots(self) -> int:
+        """Number of tasks to keep submitted."""
+
+    def share(self, value: Any) -> Any:
+        """Make a value available to all tasks; returns what `submit` takes."""
+
+    def submit(self, tasks: Sequence[Task], shared: Any, folder: Path, *, extra: bool = False) -> list[Any]:
+        """Start tasks, `extra` ones in addition to those that fill the machines; returns a handle for each."""
+
+    def wait(self, handles: Sequence[Any], seconds: float) -> list[Any]:
+        """Wait until a task has ended; returns the handles of those that have."""
+
+    def outcome(self, handle: Any) -> dict[str, Any]:
+        """What `execute` returned.
+
+        Raises:
+            LostError: the worker died.
+            Exception: what `execute` raised.
+        """
+
+    def cancel(self, handle: Any) -> None:
+        """End a task, if it runs."""
+
+
+@dataclass
+class _Attempt:
+    index: int
+    started: float = field(default_factory=time.monotonic)
+
+
+def _call(argument: Any, function: Callable[[Any], Any], _: Path) -> Any:
+    return function(argument)
+
+
+class Cluster:
+    """Runs tasks on a backend: repeats what was lost, copies what is slow, and gives up what hangs.
+
+    Args:
+        backend: where tasks run.
+        runner: settings.
+    """
+
+    def __init__(self, backend: Backend, runner: RunnerConfig) -> None:
+        self._backend, self._timeout, self._folder = backend, runner.timeout_s, runner.folder
+        self.threads = runner.threads or 1
+        self.part_bytes = runner.part_mb * 1_000_000
+
+    @contextmanager
+    def results(self, folder: Path) -> Iterator[Path]:
+        """Yield the folder for the results of an artifact's tasks, which is deleted when the block succeeds.
+
+        Args:
+            folder: the unfinished folder of the artifact.
+        """
+        parts = folder / "parts" if self._folder is None else Path(self._folder) / folder.name
+        yield parts.resolve()
+        storage.disk.remove_folder(parts)
+
+    def map(self, function: Callable[[Any], Any], arguments: Sequence[Any], folder: Path) -> Iterator[Any]:
+        """Results of a function that keeps them itself, in the order of its arguments; like the builtin `map`.
+
+        Args:
+            function: can be pickled; sent to each machine once.
+            arguments: can be pickled.
+            folder: folder of the tasks, which all machines see.
+        """
+        tasks = [Task(f"call-{i:05}", None, partial(_call, argument)) for i, argument in enumerate(arguments)]
+        with closing(self.run(tasks, function, folder)) as results:
+            for result in results:
+                yield result.value
+
+    def run(
+        self, tasks: Sequence[Task], shared: Any, folder: Path, report: Callable[[int], None] | None = None
+    ) -> Generator[Result]:
+        """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
+
+        Args:
+            tasks: the tasks.
+            shared: first argument of their calls.
+            folder: folder for results, which all machines see.
+            report: called with the bytes of the finished tasks.
+
+        Raises:
+            UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
+        """
+        storage.disk.make_folder(folder)
+        results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
+        state = _Run(self._backend, self._timeout, tasks, folder, results)
+        try:
+            for i, task in enumerate(tasks):
+                while i not in results:
+                    state.step(shared)
+                    if report is not None:
+                        report(sum(tasks[j].size for j in results))
+                state.top_up(shared)  # before the caller spends time on the result
+                data = folder / f"{task.stem}.data"
+                if task.identity is not None:
+                    _check_visible(data)
+                yield Result(results[i], data)
+        finally:
+            state.cancel()
+
+
+class _Run:
+    def __init__(
+        self,
+        backend: Backend,
+        timeout: float | None,
+        tasks: Sequence[Task],
+        folder: Path,
+        results: dict[int, Any],
+    ) -> None:
+        self.backend, self.timeout, self.tasks, self.folder, self.results = backend, timeout, tasks, folder, results
+        self.waiting = deque(i for i in range(len(tasks)) if i not in results)
+        self.attempts: dict[Any, _Attempt] = {}
+        self.lost = [0] * len(tasks)
+        self.seconds: list[float] = []
+        self.shared: Any = None
+
+    def top_up(self, shared: Any) -> None:
+        """Keep some tasks more submitted than run at once, so that no worker waits for this process."""
+        slots = self.backend.slots()
+        wanted = slots + (slots + 1) // 2 - len(self.attempts)
+        if chosen := [self.waiting.popleft() for _ in range(min(wanted, len(self.waiting)))]:
+            self._submit(chosen, shared)
+
+    def _submit(self, chosen: list[int], shared: Any, *, extra: bool = False) -> None:
+        if self.shared is None:
+            self.shared = self.backend.share(shared)
+        handles = self.backend.submit([self.tasks[i] for i in chosen], self.shared, self.folder, extra=extra)
+        self.attempts |= {handle: _Attempt(i) for handle, i in zip(handles, chosen, strict=True)}
+
+    def step(self, shared: Any) -> None:
+        """Submit, wait a moment, and take what has ended."""
+        self.top_up(shared)
+        for handle in self.backend.wait(list(self.attempts), _POLL_SECONDS):
+            attempt = self.attempts.pop(handle)
+            if attempt.index in self.results:
+                continue
+            try:
+                outcome = self.backend.outcome(handle)
+            except LostError as error:
+                self._lose(attempt.index, str(error))
+                self.waiting.appendleft(attempt.index)
+                continue
+            if "error" in outcome:
+                raise UserError(outcome["error"])
+            self.results[attempt.index] = outcome["value"]
+            self.seconds.append(time.monotonic() - attempt.started)
+            for copy in [other for other, each in self.attempts.items() if each.index == attempt.index]:
+                self.backend.cancel(copy)
+                del self.attempts[copy]
+        if self.backend.watched:
+            self._watch(shared)
+
+    def _watch(self, shared: Any) -> None:
+        """Replace tasks that hang; copy slow ones once no others are left to start."""
+        now = time.monotonic()
+        for handle, attempt in list(self.attempts.items()):
+            if self.timeout is not None and now - attempt.started > self.timeout:
+                self.backend.cancel(handle)
+                del self.attempts[handle]
+                self._lose(attempt.index, f"it took longer than runner.timeout_s={self.timeout:g}")
+                self._submit([attempt.index], shared, extra=True)  # the old worker may keep its place
+        if self.waiting or not self.seconds or len(self.attempts) >= self.backend.slots():
+            return
+        limit = max(_LEAST_STRAGGLER_SECONDS, _STRAGGLES * statistics.median(self.seconds))
+        indices = [attempt.index for attempt in self.attempts.values()]
+        slow = [a.index for a in self.attempts.values() if now - a.started > limit and indices.count(a.index) == 1]
+        if slow:
+            self._submit(slow[:1], shared)
+
+    def _lose(self, index: int, why: str) -> None:
+        self.lost[index] += 1
+        if self.lost[index] >= ATTEMPTS:
+            raise UserError(
+                f"task {self.tasks[index].name} failed {ATTEMPTS} times without an error of its own, the last time "
+                f"because {why}; if memory is short, lower runner.part_mb, runner.memory_mb or runner.workers"
+            )
+
+    def cancel(self) -> None:
+        """End all tasks that run."""
+        for handle in self.attempts:
+            with suppress(Exception):  # the backend may be gone
+                self.backend.cancel(handle)
+        self.attempts.clear()
+
+
+def _check_visible(data: Path) -> None:
+    """Wait for the data of a finished task to appear."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while not data.exists():
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"a task has written {data}, which this machine does not see; set runner.folder to a folder that all "
+                "machines of the cluster share"
+            )
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,108 @@
+"""Every page that we write, with any names of tokenizers and any other untrusted text on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.fertility import command
+from experiments.report import comparison, fertility, robustness, vocabulary, vocabulary_page
+from tests import texts
+from tests.browser import ladders
+from tests.experiments.report import perturbed
+from tests.experiments.report.sample import sample_report
+from tokenizer import Batch, Tokenizer
+
+Say = Callable[[str], str]
+"""What a page shows instead of a text of its fixture."""
+
+
+def said(value: Any, say: Say, keys: Collection[str]) -> Any:
+    """Replace all strings under these keys of a JSON-able value."""
+
+    def replaced(each: Any) -> Any:
+        if isinstance(each, str):
+            return say(each)
+        return [replaced(part) for part in each] if isinstance(each, list) else said(each, say, keys)
+
+    if isinstance(value, dict):
+        return {key: replaced(each) if key in keys else said(each, say, keys) for key, each in value.items()}
+    return [said(each, say, keys) for each in value] if isinstance(value, list) else value
+
+
+def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+    """The page of a comparison."""
+    keys = {"title", "sentence", "detail", "conditions", "text", "corpus", "command", "config", "platform", "prompts"}
+    keys |= {"task", "metric", "category", "stage", "artifacts", "finish", "withheld", "decision"}
+    report = said(sample_report(names), say, keys)
+    report["differences"] = said(report["differences"], say, {"group"})
+    report["notes"] = [say("seed 2 is left out")]
+    report["provenance"]["versions"] = {say("python"): say("3.11")}
+    file.write_text(comparison.render(report), encoding="utf-8")
+
+
+def write_robustness(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+    """The page of perturbed text."""
+    rows = [
+        perturbed.row(name, title, 1 + i / 10, **({"difference": i / 10, "loses_more": "this"} if i else {}))
+        for title in ("upper case", "typing errors", "lines wrapped at 72 characters")
+        for i, name in enumerate(names)
+    ]
+    report = said(perturbed.report(rows), say, {"title", "perturbation", "text_lost", "made", "command"})
+    file.write_text(robustness.render(report), encoding="utf-8")
+
+
+def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
+    """The page of tokens that a text needs."""
+    root = file.parent / "fertility"
+    chosen = dict(zip(trained, names, strict=False))
+    for name in chosen:
+        trained[name].save(root / name)
+    for name, documents in (("english", texts.english()[1][:30]), ("scripts", list(texts.SCRIPTS.values()))):
+        lines = [json.dumps({"text": text}) for text in documents]
+        (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    given = [str(root / name) for name in (*chosen, "english.jsonl", "scripts.jsonl")]
+    assert command.run([*given, "--out", str(root / "out")]) == 0
+    report = json.loads((root / "out" / command.NUMBERS).read_text(encoding="utf-8"))
+    for row in report["rows"]:
+        row["group"] = row["group"] if row["by"] == "all" else say(row["group"])
+    report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})
+    report = said(report, say, {"title", "source", "software", "training_text", "files", "made", "command"})
+    file.write_text(fertility.render(report), encoding="utf-8")
+
+
+def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
+    """The page of a vocabulary; one token and a special token are also untrusted."""
+    batches = [Batch.from_texts([*texts.english()[1][:20], say("of the volume")])]
+    special = {say("<s>"): 1199}
+    sides = []
+    for name, tokenizer in zip(names, trained.values(), strict=False):
+        definition = dataclasses.replace(
+            tokenizer.definition, merge_ids=tokenizer.definition.merge_ids[:943], special_tokens=special
+        )
+        sides.append(vocabulary.side(name, say("tokenizers"), Tokenizer(definition), batches, alpha=2.5))
+    report = vocabulary.gather(sides, vocabulary.Settings(listed=20), say("text.jsonl"))
+    file.write_text(vocabulary_page.render(said(report, say, {"title", "command"}), sides), encoding="utf-8")
+
+
+def write_ladder(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+    """The page of a ladder of budgets."""
+    measured = ladders.measurements(n_rungs=3)
+    arms = [dataclasses.replace(arm, name=name) for arm, name in zip(measured.depths[None], names, strict=False)]
+    sources = dataclasses.replace(measured.sources, names=tuple(map(say, measured.sources.names)))
+    folder = file.parent / "ladder"
+    folder.mkdir()
+    ladders.write(folder, measured._replace(depths={None: arms}, sources=sources), run=Path(say("outputs/run")))
+    (folder / ladders.ladder.PAGE).rename(file)
+
+
+PAGES = {
+    "comparison": write_comparison,
+    "robustness": write_robustness,
+    "fertility": write_fertility,
+    "vocabulary": write_vocabulary,
+    "ladder": write_ladder,
+}

@@ -1,0 +1,203 @@
+"""Every page with hostile text, and with long names on a phone."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import history
+from experiments.report import comparison
+from experiments.report.characters import harmless
+from experiments.report.figures import save
+from tests.browser.pages import PAGES
+from tests.browser.waiting import wait_for
+from tests.experiments.report.sample import sample_report
+from tokenizer import Tokenizer
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;${alert(3)}\u2028\u202e\x00\x1b\x85 z"
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+ARMS = [
+    "BPE vocab_size=131,072",
+    "SuperBPE transition=0.8 max_words=4",
+    "SuperBPE transition=0.9 max_words=4",
+    "SuperBPE preset=runs max_words=3",
+    "bytes without any merges at all",
+    "meta-llama/Llama-3.1-8B-Instruct",
+]
+
+Written = Callable[[str, str], Path]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Written:
+    """The file of a page whose names and texts are hostile, long or plain."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def write(name: str, kind: str) -> Path:
+        if (name, kind) not in made:
+            file = made[name, kind] = tmp_path_factory.mktemp(kind) / f"{name}.html"
+            arms = {"hostile": [f"{i} {HOSTILE}" for i in range(3)], "plain": ["a", "b", "c"], "long": ARMS}[kind]
+            PAGES[name](file, arms, (lambda text: text + HOSTILE) if kind == "hostile" else str, trained)
+        return made[name, kind]
+
+    return write
+
+
+class _Elements(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.json: list[Any] = []
+        self._script: str | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        self._script = dict(attrs).get("type") or "code" if tag == "script" else None
+
+    def handle_endtag(self, tag: str) -> None:
+        self._script = None if tag == "script" else self._script
+
+    def handle_data(self, data: str) -> None:
+        if self._script == "application/json":
+            self.json.append(json.loads(data))
+        elif self._script is None:
+            self.text += data
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_text_stays_text(written: Written, name: str) -> None:
+    hostile, plain = (_Elements(written(name, kind).read_text(encoding="utf-8")) for kind in ("hostile", "plain"))
+    # Text decides the number of rows, but adds no kind of element.
+    assert set(hostile.tags) <= set(plain.tags)
+    assert hostile.tags.count("script") == plain.tags.count("script")
+    assert not hostile.handlers
+    assert not CONTROLS.search(hostile.text)
+    assert harmless(HOSTILE) in hostile.text
+    assert hostile.json
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written, name: str) -> None:
+    dialogs: list[str] = []
+    opened.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page = opened.open(written(name, "hostile"))
+    if name == "vocabulary":
+        page.wait_for_selector("html[data-ready=true]")
+        page.fill("#query", "e")
+        page.locator("#results button").first.click()
+        page.fill("#field", HOSTILE)
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
+    marks = page.locator(".chart svg .mark-symbol path")
+    if marks.count():
+        marks.first.hover(force=True)  # shows a tooltip with names
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, embed').length") == 0
+    assert page.evaluate(
+        "[...document.querySelectorAll('script')].every((script) => !script.textContent.startsWith('alert'))"
+    )
+    shown = page.evaluate(
+        "document.body.innerText + [...document.querySelectorAll('svg')].map((svg) => svg.textContent).join()"
+    )
+    assert "<img src=x onerror=alert(2)>" in shown
+    assert not CONTROLS.search(shown)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert not dialogs
+    opened.check()
+
+
+def test_hostile_names_in_drawings(browser: Any, tmp_path: Path) -> None:
+    report = sample_report([f"{i} {HOSTILE}" for i in range(3)])
+    drawn = save(comparison.figures(report), tmp_path, ["svg"])
+    rows = [{"tokenizer": harmless(HOSTILE), "vocab_size": size, "bytes_per_token": size / 9} for size in (500, 900)]
+    history.curve_chart(rows, published=False).save(tmp_path / "curve.svg")
+    for path in [*drawn, tmp_path / "curve.svg"]:
+        found = ET.parse(path).getroot()
+        assert not [
+            each.tag for each in found.iter() if each.tag.endswith(("}script", "}img", "}image", "}foreignObject"))
+        ]
+        assert not CONTROLS.search("".join(found.itertext()))
+    page = browser.new_page()
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.goto(drawn[0].as_uri())
+    assert not dialogs
+    page.close()
+
+
+BROKEN = """() => {
+  const broken = [], labels =
+    "h1, h2, h3, th, summary, dt, figcaption, .arm, .tile span, .sentence, .chip, .contents a, .note";
+  for (const label of document.querySelectorAll(labels)) {
+    const walker = document.createTreeWalker(label, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      // Browsers break lines after hyphens and slashes.
+      for (const { 0: word, index } of node.data.matchAll(/[^\\s\\-–−/|…]+/g)) {
+        const range = document.createRange();
+        range.setStart(node, index);
+        range.setEnd(node, index + word.length);
+        if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) broken.push(word);
+      }
+    }
+  }
+  return broken;
+}"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_shows_whole_words_and_the_key_number(opened: Any, written: Written, name: str) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 844})
+    page = opened.open(written(name, "long"))
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    number = page.locator(".verdict p" if name == "comparison" else ".verdict .sentence").first
+    text = number.inner_text()
+    for arm in ARMS:
+        text = text.replace(arm, "")
+    assert re.search(r"\d\.\d", text)
+    box = number.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert box["y"] + box["height"] <= 844
+    assert page.evaluate(BROKEN) == []
+    cut = "[...document.querySelectorAll('.chart svg text')].map((text) => text.textContent)"
+    assert [text for text in page.evaluate(cut) if "…" in text] == []
+    outside = """() => [...document.querySelectorAll('.chart svg')].flatMap((svg) => [...svg.querySelectorAll('text')]
+      .filter((text) => text.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1)
+      .map((text) => text.textContent))"""
+    assert page.evaluate(outside) == []
+    assert page.locator("nav.contents a").count() == page.locator("main h2").count() * (name != "robustness")
+    clipped = "(box) => [...box.querySelectorAll('td')].some((cell) => cell.scrollWidth > cell.clientWidth + 1)"
+    assert not any(page.locator(".stacked").evaluate_all(f"(boxes) => boxes.map({clipped})"))
+    opened.check()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_arm_has_a_place_in_every_section(opened: Any, written: Written, name: str) -> None:
+    page = opened.open(written(name, "long"))
+    if name == "vocabulary":
+        page.wait_for_selector("html[data-ready=true]")
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
+    arms = ARMS if name not in ("ladder",) else ARMS[:4]
+    general = ("How it is measured", "Provenance", "Segment a text")
+    for section in page.locator("section:has(h2), footer:has(h2)").all():
+        topic = section.locator("h2").first.inner_text()
+        text = "".join(section.evaluate("(part) => part.textContent").split())  # labels of charts have several lines
+        if topic not in general:
+            missing = [arm for arm in arms if "".join(arm.split()) not in text]
+            assert not missing or "Notshown" in text or f"all{len(arms)}tokenizers" in text, (topic, missing)

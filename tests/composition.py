@@ -1,0 +1,44 @@
+"""Composing many configurations in one process: Hydra reads, merges and copies the same files for each of them."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
+from hydra.core.config_store import ConfigStore
+
+
+def reuse_parts() -> None:
+    """From now on, read each file of a package once, and merge each list of files once; callers get copies."""
+    ConfigStore.__deepcopy__ = lambda store, _: store  # hands out copies only
+    ConfigRepository.load_config = _copied(
+        ConfigRepository.load_config, lambda repository, config_path: (config_path, *_places(repository))
+    )
+    ConfigLoaderImpl._compose_config_from_defaults_list = _copied(
+        ConfigLoaderImpl._compose_config_from_defaults_list,
+        lambda _, defaults, repo: (
+            *((default.config_path, default.package, default.primary) for default in defaults),
+            *_places(repo),
+        ),
+    )
+
+
+def _places(repository):
+    """What tells sources apart; a folder is never the same, because its files may have changed."""
+    return [(source.path, source.scheme() == "file" and object()) for source in repository.get_sources()]
+
+
+def _copied(work, key):
+    """The same method, which does its work once for each key and returns copies of the result."""
+    found = {}
+
+    @functools.wraps(work)
+    def method(*args, **named):
+        at = key(*args, **named)
+        if at not in found:
+            found[at] = work(*args, **named)
+        return copy.deepcopy(found[at])
+
+    return method

@@ -1,0 +1,116 @@
+"""Counts and shards of a cluster equal those of this machine's threads, byte by byte."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.cluster.counting import count
+from experiments.cluster.sharding import encoded_by
+from lm.data.sharding import ShardConfig, write_encoded, write_shards
+from tests.experiments.cluster.backend import Threads, cluster_of
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+
+SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
+PART_BYTES = 3000
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    texts = [f"document {i}: " + f"word{i % 7} naïve text\n" * (i % 23) for i in range(400)]
+    (folder / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "damaged\n")
+    pq.write_table(pa.table({"text": texts[::-1]}), folder / "b.parquet", row_group_size=20)
+    (folder / "c.txt").write_text("a text of its own")
+    return Corpus(CorpusConfig(paths=[str(folder)], on_error="skip", heldout_fraction=0.2))
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    made = cluster_of(Threads())
+    made.part_bytes = PART_BYTES
+    return made
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def again(corpus: Corpus) -> Corpus:
+    return Corpus(corpus.config)
+
+
+def test_counts_are_equal(corpus, cluster, tmp_path):
+    found = count(cluster, corpus, tmp_path / "parts", SETTINGS)
+    local = again(corpus)
+    expected = count_pretokens(local, **SETTINGS)
+    assert found == expected
+    found.save(tmp_path / "found.parquet")
+    expected.save(tmp_path / "expected.parquet")
+    assert (tmp_path / "found.parquet").read_bytes() == (tmp_path / "expected.parquet").read_bytes()
+    assert corpus.skipped.summary() == local.skipped.summary()
+    levels = {path.name[:7] for path in (tmp_path / "parts").glob("merge-*.data")}
+    assert levels == {"merge-0", "merge-1"}, "a tree of sums"
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_shards_are_equal(corpus, cluster, tmp_path, split, seed):
+    tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
+    layout = ShardConfig(tokens_per_shard=5000, shuffle_seed=seed)
+    local = again(corpus)
+    write_shards(tmp_path / "expected", tokenizer, local.batches(split), layout, threads=1)
+    source = partial(encoded_by, cluster, corpus, split, tokenizer, tmp_path / "parts")
+    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
+    assert corpus.skipped.summary() == local.skipped.summary()
+
+
+def test_an_interrupted_writer_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch):
+    tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
+    layout = ShardConfig(tokens_per_shard=2000)
+    write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), layout, threads=1)
+
+    def interrupted(writer):
+        for number, encoded in enumerate(encoded_by(cluster, corpus, "train", tokenizer, tmp_path / "parts", writer)):
+            if number == 9:
+                raise KeyboardInterrupt
+            yield encoded
+
+    with pytest.raises(KeyboardInterrupt):
+        write_encoded(tmp_path / "found", tokenizer, interrupted, layout)
+    assert list(tmp_path.glob(".found.partial/tokens-*.json"))
+    seen = set(cluster._backend.submitted)
+    cluster._backend.submitted.clear()
+    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
+    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
+    assert len(seen & set(cluster._backend.submitted)) <= 3, "only those that were cancelled"
+
+
+@pytest.mark.parametrize("settings", [{"min_document_bytes": 10**6}, {"heldout_fraction": 0.0}])
+def test_errors_are_those_of_this_machine(corpus, cluster, tmp_path, settings):
+    from dataclasses import replace
+
+    tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 300)
+    empty = Corpus(replace(corpus.config, **settings))
+    split = "heldout" if settings.get("heldout_fraction") == 0 else "train"
+    with pytest.raises(UserError) as expected:
+        list(empty.batches(split))
+    with pytest.raises(UserError) as found:
+        write_encoded(
+            tmp_path / "s", tokenizer, partial(encoded_by, cluster, empty, split, tokenizer, tmp_path / "parts")
+        )
+    assert str(found.value) == str(expected.value)
+
+
+def test_a_text_with_a_budget_is_one_task(corpus, cluster, tmp_path):
+    from dataclasses import replace
+
+    limited = Corpus(replace(corpus.config, max_bytes=5000))
+    assert count(cluster, limited, tmp_path, SETTINGS) == count_pretokens(again(limited), **SETTINGS)
+    assert cluster._backend.submitted == ["count-00000"]

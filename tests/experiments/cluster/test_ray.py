@@ -1,0 +1,264 @@
+"""A real Ray cluster of several processes: results equal those of threads, whatever dies or hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from experiments.cluster import connect, tasks
+from experiments.cluster.counting import count
+from experiments.cluster.sharding import encoded_by
+from experiments.cluster.tasks import Task
+from experiments.config import RunnerConfig
+from lm.data.sharding import ShardConfig, write_encoded, write_shards
+from superbpe import Source, train_superbpe
+from superbpe.counting import Parts
+from tests.experiments.cluster.test_tasks import executed, write
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
+KILLS = int(os.environ.get("KILLS", "4"))
+"""Workers to kill in each stage."""
+ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory):
+    """Address of a cluster of two machines with one core each and the smallest object store."""
+    before = dict(os.environ)
+    # Ray's sockets are in this folder, and their names must not exceed 107 bytes.
+    folder = Path(f"/tmp/ray-{os.getpid()}")
+    home = tmp_path_factory.mktemp("home")
+    os.environ |= {**ENVIRONMENT, "HOME": str(home), "RAY_TMPDIR": str(folder)}
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster as Machines
+
+    machine = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    machines = Machines(initialize_head=True, head_node_args=machine)
+    machines.add_node(num_cpus=1, object_store_memory=80 << 20)
+    try:
+        yield machines.address
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+        os.environ.clear()
+        os.environ |= before
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def runner(address):
+    return RunnerConfig(name="ray", address=address)
+
+
+@pytest.fixture
+def cluster(runner):
+    made = connect(runner)
+    made.part_bytes = 200_000
+    return made
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rng = random.Random(5)
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
+    rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(8000))
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    return Corpus(CorpusConfig(paths=[str(tmp_path / "a.jsonl")]))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def workers(busy: bool = True) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        title = " ".join(process.info["cmdline"] or ())
+        if title.startswith("ray::execute" if busy else "ray::") and _is_ours(process):
+            found.append(process)
+    return found
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        return os.getpid() in [parent.pid for parent in process.parents()]
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Killer(threading.Thread):
+    """Kills a busy worker now and then, until it is stopped or has killed enough."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(daemon=True)
+        self.kills, self.most, self.stopped, self.rng = 0, most, threading.Event(), random.Random(1)
+
+    def run(self) -> None:
+        while self.kills < self.most and not self.stopped.wait(self.rng.uniform(0.05, 0.4)):
+            if busy := workers():
+                try:
+                    self.rng.choice(busy).kill()
+                except psutil.NoSuchProcess:
+                    continue
+                self.kills += 1
+
+    def __enter__(self) -> Killer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self.join()
+
+
+def test_results_equal_those_of_threads_with_a_small_object_store(cluster, corpus, tmp_path):
+    counts = count_pretokens(corpus, **SETTINGS)
+    assert count(cluster, corpus, tmp_path / "counts", SETTINGS) == counts
+    tokenizer = train_bpe(counts, 400)
+    layout = ShardConfig(tokens_per_shard=300_000)
+    write_shards(tmp_path / "expected", tokenizer, corpus.batches(), layout, threads=1)
+    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
+    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
+
+
+def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "ATTEMPTS", 100)
+    counts = count_pretokens(corpus, **SETTINGS)
+    tokenizer = train_bpe(counts, 400)
+    write_shards(tmp_path / "expected", tokenizer, corpus.batches(), threads=1)
+    expected = files_of(tmp_path / "expected")
+    superbpe = train_superbpe(tokenizer, corpus, vocab_size=500, transition=390, rules="uw-2025", threads=1)
+    assert len(superbpe.superword_ids()) > 10
+
+    def counting(folder):
+        assert count(cluster, corpus, folder, SETTINGS) == counts
+
+    def encoding(folder):
+        source = partial(encoded_by, cluster, corpus, "train", tokenizer, folder / "parts")
+        write_encoded(folder / "found", tokenizer, source)
+        assert files_of(folder / "found") == expected
+
+    def superwords(folder):
+        parts = [[Source(part)] for part in corpus.parts("train", 500_000)]
+        text = Parts(parts, folder, partial(cluster.map, folder=folder), key="text")
+        found = train_superbpe(tokenizer, text, vocab_size=500, transition=390, rules="uw-2025", threads=1)
+        assert found.sha256 == superbpe.sha256
+
+    kills = {}
+    for stage in (counting, superwords, encoding):
+        kills[stage.__name__] = attempt = 0
+        while kills[stage.__name__] < KILLS:
+            attempt += 1
+            with Killer(KILLS - kills[stage.__name__]) as killer:
+                stage(tmp_path / f"{stage.__name__}-{attempt}")
+            kills[stage.__name__] += killer.kills
+    assert sum(kills.values()) >= 3 * KILLS
+
+
+def hang(number: int, seconds: float, shared: object, path: Path) -> dict:
+    """Hang in the first attempt."""
+    marker = path.with_suffix(".attempted")
+    if number == 1 and not marker.exists():
+        marker.touch()
+        time.sleep(seconds)
+    return write(number, "of", path)
+
+
+def kill(shared: object, path: Path) -> dict:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def fail(shared: object, path: Path) -> dict:
+    raise UserError("a.jsonl: line 3: not JSON")
+
+
+def test_a_hanging_worker_is_given_up(runner, tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "_LEAST_STRAGGLER_SECONDS", 10_000.0)
+    cluster = connect(replace(runner, timeout_s=15.0))
+    chosen = [Task(f"part-{i}", [i], partial(hang, i, 10_000)) for i in range(4)]
+    begun = time.monotonic()
+    assert [r.value["number"] for r in cluster.run(chosen, None, tmp_path)] == [0, 1, 2, 3]
+    assert time.monotonic() - begun < 300
+    assert executed(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_stopped_worker_does_not_keep_the_others_waiting(runner, tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "_LEAST_STRAGGLER_SECONDS", 5.0)
+    cluster = connect(runner)
+    chosen = [Task(f"part-{i}", [i], partial(hang, i, 10_000)) for i in range(4)]
+    assert [r.value["number"] for r in cluster.run(chosen, None, tmp_path)] == [0, 1, 2, 3]
+
+
+def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"^a.jsonl: line 3: not JSON$"):
+        list(cluster.run([Task("bad", [], fail)], None, tmp_path))
+    monkeypatch.setattr(tasks, "ATTEMPTS", 2)
+    with pytest.raises(UserError, match=r"task killed failed 2 times .* if memory is short, lower runner.part_mb"):
+        list(cluster.run([Task("killed", [], kill)], None, tmp_path))
+
+
+def test_a_cluster_that_does_not_exist_is_an_error():
+    code = (
+        "from experiments.cluster import connect; from experiments.config import RunnerConfig\n"
+        "connect(RunnerConfig(name='ray', address='127.0.0.1:1'))"
+    )
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT), "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert "no Ray cluster can be used there" in ended.stderr
+
+
+DRIVER = """
+import sys, time
+from functools import partial
+from pathlib import Path
+from experiments.cluster import connect
+from experiments.cluster.tasks import Task
+from experiments.config import RunnerConfig
+from tests.experiments.cluster.test_ray import slowly
+cluster = connect(RunnerConfig(name="ray", address=sys.argv[1]))
+for result in cluster.run([Task(f"part-{i}", [i], partial(slowly, i)) for i in range(10)], "of", Path(sys.argv[2])):
+    print(result.value["number"], flush=True)
+"""
+
+
+def slowly(number: int, shared: str, path: Path) -> dict:
+    time.sleep(0.5)
+    return write(number, shared, path)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_finished_parts_survive_their_driver(address, tmp_path, stop):
+    command = [sys.executable, "-c", DRIVER, address, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as driver:
+        assert driver.stdout.readline() == "0\n"
+        assert driver.stdout.readline() == "1\n"
+        driver.send_signal(stop)
+    done = set(executed(tmp_path))
+    assert len(done) < 10
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=True)
+    assert ended.stdout.split() == list(map(str, range(10)))
+    again = executed(tmp_path)
+    assert set(again) == set(range(10))
+    recorded = [number for number in done if again.count(number) == 1]
+    assert len(recorded) >= 2
+    assert len(again) <= 10 + 3, "at most those that were running are done twice"

@@ -1,0 +1,61 @@
+"""Artifacts of a run on a cluster equal those of a run on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.cluster import ray_backend
+from tests.experiments.cluster.backend import Threads
+from tests.experiments.conftest import run_stages
+from tokenizer.corpus.corpus import Corpus
+
+
+def files_by_artifact(folder: Path) -> dict[str, dict]:
+    manifests = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("[a-z]*/manifest.json")}
+    for name, manifest in manifests.items():
+        manifest["files"].pop("superbpe.json", None)  # contains the seconds that training took
+        if name.startswith(("bpe", "superbpe")):
+            del manifest["contents"], manifest["files"]
+    return {
+        name: {key: manifest.get(key) for key in ("hash", "contents", "files")} for name, manifest in manifests.items()
+    }
+
+
+@pytest.mark.parametrize("more", [[], ["named"]], ids=["corpus", "named-sources"])
+def test_artifacts_are_equal(
+    tiny: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
+    if more:
+        rows = corpus.read_text().splitlines(keepends=True)
+        for name, chosen in (("heldout", rows[::9]), ("a", rows[:150]), ("b", rows[100:])):
+            (tmp_path / f"{name}.jsonl").write_text("".join(chosen))
+        more = [
+            "corpus.heldout_fraction=0",
+            f"corpus.heldout_paths=[{tmp_path}/heldout.jsonl]",
+            f"superbpe.sources=[{tmp_path}/a.jsonl,{tmp_path}/b.jsonl:3]",
+        ]
+        tiny = [each for each in tiny if "heldout_fraction" not in each]
+    backends = []
+
+    def connect(_: object) -> Threads:
+        backends.append(Threads())
+        return backends[-1]
+
+    monkeypatch.setattr(ray_backend, "RayBackend", connect)
+    parts = Corpus.parts
+    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 30_000))
+    run_stages("shard_corpus", [*tiny, *more], tmp_path / "local")
+    expected = files_by_artifact(tmp_path / "artifacts")
+    elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
+    run_stages("shard_corpus", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
+    found = files_by_artifact(tmp_path / "ray")
+    assert found.keys() == expected.keys()
+    for name, artifact in found.items():
+        assert artifact == expected[name], name
+    assert not list((tmp_path / "ray").rglob("parts"))
+    submitted = [name for backend in backends for name in backend.submitted]
+    assert {name.partition("-")[0] for name in submitted} == {"count", "merge", "call", "encode"}
+    assert len(submitted) > 30

@@ -1,0 +1,119 @@
+"""Tasks: finished ones are not run again, lost ones are repeated, hanging ones are replaced, slow ones are copied."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from experiments.cluster import tasks
+from experiments.cluster.tasks import ATTEMPTS, Task
+from tests.experiments.cluster.backend import Threads, cluster_of
+from tokenizer.errors import UserError
+
+
+def write(number: int, shared: str, path: Path) -> dict:
+    with (path.parent / "executed").open("a") as file:
+        file.write(f"{number}\n")
+    path.write_text(f"{shared} {number}")
+    return {"number": number}
+
+
+def fail(shared: object, path: Path) -> dict:
+    raise UserError("the text is damaged; write it again")
+
+
+def numbered(n: int) -> list[Task]:
+    return [Task(f"part-{i}", [i], partial(write, i), 10) for i in range(n)]
+
+
+def executed(folder: Path) -> list[int]:
+    return sorted(map(int, (folder / "executed").read_text().split()))
+
+
+def run(backend, n: int, folder: Path, **settings) -> list[str]:
+    results = list(cluster_of(backend, **settings).run(numbered(n), "of", folder))
+    assert [result.value for result in results] == [{"number": i} for i in range(n)]
+    return [result.data.read_text() for result in results]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(tasks, "_VISIBLE_SECONDS", 0.1)
+
+
+def test_results_come_in_the_order_of_the_tasks_and_are_not_made_again(tmp_path):
+    backend = Threads(slots=3, part_0=[0.1])
+    assert run(backend, 9, tmp_path) == [f"of {i}" for i in range(9)]
+    assert run(backend, 12, tmp_path) == [f"of {i}" for i in range(12)]
+    assert executed(tmp_path) == list(range(12))
+
+
+def test_a_damaged_record_is_made_again(tmp_path):
+    run(Threads(), 3, tmp_path)
+    record = next(tmp_path.glob("part-1-*.json"))
+    record.write_text(record.read_text()[:-10])
+    run(Threads(), 3, tmp_path)
+    assert executed(tmp_path) == [0, 1, 1, 2]
+
+
+def test_tasks_that_lose_their_worker_are_repeated(tmp_path):
+    backend = Threads(part_1=["lost"] * 3, part_2=["lost"])
+    run(backend, 4, tmp_path)
+    assert (backend.submitted.count("part-1"), backend.submitted.count("part-2")) == (4, 2)
+    assert executed(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_task_that_is_always_lost_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"part-1 failed 12 times .* its worker died; if memory is short, lower"):
+        run(Threads(part_1=["lost"] * ATTEMPTS), 3, tmp_path)
+
+
+def test_a_hanging_task_is_started_again(tmp_path):
+    backend = Threads(part_1=[20])
+    run(backend, 4, tmp_path, timeout_s=0.3)
+    backend.stop.set()
+    assert backend.submitted.count("part-1") == 2
+
+
+def test_a_slow_task_gets_one_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "_LEAST_STRAGGLER_SECONDS", 0.2)
+    backend = Threads(part_0=[20])
+    run(backend, 5, tmp_path)
+    backend.stop.set()
+    assert backend.submitted.count("part-0") == 2
+    assert backend.cancelled == 1
+
+
+def test_an_error_for_the_user_ends_the_run_and_cancels_the_others(tmp_path):
+    backend = Threads(slots=4, part_1=[5], part_2=[5])
+    chosen = [Task("bad", [], fail), *numbered(3)[1:]]
+    with pytest.raises(UserError, match=r"^the text is damaged; write it again$"):
+        list(cluster_of(backend).run(chosen, None, tmp_path))
+    backend.stop.set()
+    assert backend.cancelled == 2
+
+
+def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_path):
+    backend = Threads(part_1=[20], part_2=[20])
+    results = cluster_of(backend).run(numbered(6), "of", tmp_path)
+    assert next(results).value == {"number": 0}
+    results.close()
+    assert backend.cancelled == 3
+    assert executed(tmp_path)[0] == 0
+    backend.stop.set()
+
+
+def test_a_folder_that_is_not_shared_is_an_error(tmp_path):
+    def lose(shared: object, path: Path) -> dict:
+        return {}
+
+    with pytest.raises(UserError, match=r"does not see; set runner\.folder"):
+        list(cluster_of(Threads()).run([Task("part", [], lose)], None, tmp_path))
+
+
+def test_the_bytes_of_finished_tasks_are_reported(tmp_path):
+    seen: list[int] = []
+    list(cluster_of(Threads()).run(numbered(7), "of", tmp_path, seen.append))
+    assert seen[-1] == 70
+    assert seen == sorted(seen)

@@ -1,0 +1,321 @@
+"""Artifacts in a loopback bucket, with failing requests and killed processes."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from experiments.clean import run as clean
+from experiments.results import Folder
+from experiments.status import run as status
+from experiments.store import cache, registry
+from experiments.store.artifacts import Store, artifact_at
+from tests.experiments.store.demo import make
+from tests.tokenizer.corpus.endpoint import SECRETS
+from tokenizer.corpus import remote
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from tests.tokenizer.corpus.endpoint import Endpoint
+
+URL = "s3://bucket/some/prefix"
+FILES = {"a.txt": b"hello", "deep/b.gz": bytes(range(256)) * 100, "deep/empty": b""}
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches in the test's own folder."""
+    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "caches"))
+
+
+def build(folder: Path) -> dict[str, Any]:
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    return {"size": 1}
+
+
+def made(store: Store, stage: str = "lm", build: Any = build, **config: Any) -> Any:
+    return make(store, stage, config=config, inputs={}, build=build)
+
+
+def not_again(_: Path) -> dict[str, Any]:
+    raise AssertionError("built again")
+
+
+def other_machine(tmp_path: Path, name: str = "other", **options: Any) -> Store:
+    return Store.at(URL, str(tmp_path / name), **options)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    del found["manifest.json"]
+    return found
+
+
+@pytest.mark.parametrize("fault", [None, 500, 503, 429, "cut", "slow"])
+def test_an_artifact_is_found_on_another_machine(fault: Any, endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.upload_faults.extend([fault, None] * 2 if fault else [])
+    first = made(Store.at(URL))
+    assert first.fresh
+    assert not endpoint.upload_faults
+    endpoint.faults.extend([fault, None] * 4 if fault else [])
+    second = made(other_machine(tmp_path), build=not_again)
+    assert (second.fresh, second.contents, second.hash) == (False, first.contents, first.hash)
+    assert not second.folder.exists()  # only the manifest was read
+    assert contents(second.path) == FILES
+    assert not endpoint.faults
+    manifests = [(each.folder / "manifest.json").read_bytes() for each in (first, second)]
+    assert manifests[0] == manifests[1] == endpoint.objects[f"bucket/some/prefix/{first.name}/manifest.json"]
+    assert not any(secret in manifests[0].decode() for secret in SECRETS)
+
+
+def test_the_manifest_is_written_last_and_large_files_in_parts(endpoint: Endpoint) -> None:
+    large = bytes(range(256)) * (12 << 12)
+
+    def build(folder: Path) -> dict[str, Any]:
+        (folder / "large").write_bytes(large)
+        return {}
+
+    endpoint.upload_faults.extend([None, 500, "cut"])
+    artifact = made(Store.at(URL), build=build)
+    written = [path for method, path, _ in endpoint.requests if method in ("PUT", "POST")]
+    assert artifact.name in written[-1]
+    assert "manifest.json" in written[-1]
+    assert not any("manifest.json" in path for path in written[:-3])
+    assert large in endpoint.objects.values()
+
+
+def test_a_failed_upload_resumes_without_building_again(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "ATTEMPTS", 2)
+    endpoint.upload_faults.extend([503] * 200)
+    with pytest.raises(
+        UserError, match=rf"{URL}/lm-\w+/\w+/.*: cannot be written after 2 attempts.*run the same"
+    ) as error:
+        made(Store.at(URL))
+    assert not any(secret in str(error.value) for secret in SECRETS)
+    endpoint.upload_faults.clear()
+    assert other_machine(tmp_path).names("lm-") == []
+    made(Store.at(URL), build=not_again)
+    assert contents(other_machine(tmp_path).open_all(Store.at(URL).names("lm-"), Folder)[0].path) == FILES
+
+
+def test_a_failed_upload_does_not_end_the_build_that_uses_the_artifact(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "ATTEMPTS", 1)
+    store = Store.at(URL)
+
+    def outer(folder: Path) -> dict[str, Any]:
+        endpoint.upload_faults.extend([503] * 200)
+        made(store, "bpe")
+        return build(folder)
+
+    with pytest.raises(UserError, match="cannot be written"):
+        made(store, build=outer)
+    endpoint.upload_faults.clear()
+    store = Store.at(URL)
+    made(store, build=not_again)
+    made(store, "bpe", build=not_again)
+    assert len(store.bucket.names()) == 2  # type: ignore[union-attr]
+
+
+def test_a_prefix_without_a_manifest_is_unfinished(endpoint: Endpoint, tmp_path: Path) -> None:
+    name = made(Store.at(URL)).name
+    del endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"]
+    assert made(other_machine(tmp_path)).fresh
+    assert Store.at(URL).names("lm-") == [name]
+
+
+def test_uploads_of_two_machines_do_not_mix(endpoint: Endpoint, tmp_path: Path) -> None:
+    """The second machine builds something else under the name, and uploads it before the first one does."""
+    one, two = Store.at(URL), other_machine(tmp_path)
+    bucket = one.bucket
+    assert bucket is not None
+    upload = bucket.upload
+
+    def interleaved(folder: Path) -> None:
+        made(two, build=lambda folder: {"size": (folder / "a.txt").write_text("HELLO")})
+        upload(folder)
+
+    bucket.upload = interleaved  # type: ignore[method-assign]
+    assert made(one).fresh
+    third = other_machine(tmp_path, "third")
+    assert contents(made(third, build=not_again).path) == FILES
+
+
+def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) -> None:
+    made(Store.at(URL))
+    (key,) = (key for key in endpoint.objects if key.endswith("a.txt"))
+    endpoint.objects[key] = b"HELLO"
+    artifact = made(other_machine(tmp_path), build=not_again)
+    with pytest.raises(UserError, match=rf"{URL}/lm-.*/a.txt is damaged.*delete its artifact in the bucket"):
+        _ = artifact.path
+    endpoint.objects[key] = b"hello"
+    assert contents(artifact.path) == FILES
+
+
+@pytest.mark.parametrize("what", ["upload", "download"])
+def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from experiments.store.artifacts import Store\n"
+        "from tests.experiments.store.demo import make\n"
+        "def build(folder):\n"
+        "    Path(sys.argv[2]).open('a').write('x')\n"
+        "    for i in range(20):\n"
+        "        (folder / f'{i:02}').write_bytes(b'%d' % i * 10000)\n"
+        "    return {}\n"
+        f"store = Store.at({URL!r}, sys.argv[1])\n"
+        "print(make(store, 'lm', config={}, inputs={}, build=build).path)\n"
+    )
+    arguments = [sys.executable, "-c", program, str(tmp_path / "cache"), str(tmp_path / "built")]
+
+    def run() -> Path:
+        return Path(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.strip())
+
+    if what == "download":
+        shutil.copytree(run(), tmp_path / "first")
+        shutil.rmtree(tmp_path / "cache")
+    before = len(endpoint.requests)
+    endpoint.delay = 0.1
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+        ready = "PUT" if what == "upload" else "GET"
+        while sum(method == ready for method, path, _ in endpoint.requests[before:] if "manifest" not in path) < 8:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    endpoint.delay = 0.0
+    time.sleep(0.2)  # requests in flight
+    assert any(key.endswith("manifest.json") for key in endpoint.objects) == (what == "download")
+    folder, again = run(), len(endpoint.requests)
+    assert (tmp_path / "built").read_text() == "x"
+    assert contents(folder) == {f"{i:02}": b"%d" % i * 10000 for i in range(20)}
+    fresh = other_machine(tmp_path)
+    assert contents(fresh.open_all(fresh.names("lm-"), Folder)[0].path) == contents(folder)
+    if what == "download":
+        assert contents(tmp_path / "first") == contents(folder)
+        data = [path for method, path, _ in endpoint.requests[before:again] if method == "GET" and "/lm-" in path]
+        assert len(data) < 20 + 8  # files of the killed attempt are not read again
+
+
+def test_the_cache_keeps_what_was_used_last_and_what_is_in_use(endpoint: Endpoint, tmp_path: Path) -> None:
+    store = Store.at(URL, gigabytes=2.5 * sum(map(len, FILES.values())) / 1e9)
+    names = [made(store, size=size).name for size in range(4)]
+    assert all((store.root / name).exists() for name in names)  # this process uses them
+    held = store.open_all(names[:1], Folder)[0]
+    held_path = held.path
+    for name in names[1:]:
+        os.utime(store.root / ".used" / name, (1, 1 + names.index(name)))
+    del store
+    gc.collect()
+    other = Store.at(URL)  # keeps the limit
+    assert held.check is not None
+    assert held_path.exists()
+    made(other, size=4)
+    assert {path.name for path in other.root.glob("lm-*")} >= {*names, made(other, size=4).name}
+    del held
+    gc.collect()
+    made(other, size=5)
+    left = {path.name for path in other.root.glob("lm-*")}
+    assert left == {made(other, build=not_again, size=size).name for size in (4, 5)}
+    again = made(other, build=not_again, size=1)
+    assert contents(again.path) == FILES
+
+
+def test_what_is_not_in_the_bucket_stays_in_the_cache(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "ATTEMPTS", 1)
+    endpoint.upload_faults.extend([503] * 200)
+    with pytest.raises(UserError):
+        made(Store.at(URL, gigabytes=1e-9))
+    endpoint.upload_faults.clear()
+    made(Store.at(URL), size=2)
+    assert made(Store.at(URL), build=not_again).path.exists()
+
+
+def test_status_and_clean_of_a_bucket(
+    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.at(URL)
+    run = tmp_path / "run"
+    run.mkdir()
+
+    def record(*names: str) -> None:
+        values = {"folder": str(run), "stage": "report", "overrides": [], "artifacts": list(names)}
+        (run / "run.json").write_text(json.dumps(values))
+
+    record()
+    with registry.running(store, run):
+        kept = made(store)
+        record(kept.name)
+        spare = made(store, size=2)
+    other = [f"artifacts={URL}", f"artifacts_cache={tmp_path / 'other'}"]
+    assert status([*other, "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    monkeypatch.setattr("platform.node", lambda: "another")
+    assert {name: row["needed"] for name, row in rows.items()} == {kept.name: True, spare.name: False}
+    assert {row["n_bytes"] for row in rows.values()} == {sum(map(len, FILES.values()))}
+    assert status(other) == 0
+    assert kept.name in capsys.readouterr().out
+    assert clean([*other, "--yes"]) == 0
+    assert spare.name in capsys.readouterr().out
+    assert other_machine(tmp_path).names("lm-") == [kept.name]
+    assert not any(spare.name in key for key in endpoint.objects)
+    monkeypatch.undo()
+
+
+def test_a_forgotten_run_no_longer_keeps_its_artifacts(endpoint: Endpoint, tmp_path: Path) -> None:
+    store, run = Store.at(URL, str(tmp_path / "cache")), tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"folder": str(run), "stage": "report", "overrides": []}))
+    with registry.running(store, run):
+        pass
+    assert len(registry.entries(store)) == 1
+    shutil.rmtree(run)
+    assert clean([f"artifacts={URL}", f"artifacts_cache={tmp_path / 'cache'}", "--yes"]) == 0
+    assert not any("run.json" in key for key in endpoint.objects)
+    assert registry.entries(Store.at(URL, str(tmp_path / "third"))) == []
+
+
+def test_a_cache_folder_leads_to_its_bucket(endpoint: Endpoint, tmp_path: Path) -> None:
+    name = made(Store.at(URL)).name
+    root = other_machine(tmp_path).root
+    found = artifact_at(root / name, Folder)
+    assert found is not None
+    assert contents(found.path) == FILES
+
+
+@pytest.mark.parametrize(
+    ("where", "folder", "gigabytes", "message"),
+    [
+        ("hf://datasets/a/b", None, None, "write a folder, s3://BUCKET/PREFIX or gs://"),
+        ("https://me:pw@host/a?sig=X", None, None, "artifacts=https://host/a: write"),
+        ("s3://bucket/*", None, None, "write a folder"),
+        ("s3://", None, None, "write a folder"),
+        (URL, None, 0.0, "artifacts_cache_gb=0 must be above 0"),
+        ("artifacts", "cache", None, "artifacts_cache=cache has no effect"),
+        (URL, ".", None, "contains other files"),
+    ],
+)
+def test_wrong_settings_are_errors(where: str, folder: str | None, gigabytes: float | None, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Store.at(where, folder, gigabytes)
+
+
+def test_a_cache_belongs_to_one_bucket(tmp_path: Path) -> None:
+    Store.at(URL, str(tmp_path / "cache"))
+    with pytest.raises(UserError, match="is the cache of s3://bucket/some/prefix; name another"):
+        Store.at(f"{URL}/other", str(tmp_path / "cache"))

@@ -1,0 +1,59 @@
+"""A text of named, weighted sources."""
+
+import pytest
+
+from tests.tokenizer.corpus.corpora import write_jsonl
+from tokenizer import Corpus, CorpusConfig, UserError
+from tokenizer.corpus.origins import documents_by_origin
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two folders with a file each."""
+    for name in ("web", "code"):
+        (tmp_path / name).mkdir()
+        write_jsonl(tmp_path / name / "a.jsonl", [{"text": f"{name} {i}"} for i in range(5)])
+    return tmp_path
+
+
+def sources(folder, web=":3", **options):
+    return Corpus(CorpusConfig(sources={"web": f"{folder}/web{web}", "code": f"{folder}/code"}, **options))
+
+
+def test_documents_are_read_once_and_have_the_name_of_their_source(folders):
+    corpus = sources(folders)
+    texts = [f"{name} {i}" for name in ("web", "code") for i in range(5)]
+    assert list(corpus.documents()) == texts
+    assert list(documents_by_origin(corpus, "all")) == [(text.split()[0], text) for text in texts]
+    parts = [(part.name, part.weight, list(part.corpus.documents())) for part in corpus.by_source()]
+    assert parts == [("web", 3, texts[:5]), ("code", 1, texts[5:])]
+
+
+def test_a_corpus_without_sources_is_its_only_part(folders):
+    corpus = Corpus(CorpusConfig(paths=[str(folders)]))
+    assert corpus.by_source() == [("", corpus, 1)]
+    assert "sources" not in corpus.identity()["config"]
+
+
+def test_weights_are_part_of_the_identity(folders):
+    identities = [sources(folders, web).identity() for web in ("", ":1", ":2")]
+    assert identities[0] == identities[1] != identities[2]
+
+
+def test_what_is_skipped_in_a_part_is_listed_for_the_corpus(folders):
+    (folders / "code" / "b.jsonl").write_text("damaged\n")
+    corpus = sources(folders, on_error="skip")
+    for part in corpus.by_source():
+        list(part.corpus.documents())
+    assert corpus.skipped.summary()["files"] == {str(folders / "code" / "b.jsonl"): 1}
+
+
+def test_wrong_sources_are_errors(folders):
+    with pytest.raises(UserError, match="is in the sources web and code"):
+        Corpus(CorpusConfig(sources={"web": str(folders), "code": str(folders / "code")}))
+    with pytest.raises(UserError, match=r"sources.web has .*whose weight is not a positive integer"):
+        sources(folders, ":x")
+    with pytest.raises(UserError, match="use sample"):
+        sources(folders, max_bytes=5)
+    with pytest.raises(UserError, match="either paths, sources or a dataset"):
+        sources(folders, paths=[str(folders)])
