@@ -33,7 +33,7 @@ def _commands(page: Path) -> list[list[str]]:
     lines = [line for code in _code(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     found = []
     for line in [*lines, *_inline(page)]:
-        if " -m " in line:
+        if " -m " in line and "pytest -m " not in line:
             words = shlex.split(line, comments=True)
             found.append(words[words.index("-m") + 1 :])
         elif line.startswith("superbpe "):

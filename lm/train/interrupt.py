@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -33,10 +33,9 @@ class DeferredInterrupt:
         self._patient = patient
         self._previous: dict[int, Any] = {}
 
-    def raise_if_pending(self) -> None:
+    def stop(self) -> NoReturn:
         """Raise the deferred `KeyboardInterrupt`, or `Terminated` for SIGTERM."""
-        if self.pending:
-            raise self._kind
+        raise self._kind
 
     def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():

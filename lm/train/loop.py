@@ -123,13 +123,14 @@ def _train(
                         progress("steps", trainer.step, config.steps)
                     trainer.writer.check()
                     due = world.rank == 0 and time.monotonic() - saved > config.checkpoint_seconds
-                    interrupt.pending, due = world.any(interrupt.pending, due)
-                    if interrupt.pending or due:
+                    # A signal during the vote stays pending until the next step.
+                    stop, due = world.any(interrupt.pending, due)
+                    if stop or due:
                         trainer.save_checkpoint()
                         saved = time.monotonic()
-                    if interrupt.pending:
+                    if stop:
                         trainer.writer.wait()
-                    interrupt.raise_if_pending()
+                        interrupt.stop()
             return trainer.finish(keep_checkpoint=keep_checkpoint)
     finally:
         torch.set_num_threads(threads)

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from lm.model.weights import load_model, load_tensors, save_tensors
+from lm.train.distributed import World
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.loop import train
 from tests.flipping import flips
@@ -130,6 +131,22 @@ def test_sigterm_acts_like_ctrl_c(make_shards, corpus, tmp_path):
         train(MODEL, CONFIG, shards, tmp_path / "run", log=lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert signal.getsignal(signal.SIGTERM) is before
     assert run(shards, tmp_path / "run")[1][0]["step"] == 2
+
+
+def test_a_signal_during_the_vote_of_the_processes_counts(make_shards, corpus, tmp_path, monkeypatch):
+    """The vote of that step is over; the next one stops."""
+    votes = []
+
+    def vote(world, *flags):
+        votes.append(flags[0])
+        if len(votes) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return [*flags]
+
+    monkeypatch.setattr(World, "any", vote)
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, CONFIG, make_shards(corpus), tmp_path / "run")
+    assert votes == [False, True]
 
 
 @pytest.mark.parametrize("patient", [False, True])
