@@ -190,6 +190,7 @@ def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
     assert "      vocab_size: 500" in shown
 
 
+@pytest.mark.slow
 def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path) -> None:
     """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0

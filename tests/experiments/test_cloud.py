@@ -82,6 +82,7 @@ def test_a_signed_url_is_not_stored(
         assert not any(secret in kept for secret in SECRETS)
 
 
+@pytest.mark.slow
 def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
     endpoint,
     corpus: Path,

@@ -84,6 +84,7 @@ def local_library(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
     """Tasks are named, unreachable data are one line, and lm-eval with the model's name gives the same values."""
     from lm_eval import simple_evaluate

@@ -74,7 +74,7 @@ def test_all_has_every_extra_for_users() -> None:
     ("package", "module"),
     [
         ("torch", "lm.train.loop"),
-        ("safetensors", "lm.model.weights"),
+        pytest.param("safetensors", "lm.model.weights", marks=pytest.mark.slow),
         ("transformers", "tokenizer.hf.tokenizer"),
         ("hydra", "experiments.cli.main"),
         ("altair", "experiments.report.charts"),

@@ -103,6 +103,7 @@ def test_synthetic_shards_are_shards():
     assert len(DocumentStream(shards, seed=0).read(0, 12_000)) == 12_000
 
 
+@pytest.mark.slow
 def test_it_runs_without_what_a_bare_machine_lacks():
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({MISSING}))\n"

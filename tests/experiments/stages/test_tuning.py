@@ -53,6 +53,7 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(
         assert {tuple(_rates(model)) for model in superbpe.lms} == {(0.02, 0.1, 0.01, 0.01)}
 
 
+@pytest.mark.slow
 def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], tmp_path: Path) -> None:
     outcome, made = run(tiny, tmp_path, "report")
     assert outcome.result is not None

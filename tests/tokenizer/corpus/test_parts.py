@@ -57,7 +57,7 @@ def test_lines_are_in_exactly_one_part(tmp_path: Path, content: str, target: int
     assert len(parts) == max(1, round(len(content.encode()) / target))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from(["", " ", '{"text": "a"}', '{"text": "bcdefgh"}\r']), min_size=1), st.integers(1, 40))
 def test_any_lines_are_in_exactly_one_part(tmp_path_factory: pytest.TempPathFactory, rows: list[str], n: int) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.jsonl"

@@ -298,7 +298,7 @@ def _alive(thread):
     return thread.is_alive()
 
 
-@pytest.mark.parametrize(("name", "more"), [("g.jsonl", 4), ("g.parquet", 19)])
+@pytest.mark.parametrize(("name", "more"), [("g.jsonl", 4), pytest.param("g.parquet", 19, marks=pytest.mark.slow)])
 def test_an_outage_does_not_delay_the_exit(name, more, endpoint, tmp_path):
     write = write_parquet if name.endswith("parquet") else write_jsonl
     options = {"row_group_size": 20} if name.endswith("parquet") else {}
