@@ -189,7 +189,8 @@ def test_models_run_on_generated_and_on_existing_tasks(tmp_path, capsys):
     assert {(row["task"], row["n"]) for row in again["rows"]} == {(CLOZE, 3)}
     assert downstream.run([*given, "no_such_task"]) == 2
     assert "no_such_task" in capsys.readouterr().err
-    (tmp_path / "out" / "tasks" / "broken.yaml").write_text("task: broken\ndataset_path: json\n", encoding="utf-8")
+    broken = "task: broken\ndataset_path: json\ndataset_kwargs:\n  data_files: missing.jsonl\n"
+    (tmp_path / "out" / "tasks" / "broken.yaml").write_text(broken, encoding="utf-8")
     assert downstream.run([*given, "broken"]) == 2
     assert "lm-eval cannot load" in capsys.readouterr().err
 
