@@ -272,7 +272,9 @@ class RunnerConfig:
         workers: Tasks that run at the same time; None for as many as the cores of the cluster allow.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
         timeout_s: A task that takes longer than this many seconds is given up and started again; None for no limit.
-            On Ray, the time from its submission; on Slurm, of its job.
+            On Ray, the time from its submission; on Slurm, of its job. Language models may take any time.
+        gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
+            model if the Ray cluster has GPUs, and otherwise for training in this process.
         folder: Folder for the results of tasks, which all machines share; None for the folder of the artifact.
         slurm: Parameters of submitit, such as `slurm_partition`.
     """
@@ -284,6 +286,7 @@ class RunnerConfig:
     workers: int | None = None
     part_mb: int = 256
     timeout_s: float | None = 3600.0
+    gpus: int | None = None
     folder: str | None = None
     slurm: dict[str, Any] = field(default_factory=dict)
 

@@ -26,6 +26,7 @@ _LEAST = {
     "runner.part_mb": 1,
     "runner.timeout_s": 1,
     "runner.workers": 1,
+    "runner.gpus": 0,
     "corpus.max_bytes": 1,
     "corpus.batch_bytes": 1,
     "corpus.document_limit_bytes": 1,

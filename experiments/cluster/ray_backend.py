@@ -86,14 +86,20 @@ class RayBackend:
             self._looked = time.monotonic()
         return self._slots
 
+    def gpus(self) -> int:
+        """See `Backend.gpus`."""
+        return max((int(node["Resources"].get("GPU", 0)) for node in self._ray.nodes() if node["Alive"]), default=0)
+
     def share(self, value: Any) -> Any:
         """See `Backend.share`."""
         return self._ray.put(value)
 
     def submit(self, tasks: Sequence[Task], shared: Any, folder: Path, *, extra: bool = False) -> list[Any]:
         """See `Backend.submit`."""
-        call = self._execute.options(num_cpus=0 if extra else self._threads)
-        return [call.remote(task, shared, folder) for task in tasks]
+        cores = 0 if extra else self._threads
+        return [
+            self._execute.options(num_cpus=cores, num_gpus=task.gpus).remote(task, shared, folder) for task in tasks
+        ]
 
     def wait(self, handles: Sequence[Any], seconds: float) -> list[Any]:
         """See `Backend.wait`."""

@@ -37,6 +37,9 @@ class SlurmBackend:
         """See `Backend.slots`."""
         return self._runner.workers or 2 if self._runner.address == "local" else _ARRAY
 
+    def gpus(self) -> None:
+        """See `Backend.gpus`."""
+
     def share(self, value: Any) -> Any:
         """See `Backend.share`."""
         return value
@@ -47,6 +50,8 @@ class SlurmBackend:
         if self._executor is None:
             self._executor = self._submitit.AutoExecutor(folder / "jobs", cluster=runner.address)
             limits = {} if runner.timeout_s is None else {"timeout_min": max(1, round(runner.timeout_s / 60))}
+            if tasks[0].gpus:
+                limits["gpus_per_node"] = tasks[0].gpus
             several = {} if runner.workers is None else {"slurm_array_parallelism": runner.workers}
             self._executor.update_parameters(
                 name="superbpe", cpus_per_task=runner.threads or 1, **limits, **several, **runner.slurm

@@ -45,12 +45,14 @@ class Task:
         call: function of the values that all tasks share, and of the path for its data, that returns a small result:
             JSON, unless the call keeps its own results. It can be pickled.
         size: bytes of text, for the progress.
+        gpus: GPUs that it takes.
     """
 
     name: str
     identity: Any
     call: Callable[[Any, Path], Any]
     size: int = 0
+    gpus: int = 0
 
     @property
     def stem(self) -> str:
@@ -99,6 +101,9 @@ class Backend(Protocol):
     def slots(self) -> int:
         """Number of tasks to keep submitted."""
 
+    def gpus(self) -> int | None:
+        """GPUs of the machine that has the most; None if this is unknown."""
+
     def share(self, value: Any) -> Any:
         """Make a value available to all tasks; returns what `submit` takes."""
 
@@ -140,6 +145,7 @@ class Cluster:
 
     def __init__(self, backend: Backend, runner: RunnerConfig) -> None:
         self._backend, self._timeout, self._folder = backend, runner.timeout_s, runner.folder
+        self.gpus = backend.gpus
         self.threads = runner.threads or 1
         self.part_bytes = runner.part_mb * 1_000_000
 
@@ -168,7 +174,13 @@ class Cluster:
                 yield result.value
 
     def run(
-        self, tasks: Sequence[Task], shared: Any, folder: Path, report: Callable[[int], None] | None = None
+        self,
+        tasks: Sequence[Task],
+        shared: Any,
+        folder: Path,
+        report: Callable[[int], None] | None = None,
+        *,
+        patient: bool = False,
     ) -> Generator[Result]:
         """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
 
@@ -177,13 +189,16 @@ class Cluster:
             shared: first argument of their calls.
             folder: folder for results, which all machines see.
             report: called with the bytes of the finished tasks.
+            patient: whether tasks may take any time, so that slow ones are not copied and none is given up.
 
         Raises:
             UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
         """
         storage.disk.make_folder(folder)
         results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
-        state = _Run(self._backend, self._timeout, tasks, folder, results)
+        state = _Run(
+            self._backend, self._timeout, tasks, folder, results, watched=self._backend.watched and not patient
+        )
         try:
             for i, task in enumerate(tasks):
                 while i not in results:
@@ -207,7 +222,10 @@ class _Run:
         tasks: Sequence[Task],
         folder: Path,
         results: dict[int, Any],
+        *,
+        watched: bool,
     ) -> None:
+        self.watched = watched
         self.backend, self.timeout, self.tasks, self.folder, self.results = backend, timeout, tasks, folder, results
         self.waiting = deque(i for i in range(len(tasks)) if i not in results)
         self.attempts: dict[Any, _Attempt] = {}
@@ -248,7 +266,7 @@ class _Run:
             for copy in [other for other, each in self.attempts.items() if each.index == attempt.index]:
                 self.backend.cancel(copy)
                 del self.attempts[copy]
-        if self.backend.watched:
+        if self.watched:
             self._watch(shared)
 
     def _watch(self, shared: Any) -> None:

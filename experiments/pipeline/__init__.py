@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
     from experiments.stages.forecast import Training
+    from experiments.stages.models import Chain
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
@@ -146,7 +147,7 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
+        from experiments.stages import contamination, evaluation, forecast, ladder, model_tasks, models, tuning, verdict
         from experiments.stages.comparison import ArmModels
 
     context.reporter.enter("shard_corpus")
@@ -166,15 +167,17 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         ladders = [_planned(deep, pairs) for deep in context.depths()]
+    cluster = model_tasks.place(context)
     tuned = [tuning.tune(each.rungs[-1], pairs) for each in ladders]
-    costs = [
-        forecast.cost(each.rungs[-1], *pair, [rung[seed][place].scaled(found[place].factor) for rung in each.plans])
-        for each, found in zip(ladders, tuned, strict=True)
-        for seed in range(context.config.lm.n_seeds)
-        for place, pair in enumerate(pairs)
-    ]
-    progress = forecast.Training(context, costs)
-    trained = [_train(each, pairs, found, progress) for each, found in zip(ladders, tuned, strict=True)]
+    chains = [chain for each, found in zip(ladders, tuned, strict=True) for chain in _chains(each, pairs, found)]
+    if cluster is None:
+        progress = forecast.Training(context, [forecast.cost(chain) for chain in chains])
+        made = [_train(chain, progress) for chain in chains]
+    else:
+        scored_on = [heldout[i % len(pairs)] for i in range(len(chains))]
+        made = model_tasks.train(context, *cluster, chains, scored_on, described)
+    n = len(made) // len(ladders)
+    trained = [_by_budget(made[start : start + n], len(pairs)) for start in range(0, len(made), n)]
     if last < STAGES.index("evaluate"):
         return Outcome()
     context.reporter.enter("evaluate")
@@ -227,22 +230,30 @@ def _planned(context: Context, pairs: Sequence[Pair]) -> _Ladder:
     return _Ladder(name, rungs, [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs])
 
 
-def _train(
-    ladder: _Ladder, pairs: Sequence[Pair], tuned: Sequence[Tuning], progress: Training
-) -> list[list[list[Artifact[TrainedModel]]]]:
-    """Train the models of one depth; return them by budget, arm and seed."""
-    from experiments.stages import models
+def _chains(ladder: _Ladder, pairs: Sequence[Pair], tuned: Sequence[Tuning]) -> Iterator[Chain]:
+    """The models of one depth, seed by seed: all arms can then be compared long before the last seed is trained."""
     from experiments.stages.comparison import of_seed
+    from experiments.stages.models import Chain
 
-    # Train seed by seed: all arms can then be compared long before the last seed is trained.
-    by_arm: list[list[list[Artifact[TrainedModel]]]] = [[] for _ in pairs]
     for i, seeded in enumerate(ladder.rungs[-1].seeds()):
         for place, (arm, shards) in enumerate(pairs):
             plans = [rung[i][place].scaled(tuned[place].factor) for rung in ladder.plans]
-            made = models.train_lms(seeded, of_seed(arm, i), shards, plans, ladder.name, progress.row)
-            progress.done()
-            by_arm[place].append(made)
-    return [[[seed[number] for seed in of_arm] for of_arm in by_arm] for number in range(len(ladder.rungs))]
+            yield Chain(seeded, of_seed(arm, i), shards, plans, ladder.name)
+
+
+def _train(chain: Chain, progress: Training) -> list[Artifact[TrainedModel]]:
+    from experiments.stages.models import train_lms
+
+    made = train_lms(chain, progress.row)
+    progress.done()
+    return made
+
+
+def _by_budget(
+    made: Sequence[Sequence[Artifact[TrainedModel]]], n_arms: int
+) -> list[list[list[Artifact[TrainedModel]]]]:
+    """The models of one depth by budget, arm and seed, from those by chain and budget."""
+    return [[list(rung[place::n_arms]) for place in range(n_arms)] for rung in zip(*made, strict=True)]
 
 
 def _report(context: Context, corpus: Text, result: Result) -> Path:

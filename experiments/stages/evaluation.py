@@ -85,19 +85,29 @@ def check_heldout(corpus: str, arm: ArmModels) -> None:
 
 def _score_seeds(context: Context, arm: ArmModels, documents: Artifact[HeldoutDocuments], rung: str) -> ArmResult:
     artifacts = [
-        _score(context, of_seed(arm.arm, i), model, arm.heldout, documents, rung) for i, model in enumerate(arm.lms)
+        score(context, of_seed(arm.arm, i), model, arm.heldout, documents, rung) for i, model in enumerate(arm.lms)
     ]
     return scored(arm, artifacts)
 
 
-def _score(
+def score(
     context: Context,
     arm: ArmTokenizer,
     model: Artifact[TrainedModel],
     heldout: Artifact[ShardsFolder],
     documents: Artifact[HeldoutDocuments],
-    rung: str,
+    rung: str = "",
 ) -> Artifact[Scores]:
+    """Score a model on the held-out documents.
+
+    Args:
+        context: Context of the run.
+        arm: The model's tokenizer.
+        model: The model.
+        heldout: The held-out documents, encoded by the tokenizer.
+        documents: Their sources and scripts.
+        rung: As for `evaluate`.
+    """
     config = part(EvalConfig, context.config.eval)
 
     def build(folder: Path) -> Scores:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from experiments.results import HeldoutDocuments, ShardsFolder
     from experiments.stages.context import Context
+    from experiments.stages.models import Chain
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
-    from lm.train.config import TrainConfig
 
 _SOURCES = 5
 """Most sources in the table."""
@@ -78,8 +78,9 @@ class Cost(NamedTuple):
     n_models: int
 
 
-def cost(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], plans: Sequence[TrainConfig]) -> Cost:
-    """Cost of the models that `experiments.stages.models.train_lms` trains by these plans, without finished ones."""
+def cost(chain: Chain) -> Cost:
+    """Cost of the models of a chain, without finished ones."""
+    context, arm, shards, plans, _ = chain
     plans = [plan for plan in plans if not exists(context, shards, plan)]
     if not plans:
         return Cost(0.0, 0, 0)

@@ -126,35 +126,50 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
     return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
 
 
+class Chain(NamedTuple):
+    """The models of one arm, depth and seed: one per rung of the ladder of budgets.
+
+    Attributes:
+        context: Context of the depth and the seed.
+        arm: The tokenizer, under the name of the seed (`experiments.stages.comparison.of_seed`).
+        shards: Shards of the training text.
+        plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
+        depth: Name of the depth, if there are several.
+    """
+
+    context: Context
+    arm: ArmTokenizer
+    shards: Artifact[ShardsFolder]
+    plans: Sequence[TrainConfig]
+    depth: str = ""
+
+
+def name_of(chain: Chain, number: int) -> str:
+    """Name of the model of a rung, which counts from 1."""
+    rung = f" rung {number}" if len(chain.plans) > 1 else ""
+    return f"{chain.arm.key}{chain.depth}{rung}"
+
+
 def train_lms(
-    context: Context,
-    arm: ArmTokenizer,
-    shards: Artifact[ShardsFolder],
-    plans: Sequence[TrainConfig],
-    depth: str = "",
-    on_row: Callable[[str, Mapping[str, Any], int], None] | None = None,
+    chain: Chain, on_row: Callable[[str, Mapping[str, Any], int], None] | None = None
 ) -> list[Artifact[TrainedModel]]:
-    """Train one language model per rung of the ladder of budgets; an interrupted run resumes from its checkpoint.
+    """Train the models of a chain; an interrupted run resumes from its checkpoint.
 
     Rungs whose schedules allow it (`TrainConfig.trunk`) share a trunk: every rung costs only its decay, and the trunk
     as much as the longest run without its decay. This does not change the models.
 
     Args:
-        context: Context of the run.
-        arm: The tokenizer.
-        shards: Shards of the training text.
-        plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
-        depth: Name of the depth, if there are several.
+        chain: The models.
         on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
     """
+    context, arm, shards, plans, _ = chain
     made: list[Artifact[TrainedModel]] = []
     trunk: Artifact[TrainedModel] | None = None
     for number, config in enumerate(plans, 1):
-        rung = f" rung {number}" if len(plans) > 1 else ""
-        name = f"{arm.key}{depth}{rung}"
+        name = name_of(chain, number)
         # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
         if (
-            rung
+            len(plans) > 1
             and config.trunk is not None
             and (exists(context, shards, config.trunk, "trunk") or not exists(context, shards, config))
         ):
@@ -234,6 +249,12 @@ def _train(
             build=build,
             resumable=True,
         )
+    done(context, stage, artifact)
+    return artifact
+
+
+def done(context: Context, stage: str, artifact: Artifact[TrainedModel]) -> None:
+    """Report that a model is trained."""
     found = artifact.contents.summary
     what = (
         f"{si(found.parameters_total)} parameters, {si(found.parameters_non_embedding)} without embeddings; "
@@ -242,7 +263,6 @@ def _train(
         f"loss {loss_curve(artifact, 20)[-1].bits_per_byte:.3f} bits per byte over the last twentieth"
     )
     context.done(stage, artifact, what, {key: getattr(found, key) for key in _TOTALS})
-    return artifact
 
 
 def _drop_half_line(path: Path) -> None:

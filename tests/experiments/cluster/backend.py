@@ -15,7 +15,8 @@ class Threads:
 
     watched = True
 
-    def __init__(self, slots: int = 2, **faults: list) -> None:
+    def __init__(self, slots: int = 2, gpus: int | None = None, **faults: list) -> None:
+        self.n_gpus = gpus
         self.n_slots, self.faults = slots, {name.replace("_", "-"): list(each) for name, each in faults.items()}
         self.pool = ThreadPoolExecutor(16)
         self.submitted: list[str] = []
@@ -25,6 +26,9 @@ class Threads:
 
     def slots(self) -> int:
         return self.n_slots
+
+    def gpus(self):
+        return self.n_gpus
 
     def share(self, value):
         return value

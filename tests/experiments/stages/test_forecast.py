@@ -11,6 +11,7 @@ from experiments.cli import console as module
 from experiments.cli.console import Reporter
 from experiments.stages import forecast
 from experiments.stages.forecast import Cost, Training
+from experiments.stages.models import Chain
 
 
 def _training(monkeypatch: pytest.MonkeyPatch, speed: float | None, now: list[float]) -> tuple[Training, io.StringIO]:
@@ -43,7 +44,7 @@ def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch
     context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
     monkeypatch.setattr(forecast, "exists", lambda *_: True)
     plan: Any = object()
-    none = forecast.cost(context, *[plan] * 2, [plan, plan])
+    none = forecast.cost(Chain(context, plan, plan, [plan, plan]))
     assert none == Cost(0.0, 0, 0)
     training = Training(context, [none, none])
     training.done()

@@ -1,0 +1,123 @@
+"""Models that are trained and scored in tasks are those of a run in one process."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.cluster import ray_backend
+from experiments.config import RunnerConfig
+from experiments.stages import model_tasks
+from experiments.stages.models import METRICS
+from tests.experiments.cluster.backend import Threads
+from tests.experiments.conftest import run_stages
+from tokenizer.errors import UserError
+
+LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.train.context_sample_bytes=20000"]
+DECAY = ["lm.train.decay=sqrt"]
+
+
+class OneThread(Threads):
+    """Models that train at the same time in one process would share Torch's settings."""
+
+    def __init__(self, gpus: int | None = None) -> None:
+        super().__init__(1, gpus=gpus)
+        self.pool = ThreadPoolExecutor(1)
+
+
+@pytest.fixture
+def backends(monkeypatch: pytest.MonkeyPatch) -> list[Threads]:
+    made: list[Threads] = []
+
+    def connect(_: object) -> Threads:
+        made.append(OneThread())
+        return made[-1]
+
+    monkeypatch.setattr(ray_backend, "RayBackend", connect)
+    return made
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Checksums of all weights, scores and training metrics, without times, by artifact."""
+    found = {}
+    for path in [*folder.glob("lm-*"), *folder.glob("trunk-*"), *folder.glob("evaluation-*")]:
+        files = json.loads((path / "manifest.json").read_text())["files"]
+        rows = [json.loads(line) for line in (path / METRICS).open()] if (path / METRICS).exists() else []
+        metrics = [(row["step"], row["loss"]) for row in rows]
+        kept = {name: each for name, each in files.items() if name.endswith((".safetensors", ".npz"))}
+        assert kept
+        found[path.name] = kept if not path.name.startswith("trunk-") else sorted(kept), metrics
+    return found
+
+
+def test_models_and_scores_are_equal(
+    tiny: list[str], tmp_path: Path, backends: list[Threads], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_stages("evaluate", [*tiny, *LADDER, *DECAY], tmp_path / "local")
+    expected = results(tmp_path / "artifacts")
+    assert len([name for name in expected if name.startswith("lm-")]) == 8  # arms, seeds, budgets
+    elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
+    capsys.readouterr()
+    run_stages("evaluate", [*elsewhere, *LADDER, *DECAY, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
+    assert results(tmp_path / "ray") == expected
+    submitted = [name for backend in backends for name in backend.submitted if name.startswith("models-")]
+    assert submitted == [f"models-{i:04}" for i in range(4)]
+    assert not list((tmp_path / "ray").glob(".tasks"))
+    assert "lm superbpe:seed1 rung 2" in capsys.readouterr().out
+    groups = [json.loads(line)["group"] for line in (tmp_path / "remote" / "metrics.jsonl").open()]
+    assert groups.count("lm/bpe:seed1 rung 1") == 5
+    made = {path.name for path in (tmp_path / "ray").glob("lm-*")}
+    run_stages("evaluate", [*elsewhere, *LADDER, *DECAY], tmp_path / "again")
+    assert {path.name for path in (tmp_path / "ray").glob("lm-*")} == made
+
+
+def test_artifacts_that_a_worker_does_not_see(
+    tiny: list[str], tmp_path: Path, backends: list[Threads], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_and_score = model_tasks._train_and_score
+
+    def on_another_machine(job: Any) -> Any:
+        return train_and_score(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))))
+
+    monkeypatch.setattr(model_tasks, "_train_and_score", on_another_machine)
+    with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
+        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
+
+
+def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, backends: list[Threads]) -> None:
+    with pytest.raises(UserError, match="training diverged; lower the learning rates"):
+        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0", "lm.train.matrix_lr=1e30"], tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "has", "expected"),
+    [
+        ("ray", None, 0, None),  # as before: in this process
+        ("ray", None, 8, 1),
+        ("ray", 4, 8, 4),
+        ("ray", 0, 8, 0),
+        ("slurm", None, None, None),
+        ("slurm", 2, None, 2),
+        ("local", 2, 8, None),
+    ],
+)
+def test_where_models_are_trained(
+    monkeypatch: pytest.MonkeyPatch, name: str, asked: int | None, has: int | None, expected: int | None
+) -> None:
+    monkeypatch.setattr(model_tasks, "connect", lambda runner: SimpleNamespace(gpus=lambda: has))
+    context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name=name, gpus=asked, address="auto")))
+    place = model_tasks.place(context)
+    assert (place and place[1]) == expected
+
+
+def test_more_gpus_than_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_tasks, "connect", lambda runner: SimpleNamespace(gpus=lambda: 1))
+    context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name="ray", gpus=2)))
+    with pytest.raises(UserError, match=r"runner.gpus=2, but this machine has 1; set runner.gpus=0"):
+        model_tasks.place(context)
