@@ -26,6 +26,8 @@ from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from superbpe import Source, train_superbpe
 from superbpe.counting import Parts
 from tests.experiments.cluster.test_tasks import executed, write
+from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
+from tests.experiments.stages.test_model_tasks import results
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 
 pytestmark = pytest.mark.slow
@@ -262,3 +264,17 @@ def test_finished_parts_survive_their_driver(address, tmp_path, stop):
     recorded = [number for number in done if again.count(number) == 1]
     assert len(recorded) >= 2
     assert len(again) <= 10 + 3, "at most those that were running are done twice"
+
+
+def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path):
+    """Two models on two machines; a worker is killed, and another one continues from the checkpoint."""
+    overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
+    overrides += ["budget.train_bytes=400000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
+    elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
+    elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
+    run_stages("shard_corpus", elsewhere, tmp_path / "shards")
+    with Killer(1) as killer:
+        run_stages("evaluate", elsewhere, tmp_path / "remote")
+    assert killer.kills == 1
+    run_stages("evaluate", overrides, tmp_path / "local")
+    assert results(tmp_path / "ray") == results(tmp_path / "artifacts")

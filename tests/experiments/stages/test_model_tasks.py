@@ -77,6 +77,16 @@ def test_models_and_scores_are_equal(
     assert {path.name for path in (tmp_path / "ray").glob("lm-*")} == made
 
 
+@pytest.mark.slow
+def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes with Gloo in place of two GPUs."""
+    monkeypatch.setattr(ray_backend, "RayBackend", lambda _: OneThread(gpus=2))
+    several = [*tiny, "arms=[bpe]", "lm.train.device=cpu", "runner=ray", "runner.gpus=2"]
+    run_stages("evaluate", several, tmp_path / "run")
+    (model,) = (tmp_path / "artifacts").glob("lm-*")
+    assert json.loads((model / "summary.json").read_text())["processes"] == 2
+
+
 def test_artifacts_that_a_worker_does_not_see(
     tiny: list[str], tmp_path: Path, backends: list[Threads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
