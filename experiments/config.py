@@ -258,7 +258,7 @@ class BudgetConfig:
 
 @dataclass(frozen=True)
 class RunnerConfig:
-    """Where text is processed.
+    """Where text is processed and, on a cluster, where models are trained.
 
     Attributes:
         name: `local`: threads of this machine; `ray`: tasks on parts of the corpus, on a Ray cluster; `slurm`: the same

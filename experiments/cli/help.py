@@ -23,7 +23,7 @@ _TEXT = ("corpus", "corpus.paths", "corpus.sources", "corpus.dataset", "corpus.h
 _COUNT = ("arms", *_TEXT, "pattern", "pattern.regex", "runner.memory_mb")
 _PHASE1 = (*_COUNT, "bpe.vocab_size", "bpe.counts")
 _PHASE2 = (*_PHASE1, "superbpe", "superbpe.transition", "superbpe.vocab_size", "superbpe.sources")
-_MODELS = (*_PHASE2, "lm", "budget.train_bytes", "lm.train.seed", "lm.train.device")
+_MODELS = (*_PHASE2, "lm", "budget.train_bytes", "lm.train.seed", "lm.train.device", "runner.gpus")
 
 STAGES = {
     "count": _Help(
@@ -122,8 +122,9 @@ SETTINGS = {
     "eval.context_bytes": "maximum context of a scored token, in bytes",
     "eval.cluster": "unit of sampling for the interval: document, source, or auto",
     "report.title": "heading of the report",
-    "runner": "where text is processed: local, ray, slurm",
+    "runner": "where the work is done: local, ray, slurm",
     "runner.threads": "threads (default: all cores)",
+    "runner.gpus": "GPUs per model on a cluster; 0 for its cores",
     "artifacts": "folder or s3:// URL for results, shared between runs",
     "logger": "none, wandb, wandb-offline, tensorboard",
 }

@@ -167,15 +167,15 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         ladders = [_planned(deep, pairs) for deep in context.depths()]
-    cluster = model_tasks.place(context)
-    tuned = [tuning.tune(each.rungs[-1], pairs) for each in ladders]
+    elsewhere = model_tasks.place(context)
+    tuned = [tuning.tune(each.rungs[-1], pairs, elsewhere) for each in ladders]
     chains = [chain for each, found in zip(ladders, tuned, strict=True) for chain in _chains(each, pairs, found)]
-    if cluster is None:
+    if elsewhere is None:
         progress = forecast.Training(context, [forecast.cost(chain) for chain in chains])
         made = [_train(chain, progress) for chain in chains]
     else:
         scored_on = [heldout[i % len(pairs)] for i in range(len(chains))]
-        made = model_tasks.train(context, *cluster, chains, scored_on, described)
+        made = elsewhere.train(context, chains, scored_on, described)
     n = len(made) // len(ladders)
     trained = [_by_budget(made[start : start + n], len(pairs)) for start in range(0, len(made), n)]
     if last < STAGES.index("evaluate"):

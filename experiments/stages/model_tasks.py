@@ -1,4 +1,4 @@
-"""Language models in tasks of a cluster: those of each arm, depth and seed are trained and scored side by side."""
+"""Language models in tasks of a cluster: the models of all arms, depths and seeds are trained side by side."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from experiments.cli.console import Reporter
 from experiments.cluster import connect
 from experiments.cluster.tasks import Task
 from experiments.logging.tracking import Tracker
-from experiments.results import Folder, HeldoutDocuments, ShardsFolder, TokenizerFolder, TrainedModel
-from experiments.stages import evaluation, models
+from experiments.results import Folder, HeldoutDocuments, ShardsFolder, TokenizerFolder, TrainedModel, Tuning
+from experiments.stages import evaluation, models, tuning
 from experiments.stages.context import Context
 from experiments.stages.models import Chain
 from experiments.stages.tokenizers import ArmTokenizer
@@ -42,31 +42,118 @@ _TASKS = ".tasks"
 
 @dataclass(frozen=True)
 class _Job:
-    """A chain of models, as it is sent to another machine.
+    """What a task does: train a chain of models and score them, or tune the learning rates of an arm.
 
     Attributes:
         config: Configuration of its depth and seed.
         arm: Name of the arm.
         tokenizer: Its tokenizer.
-        artifacts: Names of the folder of the tokenizer, the training shards, the held-out shards and the held-out
-            documents.
+        artifacts: Names of the folder of the tokenizer and the training shards; to score models, of the held-out shards
+            and documents too.
         plans: Training settings of every rung, shortest first.
         depth: Name of the depth, if there are several.
+        factors: Factors on the learning rates to try; empty for training.
     """
 
     config: Config
     arm: str
     tokenizer: TokenizerLike
-    artifacts: tuple[str, str, str, str]
+    artifacts: list[str]
     plans: list[TrainConfig]
-    depth: str
+    depth: str = ""
+    factors: tuple[float, ...] = ()
 
 
-def place(context: Context) -> tuple[Cluster, int] | None:
-    """Return the cluster that trains the models and the GPUs of each; None if this process trains them.
+@dataclass(frozen=True)
+class ModelTasks:
+    """Trains models in tasks of a cluster.
+
+    A task whose worker dies continues from the last checkpoint, if the next worker sees the unfinished folder.
+
+    Attributes:
+        cluster: Where the tasks run.
+        gpus: GPUs of each task.
+    """
+
+    cluster: Cluster
+    gpus: int
+
+    def train(
+        self,
+        context: Context,
+        chains: Sequence[Chain],
+        heldout: Sequence[Artifact[ShardsFolder]],
+        documents: Artifact[HeldoutDocuments],
+    ) -> list[list[Artifact[TrainedModel]]]:
+        """Train and score the models of all chains; return the models of each. The scores are then in the store.
+
+        Args:
+            context: Context of the run.
+            chains: The models.
+            heldout: Held-out shards of each chain's arm.
+            documents: Sources and scripts of the held-out documents.
+
+        Raises:
+            UserError: If a task raises one, or does not see the artifacts.
+        """
+        jobs = [self._job(chain, scored, documents) for chain, scored in zip(chains, heldout, strict=True)]
+        made = []
+        for chain, found in zip(chains, self._run(context, "models", jobs), strict=True):
+            opened = context.store.open_all(list(found["models"]), TrainedModel)
+            lms = [replace(one, fresh=fresh) for one, fresh in zip(opened, found["models"].values(), strict=True)]
+            for number, artifact in enumerate(lms, 1):
+                _log(chain.context, models.name_of(chain, number), artifact)
+            made.append(lms)
+        return made
+
+    def tune(self, context: Context, chains: Sequence[Chain], factors: Sequence[float]) -> list[Tuning]:
+        """Tune the learning rates of all arms (`experiments.stages.tuning.tune_arm`).
+
+        Args:
+            context: Context of the tuning runs.
+            chains: The arms, with one plan each.
+            factors: Factors on the learning rates.
+        """
+        jobs = [replace(self._job(chain), factors=tuple(factors)) for chain in chains]
+        return [Tuning.load(found["tuning"]) for found in self._run(context, "tuning", jobs)]
+
+    def _job(self, chain: Chain, *scored_on: Artifact[Any]) -> _Job:
+        config = chain.context.config
+        runner = replace(config.runner, name="local", threads=self.cluster.threads, gpus=None)
+        inputs: list[Artifact[Any]] = [chain.arm.artifact, chain.shards, *scored_on]
+        return _Job(
+            replace(config, runner=runner, artifacts=chain.context.store.where, logger="none"),
+            chain.arm.key,
+            chain.arm.tokenizer,
+            [artifact.name for artifact in inputs],
+            [replace(plan, threads=plan.threads or self.cluster.threads) for plan in chain.plans],
+            chain.depth,
+        )
+
+    def _run(self, context: Context, what: str, jobs: Sequence[_Job]) -> list[dict[str, Any]]:
+        """Run jobs; report the artifacts that they made or used, and return the results."""
+        tasks = [
+            Task(f"{what}-{i:04}", None, partial(_work, job, self.gpus), job.plans[-1].train_bytes, self.gpus)
+            for i, job in enumerate(jobs)
+        ]
+        shared = context.config.runner.folder
+        folder = ((context.store.root if shared is None else Path(shared)) / _TASKS).resolve()
+        results = []
+        with context.reporter.stage(f"{what} side by side"):
+            tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
+            for result in self.cluster.run(tasks, None, folder, tick, patient=True):
+                for used in context.store.open_all(result.value["used"], Folder):
+                    context.store.use(used)
+                results.append(result.value)
+        storage.disk.remove_folder(folder)
+        return results
+
+
+def place(context: Context) -> ModelTasks | None:
+    """Return the cluster that trains the models; None if this process trains them.
 
     Raises:
-        UserError: If no machine has so many GPUs.
+        UserError: If this machine has fewer GPUs than a model takes.
     """
     runner = context.config.runner
     if runner.name == "local" or distributed.current().size > 1:
@@ -81,58 +168,7 @@ def place(context: Context) -> tuple[Cluster, int] | None:
         raise UserError(
             f"runner.gpus={gpus}, but this machine has {most}; set runner.gpus=0 to train models on its cores"
         )
-    return cluster, gpus
-
-
-def train(
-    context: Context,
-    cluster: Cluster,
-    gpus: int,
-    chains: Sequence[Chain],
-    heldout: Sequence[Artifact[ShardsFolder]],
-    documents: Artifact[HeldoutDocuments],
-) -> list[list[Artifact[TrainedModel]]]:
-    """Train and score the models of all chains; return the models of each. The scores are then in the store.
-
-    A task whose worker dies continues from the last checkpoint, if another worker sees the unfinished folder.
-
-    Args:
-        context: Context of the run.
-        cluster: Where the tasks run.
-        gpus: GPUs of each task.
-        chains: The models.
-        heldout: Held-out shards of each chain's arm.
-        documents: Sources and scripts of the held-out documents.
-
-    Raises:
-        UserError: If a task raises one, or does not see the artifacts.
-    """
-    here = context.store
-    runner = replace(context.config.runner, name="local", threads=cluster.threads, gpus=None)
-    jobs = []
-    for chain, scored in zip(chains, heldout, strict=True):
-        config = replace(chain.context.config, runner=runner, artifacts=here.where, logger="none")
-        plans = [replace(plan, threads=plan.threads or cluster.threads) for plan in chain.plans]
-        names = (chain.arm.artifact.name, chain.shards.name, scored.name, documents.name)
-        jobs.append(_Job(config, chain.arm.key, chain.arm.tokenizer, names, plans, chain.depth))
-    tasks = [
-        Task(f"models-{i:04}", None, partial(_run, job, gpus), job.plans[-1].train_bytes, gpus)
-        for i, job in enumerate(jobs)
-    ]
-    folder = (here.root if context.config.runner.folder is None else Path(context.config.runner.folder)) / _TASKS
-    made = []
-    with context.reporter.stage(f"models of {len(jobs)} arms and seeds, side by side"):
-        tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
-        for chain, result in zip(chains, cluster.run(tasks, None, folder.resolve(), tick, patient=True), strict=True):
-            for used in here.open_all(result.value["used"], Folder):
-                here.use(used)
-            found = here.open_all(list(result.value["models"]), TrainedModel)
-            lms = [replace(one, fresh=fresh) for one, fresh in zip(found, result.value["models"].values(), strict=True)]
-            for number, artifact in enumerate(lms, 1):
-                _log(chain.context, models.name_of(chain, number), artifact)
-            made.append(lms)
-    storage.disk.remove_folder(folder)
-    return made
+    return ModelTasks(cluster, gpus)
 
 
 def _log(context: Context, name: str, artifact: Artifact[TrainedModel]) -> None:
@@ -142,10 +178,10 @@ def _log(context: Context, name: str, artifact: Artifact[TrainedModel]) -> None:
         context.tracker.log(f"lm/{name}", json.loads(line))
 
 
-def _run(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
-    """Train and score on this machine, with one process per GPU."""
+def _work(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
+    """Do a job on this machine, with one process per GPU."""
     if gpus <= 1:
-        return _train_and_score(job)
+        return _do(job)
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     settings = LaunchConfig(1, 1, gpus, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0)
@@ -160,7 +196,7 @@ def _process(job: _Job) -> dict[str, Any]:
     outcome: dict[str, Any] = {}
 
     def first() -> int:
-        outcome.update(_train_and_score(job))
+        outcome.update(_do(job))
         return 0
 
     def join(other: dict[str, Any]) -> None:
@@ -173,7 +209,7 @@ def _process(job: _Job) -> dict[str, Any]:
     return outcome
 
 
-def _train_and_score(job: _Job) -> dict[str, Any]:
+def _do(job: _Job) -> dict[str, Any]:
     used: dict[str, None] = {}
     quiet = Reporter(Console(quiet=True), bars=False)
     store = Store.at(
@@ -184,17 +220,20 @@ def _train_and_score(job: _Job) -> dict[str, Any]:
         verify=job.config.verify,
     )
     kinds = (TokenizerFolder, ShardsFolder, ShardsFolder, HeldoutDocuments)
-    found: list[Any] = [store.find(name, kind) for name, kind in zip(job.artifacts, kinds, strict=True)]
+    found: list[Any] = [store.find(name, kind) for name, kind in zip(job.artifacts, kinds, strict=False)]
     if None in found:
         raise UserError(
             f"{socket.gethostname()} does not see {store.where}/{job.artifacts[found.index(None)]}; all machines of "
             "the cluster must see the artifacts: set artifacts to a shared folder or a bucket"
         )
-    tokenizer, shards, heldout, documents = found
+    tokenizer, shards, *scored_on = found
     arm = ArmTokenizer(job.arm, job.arm, job.tokenizer, tokenizer)
     with tempfile.TemporaryDirectory() as folder, Tracker(Path(folder), "none", "", {}) as tracker:
         context = Context(job.config, store, quiet, tracker)
+        if job.factors:
+            tuned = tuning.tune_arm(context, arm, shards, job.plans[0], job.factors)
+            return {"tuning": tuned.save(), "used": list(used)}
         lms = models.train_lms(Chain(context, arm, shards, job.plans, job.depth))
         for model in lms:
-            evaluation.score(context, arm, model, heldout, documents)
+            evaluation.score(context, arm, model, *scored_on)
     return {"models": {model.name: model.fresh for model in lms}, "used": list(used)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from experiments.config import part
 from experiments.results import Tuning, TuningRun
 from experiments.stages import budget
-from experiments.stages.models import identity, open_shards
+from experiments.stages.models import Chain, identity, open_shards
 from lm.data.sharding import copy_documents
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from experiments.results import ShardsFolder
     from experiments.stages.context import Context
+    from experiments.stages.model_tasks import ModelTasks
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
@@ -43,7 +44,11 @@ _SEED = 1_000_000
 _VALIDATION = "validation"
 
 
-def tune(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]]) -> list[Tuning]:
+def tune(
+    context: Context,
+    pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
+    elsewhere: ModelTasks | None = None,
+) -> list[Tuning]:
     """Choose a factor on the learning rates for each arm; 1 if `lm.tune_rates` is empty.
 
     The tuning runs of an arm differ only in the factor. They are scored on the last documents of the training text, in
@@ -52,6 +57,7 @@ def tune(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
     Args:
         context: Context of the run.
         pairs: The arms and their training shards; the first arm is the reference.
+        elsewhere: Where models are trained; None for this process.
 
     Raises:
         UserError: If the training text is too short, or every run of an arm diverges.
@@ -65,7 +71,11 @@ def tune(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
         plans = budget.plan(short, pairs)
     except UserError as error:
         raise UserError(f"tuning with lm.tune_bytes={short.config.budget.train_bytes}: {error}") from None
-    found = [_tune(short, arm, shards, config, factors) for (arm, shards), config in zip(pairs, plans, strict=True)]
+    chains = [Chain(short, arm, shards, [plan]) for (arm, shards), plan in zip(pairs, plans, strict=True)]
+    if elsewhere is None:
+        found = [tune_arm(short, arm, shards, plan, factors) for _, arm, shards, (plan,), _ in chains]
+    else:
+        found = elsewhere.tune(short, chains, factors)
     labels = [arm.label for arm, _ in pairs]
     context.reporter.table("Tuning: bits per byte by factor on the learning rates", *table(labels, found))
     for label, each in zip(labels, found, strict=True):
@@ -105,14 +115,25 @@ def _short(context: Context) -> Context:
     return dataclasses.replace(context, config=dataclasses.replace(config, lm=models, budget=shorter))
 
 
-def _tune(
+def tune_arm(
     context: Context,
     arm: ArmTokenizer,
     shards: Artifact[ShardsFolder],
     config: TrainConfig,
     factors: Sequence[float],
 ) -> Tuning:
-    """Run the factors of one arm. While the best one is at an end, add one step beyond it, up to a limit."""
+    """Run the factors of one arm. While the best one is at an end, add one step beyond it, up to a limit.
+
+    Args:
+        context: Context of the tuning runs.
+        arm: The tokenizer.
+        shards: Shards of the training text.
+        config: Training settings of the runs.
+        factors: Factors on the learning rates.
+
+    Raises:
+        UserError: If all runs diverge.
+    """
     documents = _validation(context, arm, shards, config)
     runs = {factor: _run(context, arm, shards, config, factor, documents) for factor in factors}
     for added in range(context.config.lm.tune_extensions + 1):

@@ -87,15 +87,28 @@ def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, monkeypatch
     assert json.loads((model / "summary.json").read_text())["processes"] == 2
 
 
+def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, backends: list[Threads]) -> None:
+    rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000", "lm.tune_extensions=0"]
+    run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
+    assert [name for backend in backends for name in backend.submitted if name.startswith("tuning")] == [
+        "tuning-0000",
+        "tuning-0001",
+    ]
+    made = {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")}
+    assert len(made) == 8
+    run_stages("train_lm", [*tiny, *rates], tmp_path / "local")
+    assert {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")} == made
+
+
 def test_artifacts_that_a_worker_does_not_see(
     tiny: list[str], tmp_path: Path, backends: list[Threads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_and_score = model_tasks._train_and_score
+    do = model_tasks._do
 
     def on_another_machine(job: Any) -> Any:
-        return train_and_score(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))))
+        return do(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))))
 
-    monkeypatch.setattr(model_tasks, "_train_and_score", on_another_machine)
+    monkeypatch.setattr(model_tasks, "_do", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
         run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
@@ -123,7 +136,7 @@ def test_where_models_are_trained(
     monkeypatch.setattr(model_tasks, "connect", lambda runner: SimpleNamespace(gpus=lambda: has))
     context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name=name, gpus=asked, address="auto")))
     place = model_tasks.place(context)
-    assert (place and place[1]) == expected
+    assert (place and place.gpus) == expected
 
 
 def test_more_gpus_than_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
