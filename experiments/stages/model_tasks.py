@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from rich.console import Console
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
     from tokenizer.interface import TokenizerLike
-
-_TASKS = ".tasks"
 
 
 @dataclass(frozen=True)
@@ -137,15 +136,18 @@ class ModelTasks:
             for i, job in enumerate(jobs)
         ]
         shared = context.config.runner.folder
-        folder = ((context.store.root if shared is None else Path(shared)) / _TASKS).resolve()
+        # A name of its own: runs that share the artifacts may be on the cluster at the same time.
+        folder = ((context.store.root if shared is None else Path(shared)) / f".tasks-{uuid4().hex[:12]}").resolve()
         results = []
-        with context.reporter.stage(f"{what} side by side"):
-            tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
-            for result in self.cluster.run(tasks, None, folder, tick, patient=True):
-                for used in context.store.open_all(result.value["used"], Folder):
-                    context.store.use(used)
-                results.append(result.value)
-        storage.disk.remove_folder(folder)
+        try:
+            with context.reporter.stage(f"{what} side by side"):
+                tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
+                for result in self.cluster.run(tasks, None, folder, tick, patient=True):
+                    for used in context.store.open_all(result.value["used"], Folder):
+                        context.store.use(used)
+                    results.append(result.value)
+        finally:
+            storage.disk.remove_folder(folder, ignore_errors=True)
         return results
 
 
