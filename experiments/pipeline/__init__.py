@@ -155,10 +155,13 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
     overlap = contamination.measure(context, corpus)
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
-    forecast.show_fertility(context, list(zip(tokenizers, heldout, strict=True)), described)
+    encoded = list(zip(tokenizers, heldout, strict=True))
+    forecast.show_fertility(context, encoded, described)
     # The counts of a mixture are from other text and do not give the corpus size.
     counted = next((arm.counts.contents for arm in tokenizers if arm.counts and arm.counts.contents.corpus), None)
     n_bytes = None if counted is None else counted.n_bytes
+    if counted is not None:
+        forecast.check_space(context, corpus, encoded, counted.n_bytes, counted.n_documents)
     training = [models.shard(context, corpus, arm, "train", n_bytes) for arm in tokenizers]
     if last < STAGES.index("train_lm"):
         return Outcome()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from experiments.cli.console import Pace, duration, si
 from experiments.results import TrainedModel
 from experiments.stages import budget
 from experiments.stages.documents import groupings
-from experiments.stages.models import exists, open_shards
+from experiments.stages.models import exists, open_shards, shards_exist
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.model.device import resolve_device
 from lm.train.config import trained_steps
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from experiments.results import HeldoutDocuments, ShardsFolder
     from experiments.stages.context import Context
     from experiments.stages.models import Chain
+    from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
 
@@ -30,6 +32,11 @@ _SOURCES = 5
 """Most sources in the table."""
 # Bytes per parameter on disk: a model in fp32, and the checkpoint that a trunk keeps, with the optimizer's state.
 _MODEL_BYTES, _CHECKPOINT_BYTES = 4, 12
+_DOCUMENT_BYTES, _COVERED_BYTES = 16, 4
+"""Bytes of the files beside the tokens of shards, per document and, where tokens vary in bytes, per token."""
+_ANNOUNCED_BYTES = 1e9
+_SURE = 0.9
+"""Share of the estimate that must be free: training text may be denser than held-out text."""
 _TIMED_STEPS = 20
 """Steps to time before an estimate, unless they are slow."""
 
@@ -62,6 +69,46 @@ def show_fertility(
     by = f", and tokens relative to {heldout[0][0].label} by source{of}" if len(shown) else ""
     title = f"Held-out bytes per token{by}"
     context.reporter.table(title, ["", "bytes per token", *(sources.names[i] for i in shown)], rows)
+
+
+def check_space(
+    context: Context,
+    text: Text,
+    heldout: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
+    n_bytes: int,
+    n_documents: int,
+) -> None:
+    """Raise a UserError if the disk has no room for the training shards of all arms.
+
+    Args:
+        context: Context of the run.
+        text: The corpus.
+        heldout: The arms and their held-out shards, which give the bytes per token.
+        n_bytes: Size of the training text.
+        n_documents: Number of its documents.
+    """
+    copies = 1 + (context.config.shards.shuffle_seed is not None) + (context.config.runner.name != "local")
+    needed = 0.0
+    for arm, shards in heldout:
+        if not shards_exist(context, text, arm):
+            per_token = np.dtype(shards.contents.dtype).itemsize + (0 if arm.tokenizer.fixed_bytes else _COVERED_BYTES)
+            needed += (n_bytes / shards.contents.bytes_per_token + n_documents) * per_token
+            needed += n_documents * _DOCUMENT_BYTES
+    # An arm's extra copies are gone before the next one is encoded.
+    needed *= 1 + (copies - 1) / max(len(heldout), 1)
+    root = context.store.root
+    unfinished = 0
+    for path in root.glob(".shards-*.resumable/**/*"):
+        with suppress(FileNotFoundError):  # another process is writing them
+            unfinished += path.stat().st_size
+    free = shutil.disk_usage(next(path for path in (root, *root.resolve().parents) if path.exists())).free + unfinished
+    if needed > _ANNOUNCED_BYTES:
+        context.reporter.say(f"the training shards need about {si(needed)}B; {si(free)}B are free in {root}")
+    if _SURE * needed > free:
+        raise UserError(
+            f"the training shards need about {si(needed)}B, but {root} has {si(free)}B of free space; free some, set "
+            "artifacts to a folder on a larger disk, or use less text (corpus.sample)"
+        )
 
 
 class Cost(NamedTuple):

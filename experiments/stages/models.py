@@ -57,9 +57,7 @@ def shard(
         split: The split. Held-out documents keep their order regardless of `shards.shuffle_seed`.
         n_bytes: Size of the split, if known, for the estimate of the remaining time.
     """
-    chosen = context.config.shards
-    if split == "heldout":
-        chosen = dataclasses.replace(chosen, shuffle_seed=None)
+    chosen = _layout(context, split)
 
     def build(folder: Path) -> ShardsFolder:
         manifest = _written(folder / _SHARDS, arm)
@@ -67,26 +65,39 @@ def shard(
             manifest = _write(context, text.corpus, arm.tokenizer, split, folder, chosen, n_bytes)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
-    usual = dataclasses.asdict(ShardConfig())
-    # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
-    layout = {key: value for key, value in dataclasses.asdict(chosen).items() if value != usual[key]}
-    if split == "heldout":
-        layout |= text.heldout_identity()
+    config, inputs = _identity_of_shards(context, text, arm, split)
     stage = f"shards {arm.key}"
     with context.reporter.stage(stage):
-        artifact = context.store.make(
-            ShardsFolder,
-            "shards",
-            config={"split": split, "version": FORMAT_VERSION, **layout},
-            inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
-            build=build,
-            resumable=True,
-        )
+        artifact = context.store.make(ShardsFolder, "shards", config=config, inputs=inputs, build=build, resumable=True)
     found = artifact.contents
     density = found.bytes_per_token
     what = f"{split}: {si(found.n_tokens)} tokens of {si(found.n_bytes)}B, {density:.3f} bytes per token"
     context.done(stage, artifact, what, {f"{split}_bytes_per_token": density})
     return artifact
+
+
+def _layout(context: Context, split: str) -> ShardConfig:
+    chosen = context.config.shards
+    return dataclasses.replace(chosen, shuffle_seed=None) if split == "heldout" else chosen
+
+
+def _identity_of_shards(
+    context: Context, text: Text, arm: ArmTokenizer, split: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What shards depend on: settings, and the hashes of the inputs."""
+    usual = dataclasses.asdict(ShardConfig())
+    # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
+    layout = {key: value for key, value in dataclasses.asdict(_layout(context, split)).items() if value != usual[key]}
+    if split == "heldout":
+        layout |= text.heldout_identity()
+    config = {"split": split, "version": FORMAT_VERSION, **layout}
+    return config, {"tokenizer": arm.tokenizer.sha256, "corpus": text.hash}
+
+
+def shards_exist(context: Context, text: Text, arm: ArmTokenizer) -> bool:
+    """Return whether the training shards of an arm are finished."""
+    name, _ = context.store.identify("shards", *_identity_of_shards(context, text, arm, "train"))
+    return context.store.exists(name)
 
 
 def _write(

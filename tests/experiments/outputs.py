@@ -28,6 +28,10 @@ def paths(tmp_path: Path, stage: str) -> list[Path]:
     return sorted((tmp_path / "artifacts").glob(f"{stage}-*"))
 
 
+def manifests(tmp_path: Path, stage: str) -> list[dict[str, Any]]:
+    return [json.loads((path / "manifest.json").read_text()) for path in paths(tmp_path, stage)]
+
+
 def manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
     (path,) = (tmp_path / "artifacts").glob(f"{stage}-*/manifest.json")
     found: dict[str, Any] = json.loads(path.read_text())

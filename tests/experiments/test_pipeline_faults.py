@@ -15,11 +15,12 @@ import pytest
 
 from experiments.cli.main import run
 from experiments.results import Folder, Reading, TrainedModel
+from experiments.stages import forecast
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import manifest, names_by_stage, paths, rejected
+from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
 from tokenizer.errors import UserError
 
 
@@ -41,6 +42,27 @@ def test_a_tokenizer_that_was_tampered_with_is_rejected(
     shutil.rmtree(tmp_path / "artifacts" / name)
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
     assert file.read_text() == text
+
+
+def test_too_little_space_for_shards_is_noticed_before_they_are_written(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_stages("train_superbpe", tiny, tmp_path / "outputs")
+    before = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(forecast.shutil, "disk_usage", lambda _: before._replace(free=100_000))
+    capsys.readouterr()
+    assert run("shard_corpus", tiny) == 2
+    err = capsys.readouterr().err
+    # 182 kB of text in 86,000 tokens of two bytes.
+    assert "the training shards need about 182kB" in err
+    assert "artifacts has 100kB of free space; free some, set artifacts to a folder on a larger disk" in err
+    assert {one["contents"]["split"] for one in manifests(tmp_path, "shards")} == {"heldout"}
+    monkeypatch.undo()
+    run_stages("shard_corpus", tiny, tmp_path / "outputs")
+    sizes = [one["contents"] for one in manifests(tmp_path, "shards") if one["contents"]["split"] == "train"]
+    assert sum(each["n_tokens"] for each in sizes) * 2 == pytest.approx(172_000, rel=0.02)
+    monkeypatch.setattr(forecast.shutil, "disk_usage", lambda _: before._replace(free=0))
+    run_stages("shard_corpus", tiny, tmp_path / "outputs")  # nothing more is written
 
 
 def test_heldout_text_that_may_have_been_trained_on_is_rejected(tiny: list[str], tmp_path: Path) -> None:
