@@ -274,6 +274,7 @@ class RunnerConfig:
         timeout_s: A task that takes longer than this many seconds is given up and started again; None for no limit.
             On Ray, the time from its submission; on Slurm, of its job.
         folder: Folder for the results of tasks, which all machines share; None for the folder of the artifact.
+            Several machines need it if artifacts are in a bucket, because its local cache is on one of them.
         slurm: Parameters of submitit, such as `slurm_partition`.
     """
 
