@@ -206,11 +206,13 @@ class Partial(NamedTuple):
         path: the file.
         n_bytes: number of bytes by the names of the sources.
         full: the fragments of these parts alone exceed the memory limit; the file contains no counts.
+        size: bytes of the file.
     """
 
     path: str
     n_bytes: dict[str, int]
     full: bool
+    size: int
 
     def check(self) -> None:
         """Stop a pass that exceeds the memory limit."""
@@ -296,7 +298,7 @@ class Parts:
         for done, part in enumerate(self._map(partial(count_part, task), list(zip(self.parts, files, strict=True))), 1):
             tick(sums.add(part.n_bytes))
             part.check()
-            n_written += Path(part.path).stat().st_size
+            n_written += part.size
             if done == 1 or done % self.fan_in == 0:
                 check_free(
                     self.folder,
@@ -447,7 +449,7 @@ def _finished(path: Path, task: Task) -> Partial | None:
     if not path.exists():
         return None
     with _parquet(path) as file:
-        return Partial(str(path), *_about(file, path, task))
+        return Partial(str(path), *_about(file, path, task), path.stat().st_size)
 
 
 def _write(
@@ -479,7 +481,7 @@ def _write(
             key = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(keys))
             names = pa.DictionaryArray.from_arrays(np.zeros(len(counts), np.int8), [name]).cast(pa.string())
             writer.write_table(pa.table([names, key, pa.array(counts)], schema=schema))
-    return Partial(str(path), dict(n_bytes), full)
+    return Partial(str(path), dict(n_bytes), full, path.stat().st_size)
 
 
 _Group = tuple[str, npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]

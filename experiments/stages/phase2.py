@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from experiments.cli.console import superword_summary
+from experiments.cli.console import si, superword_summary
 from experiments.cluster import connect
 from experiments.config import part
 from experiments.results import Phase2Training, TrainedTokenizer
@@ -21,6 +21,7 @@ from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer.checksums import digest
 from tokenizer.errors import UserError
+from tokenizer.space import free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +54,11 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     def parts_in(folder: Path) -> Parts:
         assert cluster is not None
         key = digest([mixture.hash, cluster.part_bytes])
-        run = partial(cluster.map, folder=folder)
-        return Parts(mixture.parts(cluster.part_bytes), folder, run, threads=cluster.threads, key=key)
+        run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
+        if memory is not None:
+            most, free = si(len(parts) * memory * 1e6), si(free_bytes(folder))
+            context.reporter.detail(f"each pass writes less than {most}B to {folder} ({free}B free)")
+        return Parts(parts, folder, run, threads=cluster.threads, key=key)
 
     def build_from(folder: Path, text: Parts | list[Source]) -> TrainedTokenizer:
         counts: list[Any] = []

@@ -69,6 +69,9 @@ def test_train_count_and_encode(tmp_path: Path, capsys: pytest.CaptureFixture[st
     n_tokens = len(tokenizer.encode(text))
     assert f"{n_tokens:,}" in shown
     assert f"{2 * n_tokens:,}" in shown
+    (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
+    assert count_tokens.run([str(records), str(out)]) == 2
+    assert f"{records} is text; name the tokenizer first: {out} {records}" in capsys.readouterr().err
     assert encode.run([str(out), str(path), "--to", str(tmp_path / "shards")]) == 0
     shards = Shards.open(tmp_path / "shards", tokenizer)
     assert shards.document(0).tolist() == tokenizer.encode(text)
