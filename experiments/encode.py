@@ -12,6 +12,7 @@ from experiments.cli.options import Parser, add_text, add_tokenizer, command, op
 from lm.data.sharding import reading_threads, write_shards
 from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
+from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
@@ -54,7 +55,7 @@ def load(arguments: argparse.Namespace) -> TokenizerLike:
 def _run(arguments: argparse.Namespace) -> None:
     reporter, corpus = Reporter(), open_text(arguments, arguments.text)
     tokenizer = load(arguments)
-    with reporter.stage("encode"):
+    with reporter.stage("encode"), naming(arguments.to):
         found = write_shards(
             arguments.to,
             tokenizer,

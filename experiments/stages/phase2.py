@@ -57,7 +57,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
         run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
         if memory is not None:
             most, free = si(len(parts) * memory * 1e6), si(free_bytes(folder))
-            context.reporter.detail(f"each pass writes less than {most}B to {folder} ({free}B free)")
+            context.reporter.say(f"each pass writes less than {most}B to {folder} ({free}B free)")
         return Parts(parts, folder, run, threads=cluster.threads, key=key)
 
     def build_from(folder: Path, text: Parts | list[Source]) -> TrainedTokenizer:
