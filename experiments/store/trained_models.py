@@ -148,6 +148,8 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:
+    from lm.model.weights import MODEL  # Torch takes seconds to load
+
     names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
     root = path.resolve().parent if (path / MODEL).exists() else path
     artifacts = [artifact for name in names if (artifact := Store(root).find(name, Folder)) is not None]
