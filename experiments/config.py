@@ -276,6 +276,7 @@ class RunnerConfig:
         gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
             model if the Ray cluster has GPUs, and otherwise for training in this process.
         folder: Folder for the results of tasks, which all machines share; None for the folder of the artifact.
+            Several machines need it if artifacts are in a bucket, because its local cache is on one of them.
         slurm: Parameters of submitit, such as `slurm_partition`.
     """
 

@@ -11,9 +11,15 @@ from experiments.cli.console import Reporter, finish, si
 from experiments.cli.options import Parser, add_text, add_tokenizer, command, open_any, open_text
 from lm.data.sharding import reading_threads, write_shards
 from lm.data.shards import END_OF_TEXT
+from tokenizer.errors import UserError
+from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
+
+
+_TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "parquet") for end in ("", ".gz", ".zst", ".zstd"))
+"""Ends of names that no tokenizer has."""
 
 
 def parser() -> Parser:
@@ -35,14 +41,21 @@ def add_input(options: argparse.ArgumentParser) -> None:
 
 
 def load(arguments: argparse.Namespace) -> TokenizerLike:
-    """Load the tokenizer of the arguments, with `<|endoftext|>`."""
+    """Load the tokenizer of the arguments, with `<|endoftext|>`.
+
+    Raises:
+        UserError: If there is none, or the arguments are swapped.
+    """
+    first = arguments.tokenizer
+    if Path(first).is_file() and first.endswith(_TEXT):
+        raise UserError(f"{first} is text; name the tokenizer first: {arguments.text[0]} {first}")
     return open_any(arguments.tokenizer, add_special_tokens=[END_OF_TEXT], pattern=arguments.pattern).tokenizer
 
 
 def _run(arguments: argparse.Namespace) -> None:
     reporter, corpus = Reporter(), open_text(arguments, arguments.text)
     tokenizer = load(arguments)
-    with reporter.stage("encode"):
+    with reporter.stage("encode"), naming(arguments.to):
         found = write_shards(
             arguments.to,
             tokenizer,

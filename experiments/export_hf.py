@@ -15,14 +15,15 @@ from pathlib import Path
 from experiments.cli.console import Reporter, console, finish
 from experiments.cli.options import Parser, add_text_settings, command, open_text
 from experiments.store.trained_models import open_model
-from lm.hf.export import export_hf
-from lm.hf.gguf import export_gguf
 
 _TEXTS = 200
 """Documents of `--text` to compare on; more would take longer and show nothing new."""
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from lm.hf.export import export_hf  # Torch takes seconds to load
+    from lm.hf.gguf import export_gguf  # Torch takes seconds to load
+
     reporter = Reporter(console)
     folder = Path(arguments.model)
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer))

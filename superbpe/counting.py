@@ -29,6 +29,7 @@ from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 from tokenizer.progress import Progress, Throttle
+from tokenizer.space import check_free
 from tokenizer.tokenizer import Tokenizer
 
 Kind = Literal["spans", "seams", "fragments"]
@@ -205,11 +206,13 @@ class Partial(NamedTuple):
         path: the file.
         n_bytes: number of bytes by the names of the sources.
         full: the fragments of these parts alone exceed the memory limit; the file contains no counts.
+        size: bytes of the file.
     """
 
     path: str
     n_bytes: dict[str, int]
     full: bool
+    size: int
 
     def check(self) -> None:
         """Stop a pass that exceeds the memory limit."""
@@ -231,8 +234,9 @@ class Parts:
         parts: the parts, each a list of sources. The documents of all parts together are the corpus, and sources with
             the same name belong together. A part must be readable more than once, and picklable if `map` needs it:
             a `Corpus` (whose `field` counts, not that of `train_superbpe`), a list, or a function of a module.
-        folder: folder for partial results, which all processes can read and write. Each takes at most about as much
-            space as the part's distinct fragments.
+        folder: folder for partial results, which all processes can read and write. Each takes at most as much space
+            as the part's distinct fragments take in memory, and less than the memory limit. After the first part, and
+            after every `fan_in` parts, the size of the others is estimated and compared with the free space.
         map: calls a function with each of a list of arguments, and returns the results in any order: `map`,
             `multiprocessing.Pool.imap_unordered`, or a function that starts tasks on a cluster. It may call the
             function more than once with the same argument. It is called several times for each pass, always with a
@@ -290,10 +294,18 @@ class Parts:
 
     def _count(self, task: Task, files: Sequence[str], tick: Throttle) -> None:
         """Count all parts."""
-        sums = _Sums()
-        for part in self._map(partial(count_part, task), list(zip(self.parts, files, strict=True))):
+        sums, n_written = _Sums(), 0
+        for done, part in enumerate(self._map(partial(count_part, task), list(zip(self.parts, files, strict=True))), 1):
             tick(sums.add(part.n_bytes))
             part.check()
+            n_written += part.size
+            if done == 1 or done % self.fan_in == 0:
+                check_free(
+                    self.folder,
+                    n_written * (len(files) - done) // done,
+                    "results of the other parts",
+                    "free some space, use another folder (runner.folder=FOLDER), or larger parts (runner.part_mb=…)",
+                )
         tick.finish(sum(sums.values()))
         check_not_empty(sums)
 
@@ -437,7 +449,7 @@ def _finished(path: Path, task: Task) -> Partial | None:
     if not path.exists():
         return None
     with _parquet(path) as file:
-        return Partial(str(path), *_about(file, path, task))
+        return Partial(str(path), *_about(file, path, task), path.stat().st_size)
 
 
 def _write(
@@ -469,7 +481,7 @@ def _write(
             key = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(keys))
             names = pa.DictionaryArray.from_arrays(np.zeros(len(counts), np.int8), [name]).cast(pa.string())
             writer.write_table(pa.table([names, key, pa.array(counts)], schema=schema))
-    return Partial(str(path), dict(n_bytes), full)
+    return Partial(str(path), dict(n_bytes), full, path.stat().st_size)
 
 
 _Group = tuple[str, npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]

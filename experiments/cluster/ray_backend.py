@@ -78,6 +78,11 @@ class RayBackend:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
 
+    def several_machines(self) -> bool:
+        """See `Backend.several_machines`."""
+        here = socket.gethostname()
+        return any(node["Alive"] and node["NodeManagerHostname"] != here for node in self._ray.nodes())
+
     def slots(self) -> int:
         """See `Backend.slots`."""
         if time.monotonic() - self._looked > _RESOURCES_SECONDS:  # machines come and go

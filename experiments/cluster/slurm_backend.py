@@ -33,6 +33,10 @@ class SlurmBackend:
         self._submitit, self._runner = submitit, runner
         self._executor: Any = None
 
+    def several_machines(self) -> bool:
+        """See `Backend.several_machines`."""
+        return self._runner.address != "local"
+
     def slots(self) -> int:
         """See `Backend.slots`."""
         return self._runner.workers or 2 if self._runner.address == "local" else _ARRAY

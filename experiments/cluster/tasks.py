@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from experiments.store.cache import marked
 from tokenizer import storage
 from tokenizer.checksums import digest, read_sealed, write_sealed
 from tokenizer.errors import UserError
@@ -98,6 +99,9 @@ class Backend(Protocol):
 
     watched: bool
 
+    def several_machines(self) -> bool:
+        """Whether tasks may run on machines that do not see this one's folders."""
+
     def slots(self) -> int:
         """Number of tasks to keep submitted."""
 
@@ -155,7 +159,16 @@ class Cluster:
 
         Args:
             folder: the unfinished folder of the artifact.
+
+        Raises:
+            UserError: the folder is in the local cache of a bucket, which other machines do not see.
         """
+        cache = marked(folder.parent)
+        if self._folder is None and cache is not None and self._backend.several_machines():
+            raise UserError(
+                f"artifacts={cache['url']} with several machines needs a folder for the results of tasks, which all of "
+                f"them share: set runner.folder, because they do not see this machine's cache {folder.parent}"
+            )
         parts = folder / "parts" if self._folder is None else Path(self._folder) / folder.name
         yield parts.resolve()
         storage.disk.remove_folder(parts)

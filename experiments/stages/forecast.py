@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +16,7 @@ from lm.evaluate.bits_per_byte import SOURCE
 from lm.model.device import resolve_device
 from lm.train.config import trained_steps
 from tokenizer.errors import UserError
+from tokenizer.space import check_free, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,8 +35,6 @@ _MODEL_BYTES, _CHECKPOINT_BYTES = 4, 12
 _DOCUMENT_BYTES, _COVERED_BYTES = 16, 4
 """Bytes of the files beside the tokens of shards, per document and, where tokens vary in bytes, per token."""
 _ANNOUNCED_BYTES = 1e9
-_SURE = 0.9
-"""Share of the estimate that must be free: training text may be denser than held-out text."""
 _TIMED_STEPS = 20
 """Steps to time before an estimate, unless they are slow."""
 
@@ -101,14 +99,11 @@ def check_space(
     for path in root.glob(".shards-*.resumable/**/*"):
         with suppress(FileNotFoundError):  # another process is writing them
             unfinished += path.stat().st_size
-    free = shutil.disk_usage(next(path for path in (root, *root.resolve().parents) if path.exists())).free + unfinished
     if needed > _ANNOUNCED_BYTES:
+        free = free_bytes(root) + unfinished
         context.reporter.say(f"the training shards need about {si(needed)}B; {si(free)}B are free in {root}")
-    if _SURE * needed > free:
-        raise UserError(
-            f"the training shards need about {si(needed)}B, but {root} has {si(free)}B of free space; free some, set "
-            "artifacts to a folder on a larger disk, or use less text (corpus.sample)"
-        )
+    remedy = "free some space, set artifacts to a folder on a larger disk, or use less text (corpus.sample)"
+    check_free(root, round(needed) - unfinished, "training shards", remedy)
 
 
 class Cost(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from experiments.cli.console import superword_summary
+from experiments.cli.console import si, superword_summary
 from experiments.cluster import connect
 from experiments.config import part
 from experiments.results import Phase2Training, TrainedTokenizer
@@ -21,6 +21,7 @@ from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer.checksums import digest
 from tokenizer.errors import UserError
+from tokenizer.space import free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 MERGE_LOG = "merges.parquet"
+_SEAMS_MB = 128
+"""The seams of a part take less than this on disk: 4 million counters, and a sample of 10 million tokens."""
 
 
 def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> ArmTokenizer:
@@ -53,8 +56,12 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     def parts_in(folder: Path) -> Parts:
         assert cluster is not None
         key = digest([mixture.hash, cluster.part_bytes])
-        run = partial(cluster.map, folder=folder)
-        return Parts(mixture.parts(cluster.part_bytes), folder, run, threads=cluster.threads, key=key)
+        run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
+        if memory is not None:
+            most, free = si(len(parts) * max(memory, _SEAMS_MB) * 1e6), si(free_bytes(folder))
+            usual = "0.2 to 0.4 bytes per byte of text"
+            context.reporter.say(f"each pass writes {usual}, at most {most}B, to {folder} ({free}B free)")
+        return Parts(parts, folder, run, threads=cluster.threads, key=key)
 
     def build_from(folder: Path, text: Parts | list[Source]) -> TrainedTokenizer:
         counts: list[Any] = []

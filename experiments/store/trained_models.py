@@ -11,8 +11,6 @@ from experiments.store.artifacts import Store, artifact_at
 from experiments.store.registry import arm_labels
 from lm.data.shards import Shards
 from lm.evaluate.token_statistics import trained_counts
-from lm.model.language_model import LanguageModel
-from lm.model.weights import MODEL, load_model
 from tokenizer.errors import UserError
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.formats import FILE
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.store.artifacts import Artifact
+    from lm.model.language_model import LanguageModel
     from lm.model.transformer import Transformer
     from tokenizer.interface import TokenizerLike
 
@@ -58,6 +57,8 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     Raises:
         UserError: If there is no model, or its tokenizer is not among the artifacts.
     """
+    from lm.model.language_model import LanguageModel  # Torch takes seconds to load
+
     found = [artifact for path in paths for artifact in _find(Path(path))]
     models = [LanguageModel(*open_model(artifact.path, device=device)) for artifact in found]
     if len(paths) == 1:  # the user gave no order
@@ -102,6 +103,8 @@ def open_model(
     Raises:
         UserError: If there is no model or no tokenizer, or the model was trained with another tokenizer.
     """
+    from lm.model.weights import MODEL, load_model  # Torch takes seconds to load
+
     if (artifact := artifact_at(folder, Folder)) is not None:
         folder = artifact.path
     if not (folder / MODEL).is_file():
@@ -145,6 +148,8 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:
+    from lm.model.weights import MODEL  # Torch takes seconds to load
+
     names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
     root = path.resolve().parent if (path / MODEL).exists() else path
     artifacts = [artifact for name in names if (artifact := Store(root).find(name, Folder)) is not None]

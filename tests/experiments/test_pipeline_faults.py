@@ -15,12 +15,12 @@ import pytest
 
 from experiments.cli.main import run
 from experiments.results import Folder, Reading, TrainedModel
-from experiments.stages import forecast
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
+from tokenizer import space
 from tokenizer.errors import UserError
 
 
@@ -49,19 +49,19 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
 ) -> None:
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
     before = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(forecast.shutil, "disk_usage", lambda _: before._replace(free=100_000))
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: before._replace(free=80_000))
     capsys.readouterr()
     assert run("shard_corpus", tiny) == 2
     err = capsys.readouterr().err
     # 182 kB of text in 86,000 tokens of two bytes.
-    assert "the training shards need about 182kB" in err
-    assert "artifacts has 100kB of free space; free some, set artifacts to a folder on a larger disk" in err
+    assert "artifacts: the training shards need about 0.000182 GB, but 8e-05 GB of the disk are free" in err
+    assert "set artifacts to a folder on a larger disk" in err
     assert {one["contents"]["split"] for one in manifests(tmp_path, "shards")} == {"heldout"}
     monkeypatch.undo()
     run_stages("shard_corpus", tiny, tmp_path / "outputs")
     sizes = [one["contents"] for one in manifests(tmp_path, "shards") if one["contents"]["split"] == "train"]
     assert sum(each["n_tokens"] for each in sizes) * 2 == pytest.approx(172_000, rel=0.02)
-    monkeypatch.setattr(forecast.shutil, "disk_usage", lambda _: before._replace(free=0))
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: before._replace(free=0))
     run_stages("shard_corpus", tiny, tmp_path / "outputs")  # nothing more is written
 
 

@@ -2,15 +2,17 @@
 
 import multiprocessing
 import random
+import shutil
 import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import strategies as st
 
-from superbpe import Rules, Source, passes, train_superbpe
+from superbpe import Rules, Source, counting, passes, train_superbpe
 from superbpe.counting import Parts, count_part
 from tests.properties import examples
 from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES
@@ -175,3 +177,49 @@ def test_mistakes_with_parts_are_named(larger, tmp_path):
     parts = [[Source(larger[0]), Source([], name="code")], [Source([""], name="code")]]
     with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
         train(larger, Parts(parts, tmp_path), Rules())
+
+
+def disk_of(free):
+    """`shutil.disk_usage` of a disk with this many free bytes."""
+    return lambda _: SimpleNamespace(free=free)
+
+
+def test_a_full_disk_is_foreseen_from_the_first_part(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", disk_of(1000))
+    parts = Parts(split([Source(larger[0])], 8), tmp_path)
+    with pytest.raises(UserError, match=r"results of the other parts need about .* GB, but 1e-06 GB .*runner.folder"):
+        train(larger, parts, Rules())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_just_large_enough_is_not_rejected(larger, tmp_path, monkeypatch):
+    used = []
+
+    def counting(function, arguments):
+        for argument in arguments:
+            yield function(argument)
+            used.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+
+    parts = split([Source(larger[0])], 8)
+    expected = train(larger, Parts(parts, tmp_path, counting), Rules())
+    monkeypatch.setattr(shutil, "disk_usage", disk_of(max(used)))
+    assert train(larger, Parts(parts, tmp_path), Rules()).sha256 == expected.sha256
+
+
+def test_fragments_take_less_space_on_disk_than_in_memory(larger, tmp_path, monkeypatch):
+    """Without a threshold, all of the text is in fragments, and random words do not compress."""
+    sizes, write = [], counting._write
+
+    def measured(trainer, path, task, n_bytes, *, full):
+        part = write(trainer, path, task, n_bytes, full=full)
+        if task.pass_.kind == "fragments":
+            sizes.append((part.size, trainer.memory - task.trainer().memory))
+        return part
+
+    monkeypatch.setattr(counting, "_write", measured)
+    random_words = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz" + " " * 6
+    texts = ["".join(random_words.choices(letters, k=2000)) for _ in range(200)]
+    train(larger, Parts(split([Source(texts)], 2), tmp_path), Rules(), threshold=1, vocab_size=810)
+    assert len(sizes) == 2
+    assert all(100_000 < size < memory for size, memory in sizes), sizes

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import threading
+import warnings
 import weakref
 from collections import deque
 from contextlib import closing, contextmanager, suppress
@@ -42,6 +43,8 @@ ATTEMPTS = 8
 """Consecutive attempts without progress after which a read fails."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before the second attempt, which double with every further one, and their maximum."""
+_SILENT_DELAY = 2.0
+"""Seconds; the first longer delay is announced."""
 
 
 _T = TypeVar("_T")
@@ -404,7 +407,7 @@ def attempted(name: str, call: Callable[[], _T], stop: Stop | None = None, *, wh
     Raises:
         UserError: the call failed for good.
     """
-    stop = stop or Stop()
+    stop, warned = stop or Stop(), False
     for attempt in range(ATTEMPTS):
         try:
             if not stop.is_set():
@@ -420,7 +423,13 @@ def attempted(name: str, call: Callable[[], _T], stop: Stop | None = None, *, wh
                 why = shortened(without_credentials(error))
                 raise UserError(f"{name}: cannot be {what}{tries}: {why}; {_REMEDY}") from None
             delay = min(FIRST_DELAY * 2**attempt, LONGEST_DELAY) * random.uniform(0.5, 1.0)
-            stop.wait(max(delay, min(getattr(error, "delay", 0.0), LONGEST_DELAY)))
+            delay = max(delay, min(getattr(error, "delay", 0.0), LONGEST_DELAY))
+            if delay > _SILENT_DELAY and not warned:
+                warned = True
+                why = shortened(without_credentials(error))
+                left = f"attempts {attempt + 2} to {ATTEMPTS} follow"
+                warnings.warn(f"{name}: cannot be {what} yet: {why}; {left}", stacklevel=2)
+            stop.wait(delay)
     raise UserError(f"{name}: cannot be {what}: it was stopped")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import json
 import os
@@ -20,6 +21,7 @@ from experiments.cli import main
 from experiments.cli.commands import COMMANDS, run
 from experiments.cli.compose import load
 from experiments.cli.sizes import parse_count, parse_size
+from lm.data.shard_files import HashedFile
 from lm.data.shards import Shards
 from superbpe import PHASE1, train_superbpe
 from tests import other_tokenizers, texts
@@ -47,8 +49,14 @@ def test_commands_run_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown command 'trian' (did you mean 'train'?)" in capsys.readouterr().err
 
 
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize("preset", [None, "uw-2025"])
-def test_train_count_and_encode(tmp_path: Path, capsys: pytest.CaptureFixture[str], preset: str | None) -> None:
+def test_train_count_and_encode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, preset: str | None
+) -> None:
     path, out = tmp_path / "a.txt", tmp_path / "tokenizer"
     path.write_text(text := "\n".join(texts.sample(100_000)))
     chosen = ["--superbpe", preset, "--transition", "0.7"] if preset else []
@@ -69,7 +77,14 @@ def test_train_count_and_encode(tmp_path: Path, capsys: pytest.CaptureFixture[st
     n_tokens = len(tokenizer.encode(text))
     assert f"{n_tokens:,}" in shown
     assert f"{2 * n_tokens:,}" in shown
+    (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
+    assert count_tokens.run([str(records), str(out)]) == 2
+    assert f"{records} is text; name the tokenizer first: {out} {records}" in capsys.readouterr().err
     assert encode.run([str(out), str(path), "--to", str(tmp_path / "shards")]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(HashedFile, "write", full_disk)
+        assert encode.run([str(out), str(path), "--to", str(tmp_path / "more")]) == 2
+    assert f"error: {tmp_path / 'more'}: the disk is full" in capsys.readouterr().err.replace("\n", "")
     shards = Shards.open(tmp_path / "shards", tokenizer)
     assert shards.document(0).tolist() == tokenizer.encode(text)
 

@@ -13,7 +13,7 @@ from experiments.config import RunnerConfig
 class Threads:
     """`faults[name]` are what happens to the attempts of a task, one after the other: "lost", or seconds to wait."""
 
-    watched = True
+    watched, several = True, False
 
     def __init__(self, slots: int = 2, gpus: int | None = None, **faults: list) -> None:
         self.n_gpus = gpus
@@ -23,6 +23,9 @@ class Threads:
         self.running: set[Future] = set()
         self.cancelled = 0
         self.stop = threading.Event()
+
+    def several_machines(self) -> bool:
+        return self.several
 
     def slots(self) -> int:
         return self.n_slots

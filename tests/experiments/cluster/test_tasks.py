@@ -7,6 +7,7 @@ import pytest
 
 from experiments.cluster import tasks
 from experiments.cluster.tasks import ATTEMPTS, Task
+from experiments.store.cache import cache_of
 from tests.experiments.cluster.backend import Threads, cluster_of
 from tokenizer.errors import UserError
 
@@ -117,3 +118,18 @@ def test_the_bytes_of_finished_tasks_are_reported(tmp_path):
     list(cluster_of(Threads()).run(numbered(7), "of", tmp_path, seen.append))
     assert seen[-1] == 70
     assert seen == sorted(seen)
+
+
+def test_several_machines_need_a_folder_beside_the_cache_of_a_bucket(tmp_path):
+    backend = Threads()
+    cache = cache_of("s3://bucket/artifacts", str(tmp_path / "cache"))
+    with cluster_of(backend).results(cache / "count-1") as parts:
+        assert parts == cache / "count-1" / "parts"
+    backend.several = True
+    message = r"artifacts=s3://bucket/artifacts with several machines needs .* set runner.folder"
+    with pytest.raises(UserError, match=message), cluster_of(backend).results(cache / "count-1"):
+        pass
+    with cluster_of(backend, folder=str(tmp_path / "shared")).results(cache / "count-1") as parts:
+        assert parts == tmp_path / "shared" / "count-1"
+    with cluster_of(backend).results(tmp_path / "artifacts" / "count-1"):
+        pass

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
 COMMIT = "c" * 40
@@ -72,6 +72,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.used[fault] += 1
         if fault == "cut":
             self.close_connection = True
+        elif path.startswith("/upload/storage/v1/b/"):
+            self._gcs_chunk(query["upload_id"], content, fault)
         elif fault in CODES:
             self._send(fault, f"<Error><Code>{CODES[fault]}</Code></Error>".encode())
         else:
@@ -85,6 +87,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self):
         path, query = self._asked()
+        if path.startswith("/storage/v1/b/"):
+            path = path.removeprefix("/storage/v1/b/").replace("/o/", "/", 1)
         if "uploadId" not in query:
             self.server.objects.pop(path.lstrip("/"), None)
         self._send(204, b"")
@@ -107,7 +111,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         path, query = self._asked()
-        if "uploads" in query:
+        if path.startswith("/upload/storage/v1/b/"):
+            bucket = path.removeprefix("/upload/storage/v1/b/").removesuffix("/o")
+            content = self._content()
+            name = query.get("name") or json.loads(content)["name"]
+            self.server.parts[f"{bucket}/{name}"] = b""
+            where = f"{self.server.url}{path}?uploadType=resumable&upload_id={quote(f'{bucket}/{name}', safe='')}"
+            self._send(200, b"", {"Location": where})
+        elif "uploads" in query:
             upload = f"<UploadId>upload-{len(self.server.requests)}</UploadId>"
             self._xml(f"<InitiateMultipartUploadResult>{upload}</InitiateMultipartUploadResult>")
         elif "uploadId" in query:
@@ -204,6 +215,20 @@ class Handler(BaseHTTPRequestHandler):
         return self._json(
             {"items": [self._gcs_entry(bucket, key) for key in self._keys(bucket) if key.startswith(prefix)]}
         )
+
+    def _gcs_chunk(self, key, content, fault):
+        """A chunk of a resumable upload, or, without content, the question how much has arrived."""
+        if fault in CODES:
+            return self._json({"error": {"code": fault}}, fault)
+        asked = re.fullmatch(r"bytes (?:\*|(\d+)-\d+)/(\*|\d+)", self.headers.get("Content-Range") or "bytes */*")
+        if asked[1]:
+            self.server.parts[key] = self.server.parts[key][: int(asked[1])] + content
+        found = self.server.parts[key]
+        if asked[2] == str(len(found)):
+            self.server.objects[key] = found
+            bucket, _, name = key.partition("/")
+            return self._json(self._gcs_entry(bucket, name))
+        return self._send(308, b"", {"Range": f"bytes=0-{len(found) - 1}"} if found else {})
 
     def _gcs_entry(self, bucket, key):
         content = self.server.objects.get(f"{bucket}/{key}")

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -99,8 +100,9 @@ def test_listings_have_several_pages(endpoint):
     assert len(Corpus(_paths("s3://bucket/many/*.txt")).files) == 1100
 
 
-def test_gcs_through_a_fake(endpoint, local, monkeypatch):
-    """In another process: pyarrow holds the GIL during some requests to GCS."""
+@pytest.fixture
+def gcs(local, monkeypatch):
+    """A fake of GCS in another process, because pyarrow holds the GIL during some requests."""
     program = (
         "import sys, pathlib\n"
         "from tests.tokenizer.corpus.endpoint import Endpoint\n"
@@ -108,16 +110,49 @@ def test_gcs_through_a_fake(endpoint, local, monkeypatch):
         "for path in pathlib.Path(sys.argv[1]).iterdir():\n"
         "    server.objects[f'bucket/data/{path.name}'] = path.read_bytes()\n"
         "server.faults.extend([503, None, None] * 5)\n"
+        "server.upload_faults.extend([503, None, None, 'cut', None] * 2)\n"
         "print(server.url, flush=True)\n"
         "sys.stdin.read()\n"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", program, str(local)], **pipes) as process:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", process.stdout.readline().strip())
-        assert texts(["gs://bucket/data/a.jsonl", "gs://bucket/data/[b-d].*"]) == texts(
-            local / name for name in NAMES[:4]
-        )
+        yield
         process.stdin.close()
+
+
+def test_gcs_through_a_fake(gcs, local):
+    assert texts(["gs://bucket/data/a.jsonl", "gs://bucket/data/[b-d].*"]) == texts(local / name for name in NAMES[:4])
+
+
+def test_files_are_written_to_gcs_in_parts_and_deleted(gcs, tmp_path):
+    content = random.Random(0).randbytes(9_000_000)  # more than one request
+    (tmp_path / "a.bin").write_bytes(content)
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("a.bin", "empty"):
+        remote.upload(tmp_path / name, f"gs://bucket/made/deep/{name}")
+    assert remote.names("gs://bucket/made/*/*") == ["gs://bucket/made/deep/a.bin", "gs://bucket/made/deep/empty"]
+    with remote.at("gs://bucket/made/deep/a.bin").open(remote.Stop()) as file:
+        assert file.read() == content
+    assert remote.at("gs://bucket/made/deep/empty").stat.size == 0
+    remote.delete("gs://bucket/made/deep/a.bin")
+    assert remote.names("gs://bucket/made/*/*") == ["gs://bucket/made/deep/empty"]
+    remote.delete("gs://bucket/made")
+    assert remote.names("gs://bucket/made/*/*") == []
+
+
+def test_long_pauses_between_attempts_are_announced(monkeypatch):
+    monkeypatch.setattr(remote, "_SILENT_DELAY", 0.0)
+    calls = iter([OSError("no route"), OSError("no route"), None])
+
+    def call():
+        if (error := next(calls)) is not None:
+            raise error
+        return "found"
+
+    with pytest.warns(UserWarning, match=r"hf://a: cannot be read yet: no route; attempts 2 to 8 follow") as warned:
+        assert remote.attempted("hf://a", call) == "found"
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
