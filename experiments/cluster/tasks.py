@@ -32,7 +32,7 @@ _VISIBLE_SECONDS = 60.0
 
 
 class LostError(Exception):
-    """The worker of a task died, or its machine did."""
+    """The worker of a task died, or its machine did, or one of the processes that the task started."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,18 @@ def finished(task: Task, folder: Path) -> Any:
 
 
 def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
-    """Run a task on this machine, unless it is finished; returns `{"value": ...}`, or `{"error": ...}` for the user."""
+    """Run a task on this machine, unless it is finished.
+
+    Returns:
+        `{"value": ...}`, `{"error": ...}` for the user, or `{"lost": ...}` if the task must be run again.
+    """
     if (value := finished(task, folder)) is None:
         try:
             value = task.call(shared, folder / f"{task.stem}.data")
         except UserError as error:
             return {"error": str(error)}
+        except LostError as error:
+            return {"lost": str(error)}
         if task.identity is not None:
             write_sealed(folder / f"{task.stem}.json", {"value": value})
     return {"value": value}
@@ -269,7 +275,9 @@ class _Run:
             try:
                 outcome = self.backend.outcome(handle)
             except LostError as error:
-                self._lose(attempt.index, str(error))
+                outcome = {"lost": str(error)}
+            if "lost" in outcome:
+                self._lose(attempt.index, outcome["lost"])
                 self.waiting.appendleft(attempt.index)
                 continue
             if "error" in outcome:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import socket
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +18,7 @@ from rich.console import Console
 
 from experiments.cli.console import Reporter
 from experiments.cluster import connect
-from experiments.cluster.tasks import Task
+from experiments.cluster.tasks import LostError, Task
 from experiments.logging.tracking import Tracker
 from experiments.results import Folder, HeldoutDocuments, ShardsFolder, TokenizerFolder, TrainedModel, Tuning
 from experiments.stages import evaluation, models, tuning
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
     from tokenizer.interface import TokenizerLike
+
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,12 @@ def place(context: Context) -> ModelTasks | None:
         raise UserError(
             f"runner.gpus={gpus}, but this machine has {most}; set runner.gpus=0 to train models on its cores"
         )
+    if most is not None and gpus > most:
+        context.reporter.say(
+            f"warning: runner.gpus={gpus}, but the machines of the cluster have {most} each at most; the models wait "
+            "for a larger one",
+            style="yellow",
+        )
     return ModelTasks(cluster, gpus)
 
 
@@ -184,10 +196,17 @@ def _work(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
     """Do a job on this machine, with one process per GPU."""
     if gpus <= 1:
         return _do(job)
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     settings = LaunchConfig(1, 1, gpus, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0)
-    outcome: dict[str, Any] = elastic_launch(settings, _process)(job)[0]
+    try:
+        outcome: dict[str, Any] = elastic_launch(settings, _process)(job)[0]
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            raise LostError(f"process {rank} was ended by signal {-failure.exitcode}") from None
+        raise
     if "error" in outcome:
         raise UserError(outcome["error"])
     return outcome
@@ -195,6 +214,8 @@ def _work(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
 
 def _process(job: _Job) -> dict[str, Any]:
     """What one of several processes does; returns the result of the first."""
+    if sys.platform == "linux":  # SIGTERM when the task's process is killed, so that no process keeps its GPU
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     outcome: dict[str, Any] = {}
 
     def first() -> int:

@@ -6,9 +6,11 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from experiments.cluster import ray_backend
@@ -17,6 +19,7 @@ from experiments.stages import model_tasks
 from experiments.stages.models import METRICS
 from tests.experiments.cluster.backend import Threads
 from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
 
 LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.train.context_sample_bytes=20000"]
@@ -79,12 +82,28 @@ def test_models_and_scores_are_equal(
 
 @pytest.mark.slow
 def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes with Gloo in place of two GPUs."""
+    """Two processes with Gloo in place of two GPUs; one is killed, and the task is run again."""
     monkeypatch.setattr(ray_backend, "RayBackend", lambda _: OneThread(gpus=2))
     several = [*tiny, "arms=[bpe]", "lm.train.device=cpu", "runner=ray", "runner.gpus=2"]
-    run_stages("evaluate", several, tmp_path / "run")
+    more = ["budget.train_bytes=150000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.1"]
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.resumable/checkpoint.safetensors")))
+        ranks = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]
+        killed.append(ranks[-1].pid)
+        ranks[-1].kill()
+
+    killer = Thread(target=kill_one)
+    killer.start()
+    run_stages("evaluate", [*several, *more], tmp_path / "run")
+    killer.join()
+    assert killed
     (model,) = (tmp_path / "artifacts").glob("lm-*")
     assert json.loads((model / "summary.json").read_text())["processes"] == 2
+    steps = [json.loads(line)["step"] for line in (model / METRICS).open()]
+    assert steps[-1] == max(steps)
+    assert steps.count(1) == 1  # continued from the checkpoint
 
 
 def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, backends: list[Threads]) -> None:
