@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from tokenizer import storage
 from tokenizer.errors import UserError
 
 _CERTAIN = 0.5
@@ -15,7 +15,7 @@ def free_bytes(folder: Path) -> int:
     """Free bytes of the disk of a folder, or of its first parent that exists."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return storage.disk.free_bytes(folder)
 
 
 def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:

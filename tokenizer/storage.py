@@ -44,6 +44,10 @@ class Disk:
         """Return a local path of a file, for a library that reads or maps it itself."""
         return path
 
+    def free_bytes(self, folder: Path) -> int:
+        """Return the free bytes of the disk of a folder."""
+        return shutil.disk_usage(folder).free
+
     @contextmanager
     def written(self, path: Path) -> Iterator[Path]:
         """Yield a local path of a file, for a library that writes it itself in the block."""

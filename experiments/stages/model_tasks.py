@@ -7,7 +7,6 @@ import json
 import signal
 import socket
 import sys
-import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from lm.evaluate import distributed as distributed_evaluation
 from lm.train import distributed, loop
 from tokenizer import storage
 from tokenizer.errors import UserError
+from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _do(job: _Job) -> dict[str, Any]:
         )
     tokenizer, shards, *scored_on = found
     arm = ArmTokenizer(job.arm, job.arm, job.tokenizer, tokenizer)
-    with tempfile.TemporaryDirectory() as folder, Tracker(Path(folder), "none", "", {}) as tracker:
+    with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
         context = Context(job.config, store, quiet, tracker)
         if job.factors:
             tuned = tuning.tune_arm(context, arm, shards, job.plans[0], job.factors)

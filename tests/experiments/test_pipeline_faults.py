@@ -20,7 +20,7 @@ from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
-from tokenizer import space
+from tokenizer import storage
 from tokenizer.errors import UserError
 
 
@@ -48,8 +48,7 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
-    before = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: before._replace(free=80_000))
+    monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 80_000)
     capsys.readouterr()
     assert run("shard_corpus", tiny) == 2
     err = capsys.readouterr().err
@@ -61,7 +60,7 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
     run_stages("shard_corpus", tiny, tmp_path / "outputs")
     sizes = [one["contents"] for one in manifests(tmp_path, "shards") if one["contents"]["split"] == "train"]
     assert sum(each["n_tokens"] for each in sizes) * 2 == pytest.approx(172_000, rel=0.02)
-    monkeypatch.setattr(space.shutil, "disk_usage", lambda _: before._replace(free=0))
+    monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 0)
     run_stages("shard_corpus", tiny, tmp_path / "outputs")  # nothing more is written
 
 

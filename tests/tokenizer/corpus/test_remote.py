@@ -340,9 +340,10 @@ def test_an_outage_does_not_delay_the_exit(name, more, endpoint, tmp_path):
     records = [{"text": f"{i} " * 500} for i in range(200)]
     endpoint.objects[f"bucket/{name}"] = write(tmp_path / name, records, **options).read_bytes()
     program = (
-        "import sys\n"
+        "import sys, warnings\n"
         "from tokenizer import Corpus, CorpusConfig\n"
         "from tokenizer.corpus import remote\n"
+        "warnings.simplefilter('ignore')\n"
         "remote.FIRST_DELAY = remote.LONGEST_DELAY = 300\n"
         "remote.BLOCK_BYTES = 1 << 12\n"
         f"batches = Corpus(CorpusConfig(paths=['s3://bucket/{name}'], batch_bytes=100)).batches()\n"
