@@ -56,6 +56,7 @@ def test_counts_and_skipped_lines_of_a_bucket(bucket: Path, tmp_path: Path, capf
     assert "s3://bucket/text/1.jsonl: line 251: not a JSON object" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_signed_url_is_not_stored(
     bucket: Path,
     tmp_path: Path,

@@ -84,6 +84,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     assert not re.search("✓|if nothing more is reused|language models? to train", out)
 
 
+@pytest.mark.slow
 def test_three_seeds_are_compared_as_pairs_of_runs(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

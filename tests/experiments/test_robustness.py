@@ -25,6 +25,7 @@ from lm.model.weights import load_model
 from tests import other_tokenizers
 from tokenizer import Batch
 
+pytestmark = pytest.mark.slow
 USED = "upper-case,typing-errors,decomposed"
 
 

@@ -15,7 +15,7 @@ from tests.parity import kensho
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.formats import printable
 
-pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")]
 
 
 def _lines(merges, counts):

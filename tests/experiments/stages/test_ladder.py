@@ -106,6 +106,7 @@ def test_finished_models_need_no_trunk(
     assert not fresh(made, "lm")
 
 
+@pytest.mark.slow
 def test_every_depth_has_the_flops_of_every_budget(tiny: list[str], tmp_path: Path) -> None:
     more = ["budget=equal_flops", "budget.train_flops=3e9", "budget.ladder=[0.4]", "budget.tolerance=0.1"]
     made: list[Artifact] = []

@@ -96,6 +96,7 @@ def test_the_manifest_is_written_last_and_large_files_in_parts(endpoint: Endpoin
     assert large in endpoint.objects.values()
 
 
+@pytest.mark.slow
 def test_a_failed_upload_resumes_without_building_again(
     endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_failed_upload_resumes_without_building_again(
     assert contents(other_machine(tmp_path).open_all(Store.at(URL).names("lm-"), Folder)[0].path) == FILES
 
 
+@pytest.mark.slow
 def test_a_failed_upload_does_not_end_the_build_that_uses_the_artifact(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +169,7 @@ def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) ->
     assert contents(artifact.path) == FILES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["upload", "download"])
 def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path) -> None:
     program = (
@@ -236,6 +239,7 @@ def test_the_cache_keeps_what_was_used_last_and_what_is_in_use(endpoint: Endpoin
     assert contents(again.path) == FILES
 
 
+@pytest.mark.slow
 def test_what_is_not_in_the_bucket_stays_in_the_cache(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "ATTEMPTS", 1)
     endpoint.upload_faults.extend([503] * 200)

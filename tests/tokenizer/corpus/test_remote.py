@@ -125,6 +125,7 @@ def test_gcs_through_a_fake(gcs, local):
     assert texts(["gs://bucket/data/a.jsonl", "gs://bucket/data/[b-d].*"]) == texts(local / name for name in NAMES[:4])
 
 
+@pytest.mark.slow
 def test_files_are_written_to_gcs_in_parts_and_deleted(gcs, tmp_path):
     content = random.Random(0).randbytes(9_000_000)  # more than one request
     (tmp_path / "a.bin").write_bytes(content)
