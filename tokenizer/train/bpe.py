@@ -7,7 +7,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -104,8 +103,6 @@ def train_bpe(
         saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
     before = Merges.none() if saved is None else saved.load().first(n_merges)
     found, trained = _merge(counts, start, before, n_merges, rules, strings, saved, progress)
-    if saved is not None and len(found.ranks) > len(before.ranks):
-        saved.save(replace(found, seconds=before.seconds + time.perf_counter() - began))
     if on_counts is not None:
         on_counts(found.counts)
     made = len(found.ranks)
@@ -231,8 +228,11 @@ def _merge(
     else:
         tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
         trained = _native.continue_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
-    tick.finish(before + len(trained["left"]))
-    return found.then(trained), trained
+    merges = found.then(trained, time.perf_counter() - began)
+    if saved is not None and len(merges.ranks) > before:
+        saved.save(merges)
+    tick.finish(len(merges.ranks))  # the callback may raise
+    return merges, trained
 
 
 def _segment(

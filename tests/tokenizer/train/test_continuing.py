@@ -166,6 +166,19 @@ def test_an_interrupted_training_resumes_from_its_checkpoint(real, tmp_path, sto
     assert seen[-1] == 900 - 257
 
 
+def test_the_last_report_of_progress_comes_after_the_checkpoint(real, tmp_path):
+    def stop_at_the_end(what, done, total):
+        if done == total:
+            raise Stop
+
+    checkpoint = tmp_path / "merges.npz"
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, progress=stop_at_the_end)
+    seen = []
+    train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert seen[0] == 900 - 257
+
+
 def test_a_checkpoint_of_another_training_is_rejected(real, tmp_path):
     checkpoint = tmp_path / "merges.npz"
     with pytest.raises(Stop):
