@@ -1,7 +1,7 @@
 //! The state of an encoding thread.
 
 use super::merge::Scratch;
-use crate::encode::level1::cache::{LongPieces, MediumPieces, ShortPieces, TOKENS};
+use crate::encode::level1::cache::{LongPieces, MediumPieces, ShortPieces, MEDIUM_TOKENS};
 use crate::encode::level1::lanes::Lanes;
 use crate::encode::level1::queue::{Miss, Queue, AHEAD};
 
@@ -12,7 +12,7 @@ pub struct State {
     pub(super) long: LongPieces,
     pub(super) queue: Queue,
     /// Tokens of the queued pieces.
-    pub(super) room: [u32; AHEAD * TOKENS],
+    pub(super) room: [u32; AHEAD * MEDIUM_TOKENS],
     pub(super) misses: Vec<Miss>,
     pub(super) lanes: Lanes,
     /// Dead byte pairs (see `pieces`) of a block of 64 bytes, and the start of the block.
@@ -36,7 +36,7 @@ impl State {
             medium: MediumPieces::new(),
             long: LongPieces::default(),
             queue: Queue::new(),
-            room: [0; AHEAD * TOKENS],
+            room: [0; AHEAD * MEDIUM_TOKENS],
             misses: Vec::new(),
             lanes: Lanes::default(),
             dead: 0,

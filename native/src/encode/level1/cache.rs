@@ -78,7 +78,7 @@ impl ShortPieces {
 
 /// Maximum length of a medium piece, and maximum number of its tokens.
 const MEDIUM: usize = 31;
-const MEDIUM_TOKENS: usize = 7;
+pub(in crate::encode) const MEDIUM_TOKENS: usize = 7;
 
 /// One cache line of the processor.
 #[derive(Clone, Copy)]

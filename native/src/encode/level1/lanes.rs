@@ -9,7 +9,7 @@ use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
 /// Maximum number of tokens of a lane: one for each byte of a short piece.
-const TOKENS: usize = SHORT;
+pub(in crate::encode) const TOKENS: usize = SHORT;
 
 /// One more than the tokens, so that a step can load a whole row.
 const ROW: usize = TOKENS + 1;

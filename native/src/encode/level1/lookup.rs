@@ -1,11 +1,13 @@
 //! Level 1: looks pieces up in batches and merges the misses.
 
 use super::cache::{MediumPieces, ShortPieces, TOKENS};
+use super::lanes;
 use super::pieces::Level1;
 use super::queue::{Miss, Queue, END, MARK_FIRST, PART};
 use crate::count::keys::{short_key, SHORT};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
-use crate::encode::pairs::byte_pair;
+use crate::encode::merge::merge;
+use crate::encode::pairs::{byte_pair, PairMerge};
 use crate::encode::state::State;
 use crate::runtime::{interrupt::poll, memory};
 
@@ -48,7 +50,7 @@ impl Level1 {
 
     #[inline(never)]
     fn look_up_all<const MARKED: bool>(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        let State { queue, short, misses, room, .. } = state;
+        let State { queue, short, medium, misses, room, .. } = state;
         let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
         // All keys first, so that their entries are prefetched while the next keys are computed.
         let Queue { n, start: first_start, ends, keys, places, absent, .. } = queue;
@@ -58,14 +60,33 @@ impl Level1 {
         for ((&marked, key), place) in ends.iter().zip(&mut *keys).zip(&mut *places) {
             let end = unmarked(marked);
             let part = if MARKED { ((marked << 1 & 1 << 63) as u128) << 64 } else { 0 };
-            let found = if end - start <= SHORT { short_key(text, start, end) | part } else { 0 };
-            *key = found;
-            *place = ShortPieces::place(sets, found);
+            if end - start <= SHORT {
+                *key = short_key(text, start, end) | part;
+                *place = ShortPieces::place(sets, *key);
+            } else {
+                *key = 0;
+                if let Some(key) = MediumPieces::key(text, start, end) {
+                    medium.prefetch(key);
+                }
+            }
             start = end;
         }
         let mut at = 0;
+        let start_of = |i: usize| if i == 0 { *first_start } else { unmarked(ends[i - 1]) };
         for (i, ((&marked, &key), &place)) in ends.iter().zip(&*keys).zip(&*places).enumerate() {
             let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
+            if key == 0 {
+                let packed = MediumPieces::key(text, start_of(i), unmarked(marked)).and_then(|key| medium.get(key));
+                match packed {
+                    Some(packed) => {
+                        room[at..at + packed.len()].copy_from_slice(packed);
+                        room[at] |= first;
+                        at += packed.len();
+                    }
+                    None => note_miss(absent, i, at),
+                }
+                continue;
+            }
             match ShortPieces::get(sets, place, key) {
                 Some(packed) => {
                     // Copy all four and advance by their number: no branch on it.
@@ -77,7 +98,7 @@ impl Level1 {
             }
         }
         for (i, at) in absent.drain(..) {
-            let start = if i == 0 { *first_start } else { unmarked(ends[i - 1]) };
+            let start = start_of(i);
             let first = if MARKED && ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
             let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
             misses.push(Miss { key, place, start, end, first, at, new: false });
@@ -91,6 +112,11 @@ impl Level1 {
         }
     }
 
+    #[inline(always)]
+    fn pairs_of<'a>(&'a self, tokens: &'a [u32]) -> impl Iterator<Item = PairMerge> + 'a {
+        tokens.windows(2).map(|two| self.pairs.get(two[0], two[1]))
+    }
+
     /// Inserts the tokens of the missed pieces where they belong.
     ///
     /// Every lookup is a cache miss of the processor, so each step is done for all pieces before the next step.
@@ -100,8 +126,6 @@ impl Level1 {
         for miss in misses.iter() {
             if miss.key != 0 {
                 self.token_index.prefetch(miss.key & !PART);
-            } else if let Some(key) = MediumPieces::key(text, miss.start, miss.end) {
-                medium.prefetch(key);
             }
         }
         for miss in misses.iter().filter(|miss| miss.key != 0) {
@@ -112,14 +136,21 @@ impl Level1 {
             let bytes = &text[*start..*end];
             if *key == 0 {
                 let cached = match MediumPieces::key(text, *start, *end) {
-                    Some(key) => medium.get(key),
+                    Some(_) => None,
                     None => long.get(bytes),
                 };
                 if let Some(packed) = cached {
                     lanes.add_merged(packed);
+                    continue;
+                }
+                *new = true;
+                ids.clear();
+                memory::reserve(ids, bytes.len());
+                self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
+                if ids.len() <= lanes::TOKENS {
+                    lanes.add(ids.iter().copied(), self.pairs_of(ids));
                 } else {
-                    *new = true;
-                    self.merge_bytes(bytes, ids, scratch);
+                    merge(ids, |left, right| self.pairs.get(left, right), scratch);
                     lanes.add_merged(ids);
                 }
                 continue;
@@ -138,8 +169,7 @@ impl Level1 {
                     n += 1;
                 });
                 let tokens = &tokens[..n];
-                let found = tokens.windows(2).map(|two| self.pairs.get(two[0], two[1]));
-                lanes.add(tokens.iter().copied(), found);
+                lanes.add(tokens.iter().copied(), self.pairs_of(tokens));
             }
         }
         lanes.merge(&self.pairs);
