@@ -12,7 +12,7 @@ use crate::encode::state::State;
 use crate::runtime::{interrupt::poll, memory};
 
 /// Misses that are merged together.
-const MISSES_PER_BATCH: usize = 16;
+const MISSES_PER_BATCH: usize = 32;
 
 /// High bits of the bytes of a key.
 const WIDE: u128 = 0x80_8080_8080_8080_8080_8080_8080_8080;
