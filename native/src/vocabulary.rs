@@ -6,7 +6,7 @@ use crate::runtime::memory;
 pub const MOST_IDS: usize = 1 << 24;
 
 /// Maximum number of merges; a token can have several.
-pub const MOST_MERGES: usize = 1 << 26;
+pub const MOST_MERGES: usize = 1 << 25;
 
 /// A merge by ids. Its index in the list is its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

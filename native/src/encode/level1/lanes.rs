@@ -8,18 +8,18 @@ use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
 use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
-/// Maximum number of tokens of a lane: one for each byte of a short piece.
-pub(in crate::encode) const TOKENS: usize = SHORT;
+/// One more than the maximum number of tokens of a short lane, which has one for each byte of a short piece, and of a
+/// long one. Powers of two, so that a step can load a whole row.
+const SHORT_ROW: usize = SHORT + 1;
+const LONG_ROW: usize = 2 * SHORT_ROW;
 
-/// One more than the tokens, so that a step can load a whole row.
-const ROW: usize = TOKENS + 1;
+/// Maximum number of tokens of a lane.
+pub(in crate::encode) const MOST_TOKENS: usize = LONG_ROW - 1;
 
 /// Greater than any rank. Ranks are shifted to make space for the position in the same integer.
 const NO_RANK: u32 = MOST_MERGES as u32;
-const PLACE: i32 = ROW as i32 - 1;
-const NONE: i32 = (NO_RANK as i32) << ROW.trailing_zeros();
 
-struct Lane {
+struct Lane<const ROW: usize> {
     /// Number of the sequence.
     number: u32,
     length: u32,
@@ -28,17 +28,18 @@ struct Lane {
     /// Slots, in the table of pairs, of the pairs of the new token with its left and right neighbour.
     left: usize,
     right: usize,
-    tokens: [u32; 2 * ROW],
+    tokens: [[u32; ROW]; 2],
     /// Rank of each token's pair with the next one; the position is in the lowest bits.
-    ranks: [i32; 2 * ROW],
+    ranks: [[i32; ROW]; 2],
     /// Product of each token's pair with the next one.
-    made: [u32; 2 * ROW],
+    made: [[u32; ROW]; 2],
 }
 
 /// Sequences by number.
 #[derive(Default)]
 pub(in crate::encode) struct Lanes {
-    lanes: Vec<Lane>,
+    short: Vec<Lane<SHORT_ROW>>,
+    long: Vec<Lane<LONG_ROW>>,
     /// Results in arbitrary order, and the range of each sequence in them.
     tokens: Vec<u32>,
     ranges: Vec<(u32, u32)>,
@@ -46,7 +47,8 @@ pub(in crate::encode) struct Lanes {
 
 impl Lanes {
     pub(in crate::encode) fn clear(&mut self) {
-        self.lanes.clear();
+        self.short.clear();
+        self.long.clear();
         self.tokens.clear();
         self.ranges.clear();
     }
@@ -59,28 +61,22 @@ impl Lanes {
         self.tokens.extend_from_slice(tokens);
     }
 
-    /// Adds a sequence of up to `TOKENS` tokens to merge. `found`: the merge of each adjacent pair.
+    /// Adds a sequence of up to `SHORT` tokens to merge. `found`: the merge of each adjacent pair.
     #[inline(always)]
     pub(in crate::encode) fn add(&mut self, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
-        let mut lane = Lane {
-            number: self.ranges.len() as u32,
-            length: 0,
-            at: None,
-            left: 0,
-            right: 0,
-            tokens: [0; 2 * ROW],
-            ranks: [i32::MAX; 2 * ROW],
-            made: [0; 2 * ROW],
-        };
-        for (to, token) in lane.tokens[..TOKENS].iter_mut().zip(tokens) {
-            *to = token;
-            lane.length += 1;
-        }
-        for (place, found) in (0..TOKENS).zip(found) {
-            lane.put(place, found);
-        }
+        self.short.push(Lane::new(self.ranges.len(), tokens, found));
         self.ranges.push((0, 0));
-        self.lanes.push(lane);
+    }
+
+    /// `add` for up to `MOST_TOKENS` tokens.
+    #[inline(always)]
+    pub(in crate::encode) fn add_long(
+        &mut self,
+        tokens: impl Iterator<Item = u32>,
+        found: impl Iterator<Item = PairMerge>,
+    ) {
+        self.long.push(Lane::new(self.ranges.len(), tokens, found));
+        self.ranges.push((0, 0));
     }
 
     /// The result of a sequence.
@@ -91,43 +87,82 @@ impl Lanes {
     }
 
     /// Merges all lanes.
-    #[inline(never)]
     pub(in crate::encode) fn merge(&mut self, pairs: &FixedPairs) {
-        while !self.lanes.is_empty() {
-            // In a separate pass: a row is loaded as a whole some time after its parts were stored.
-            self.lanes.iter_mut().for_each(|lane| lane.take_up(pairs));
-            let mut i = 0;
-            while i < self.lanes.len() {
-                let lane = &mut self.lanes[i];
-                if lane.step(pairs) {
-                    i += 1;
-                    continue;
-                }
-                self.ranges[lane.number as usize] = (self.tokens.len() as u32, lane.length);
-                self.tokens.extend_from_slice(&lane.tokens[..lane.length as usize]);
-                self.lanes.swap_remove(i);
+        let Self { short, long, tokens, ranges } = self;
+        merge(short, pairs, tokens, ranges);
+        merge(long, pairs, tokens, ranges);
+    }
+}
+
+/// Merges lanes and appends their tokens.
+#[inline(never)]
+fn merge<const ROW: usize>(
+    lanes: &mut Vec<Lane<ROW>>,
+    pairs: &FixedPairs,
+    tokens: &mut Vec<u32>,
+    ranges: &mut [(u32, u32)],
+) {
+    while !lanes.is_empty() {
+        // In a separate pass: a row is loaded as a whole some time after its parts were stored.
+        lanes.iter_mut().for_each(|lane| lane.take_up(pairs));
+        let mut i = 0;
+        while i < lanes.len() {
+            let lane = &mut lanes[i];
+            if lane.step(pairs) {
+                i += 1;
+                continue;
             }
+            ranges[lane.number as usize] = (tokens.len() as u32, lane.length);
+            tokens.extend_from_slice(&lane.tokens[0][..lane.length as usize]);
+            lanes.swap_remove(i);
         }
     }
 }
 
-impl Lane {
+impl<const ROW: usize> Lane<ROW> {
+    const PLACE: i32 = ROW as i32 - 1;
+    const NONE: i32 = (NO_RANK as i32) << ROW.trailing_zeros();
+
+    #[inline(always)]
+    fn new(number: usize, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) -> Self {
+        let mut lane = Self {
+            number: number as u32,
+            length: 0,
+            at: None,
+            left: 0,
+            right: 0,
+            tokens: [[0; ROW]; 2],
+            ranks: [[i32::MAX; ROW]; 2],
+            made: [[0; ROW]; 2],
+        };
+        for (to, token) in lane.tokens[0].iter_mut().zip(tokens) {
+            *to = token;
+            lane.length += 1;
+        }
+        for (place, found) in (0..ROW).zip(found) {
+            lane.put(place, found);
+        }
+        lane
+    }
+
     #[inline(always)]
     fn put(&mut self, place: usize, found: PairMerge) {
-        self.ranks[place] = (rank(found).min(NO_RANK) << ROW.trailing_zeros()) as i32 | place as i32;
-        self.made[place] = product(found);
+        self.ranks[0][place] = (rank(found).min(NO_RANK) << ROW.trailing_zeros()) as i32 | place as i32;
+        self.made[0][place] = product(found);
     }
 
     /// Loads the merges of the pairs that the latest merge created.
     #[inline(always)]
     fn take_up(&mut self, pairs: &FixedPairs) {
         if let Some(at) = self.at {
-            let at = at as usize & PLACE as usize;
+            let at = at as usize & Self::PLACE as usize;
+            let tokens = self.tokens.as_flattened();
+            let (before, token, after) = (tokens[at.saturating_sub(1)], tokens[at], tokens[at + 1]);
             if at + 1 < self.length as usize {
-                self.put(at, pairs.get_at(self.right, self.tokens[at], self.tokens[at + 1]));
+                self.put(at, pairs.get_at(self.right, token, after));
             }
             if at > 0 {
-                self.put(at - 1, pairs.get_at(self.left, self.tokens[at - 1], self.tokens[at]));
+                self.put(at - 1, pairs.get_at(self.left, before, token));
             }
         }
     }
@@ -135,23 +170,24 @@ impl Lane {
     /// Applies one merge; false if there is none.
     #[inline(always)]
     fn step(&mut self, pairs: &FixedPairs) -> bool {
-        let lowest = self.ranks[..ROW].iter().fold(NONE, |lowest, &rank| lowest.min(rank));
-        if lowest >= NONE {
+        let lowest = self.ranks[0].iter().fold(Self::NONE, |lowest, &rank| lowest.min(rank));
+        if lowest >= Self::NONE {
             return false;
         }
-        let at = (lowest & PLACE) as usize;
-        self.tokens[at] = self.made[at];
+        let at = (lowest & Self::PLACE) as usize;
+        self.tokens[0][at] = self.made[0][at];
         close_gap(&mut self.tokens, at + 1, |token| token);
         close_gap(&mut self.ranks, at, |rank| rank - 1);
         close_gap(&mut self.made, at, |made| made);
         self.length -= 1;
+        let tokens = self.tokens.as_flattened();
         if at + 1 < self.length as usize {
-            self.right = pairs.place_ahead(self.tokens[at], self.tokens[at + 1]);
+            self.right = pairs.place_ahead(tokens[at], tokens[at + 1]);
         } else {
-            self.ranks[at] = i32::MAX; // no right neighbour
+            self.ranks[0][at] = i32::MAX; // no right neighbour
         }
         if at > 0 {
-            self.left = pairs.place_ahead(self.tokens[at - 1], self.tokens[at]);
+            self.left = pairs.place_ahead(tokens[at - 1], tokens[at]);
         }
         self.at = Some(at as u32);
         true
@@ -160,7 +196,8 @@ impl Lane {
 
 /// Removes the element at a position and shifts the rest of the row left.
 #[inline(always)]
-fn close_gap<T: Copy>(row: &mut [T; 2 * ROW], at: usize, change: impl Fn(T) -> T) {
-    let after: [T; ROW - 1] = row[at + 1..at + ROW].try_into().expect("as many");
-    row[at..at + ROW - 1].copy_from_slice(&after.map(change));
+fn close_gap<T: Copy, const ROW: usize>(row: &mut [[T; ROW]; 2], at: usize, change: impl Fn(T) -> T) {
+    let row = row.as_flattened_mut();
+    let after: [T; ROW] = row[at + 1..][..ROW].try_into().expect("as many");
+    row[at..][..ROW].copy_from_slice(&after.map(change));
 }

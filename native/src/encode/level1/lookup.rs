@@ -1,7 +1,7 @@
 //! Level 1: looks pieces up in batches and merges the misses.
 
 use super::cache::{MediumPieces, ShortPieces, TOKENS};
-use super::lanes;
+use super::lanes::MOST_TOKENS;
 use super::pieces::Level1;
 use super::queue::{Miss, Queue, END, MARK_FIRST, PART};
 use crate::count::keys::{short_key, SHORT};
@@ -147,8 +147,10 @@ impl Level1 {
                 ids.clear();
                 memory::reserve(ids, bytes.len());
                 self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
-                if ids.len() <= lanes::TOKENS {
+                if ids.len() <= SHORT {
                     lanes.add(ids.iter().copied(), self.pairs_of(ids));
+                } else if ids.len() <= MOST_TOKENS {
+                    lanes.add_long(ids.iter().copied(), self.pairs_of(ids));
                 } else {
                     merge(ids, |left, right| self.pairs.get(left, right), scratch);
                     lanes.add_merged(ids);
