@@ -150,7 +150,9 @@ impl Encoder {
 
     fn new_state(&self) -> Box<State> {
         let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
-        Box::new(State::new(pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
+        let mut state = Box::new(State::new(pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())));
+        self.level1.cache_tokens(&mut state.short);
+        state
     }
 
     /// Where texts can be cut without changing their ids.

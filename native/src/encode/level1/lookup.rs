@@ -21,6 +21,15 @@ const WIDE: u128 = 0x80_8080_8080_8080_8080_8080_8080_8080;
 const MAX_SHIFTED: usize = 1 << 12;
 
 impl Level1 {
+    /// Caches the pieces that become one token. A third to a half of the new pieces of a text are such.
+    pub(in crate::encode) fn cache_tokens(&self, short: &mut ShortPieces) {
+        for (key, id) in self.token_index.iter().chain(self.whole_tokens.iter().flat_map(|tokens| tokens.iter())) {
+            poll(1);
+            let place = ShortPieces::place(short.sets(), key);
+            short.insert(place, key, &[self.packed.get(id as usize).copied().unwrap_or(id)]);
+        }
+    }
+
     /// Queues a piece: its end, with marks.
     #[inline(always)]
     pub(in crate::encode) fn push(&self, text: &[u8], end: u64, state: &mut State, out: &mut Vec<u32>) {

@@ -110,6 +110,11 @@ impl TokenIndex {
         }
     }
 
+    /// Ids with their keys.
+    pub(in crate::encode) fn iter(&self) -> impl Iterator<Item = (u128, u32)> + '_ {
+        self.slots.iter().filter(|slot| slot.1 != NO_ID).map(|&(_, id)| (self.keys[id as usize], id))
+    }
+
     #[inline(always)]
     pub(in crate::encode) fn get(&self, key: u128) -> Option<u32> {
         let id = self.slots[self.slot(key).0].1;
