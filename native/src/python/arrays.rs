@@ -40,6 +40,9 @@ pub fn to_vec<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Ve
 
 /// Copies values into a new array.
 pub fn from_slice<'py, T: Element + Copy>(py: Python<'py>, values: &[T]) -> PyResult<Bound<'py, PyArray1<T>>> {
+    if size_of_val(values) < SHORT {
+        return Ok(PyArray1::from_slice(py, values)); // one object instead of an array and the owner of its memory
+    }
     copied(py, values).map(|values| values.into_pyarray(py))
 }
 
