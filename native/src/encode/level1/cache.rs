@@ -155,7 +155,11 @@ pub(in crate::encode) struct LongPieces {
 }
 
 impl LongPieces {
+    #[inline(always)]
     pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
+        if piece.len() <= MEDIUM {
+            return None;
+        }
         self.table.get(piece).map(|packed| &**packed)
     }
 

@@ -61,21 +61,19 @@ impl Lanes {
         self.tokens.extend_from_slice(tokens);
     }
 
-    /// Adds a sequence of up to `SHORT` tokens to merge. `found`: the merge of each adjacent pair.
+    /// Adds a sequence of up to `MOST_TOKENS` tokens to merge. `found`: the merge of each adjacent pair.
     #[inline(always)]
-    pub(in crate::encode) fn add(&mut self, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
-        self.short.push(Lane::new(self.ranges.len(), tokens, found));
-        self.ranges.push((0, 0));
-    }
-
-    /// `add` for up to `MOST_TOKENS` tokens.
-    #[inline(always)]
-    pub(in crate::encode) fn add_long(
+    pub(in crate::encode) fn add(
         &mut self,
-        tokens: impl Iterator<Item = u32>,
+        tokens: impl ExactSizeIterator<Item = u32>,
         found: impl Iterator<Item = PairMerge>,
     ) {
-        self.long.push(Lane::new(self.ranges.len(), tokens, found));
+        let number = self.ranges.len();
+        if tokens.len() < SHORT_ROW {
+            self.short.push(Lane::new(number, tokens, found));
+        } else {
+            self.long.push(Lane::new(number, tokens, found));
+        }
         self.ranges.push((0, 0));
     }
 

@@ -3,19 +3,16 @@
 use super::cache::{MediumPieces, ShortPieces, TOKENS};
 use super::lanes::MOST_TOKENS;
 use super::pieces::Level1;
-use super::queue::{Miss, Queue, END, MARK_FIRST, PART};
+use super::queue::{Miss, Queue, END, MARK_FIRST, MARK_PART, PART};
 use crate::count::keys::{short_key, SHORT};
-use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::encode::merge::merge;
-use crate::encode::pairs::{byte_pair, PairMerge};
+use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
+use crate::encode::pairs::byte_pair;
 use crate::encode::state::State;
 use crate::runtime::{interrupt::poll, memory};
 
 /// Misses that are merged together.
 const MISSES_PER_BATCH: usize = 32;
-
-/// High bits of the bytes of a key.
-const WIDE: u128 = 0x80_8080_8080_8080_8080_8080_8080_8080;
 
 /// Flush pending misses once this many tokens follow the first one; they have to be shifted.
 const MAX_SHIFTED: usize = 1 << 12;
@@ -68,7 +65,7 @@ impl Level1 {
         let mut start = *first_start;
         for ((&marked, key), place) in ends.iter().zip(&mut *keys).zip(&mut *places) {
             let end = unmarked(marked);
-            let part = if MARKED { ((marked << 1 & 1 << 63) as u128) << 64 } else { 0 };
+            let part = if MARKED && marked & MARK_PART != 0 { PART } else { 0 };
             if end - start <= SHORT {
                 *key = short_key(text, start, end) | part;
                 *place = ShortPieces::place(sets, *key);
@@ -121,66 +118,34 @@ impl Level1 {
         }
     }
 
-    #[inline(always)]
-    fn pairs_of<'a>(&'a self, tokens: &'a [u32]) -> impl Iterator<Item = PairMerge> + 'a {
-        tokens.windows(2).map(|two| self.pairs.get(two[0], two[1]))
-    }
-
     /// Inserts the tokens of the missed pieces where they belong.
-    ///
-    /// Every lookup is a cache miss of the processor, so each step is done for all pieces before the next step.
     #[inline(never)]
     fn merge_misses(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         let State { short, medium, long, misses, lanes, scratch, piece: ids, .. } = state;
-        for miss in misses.iter() {
-            if miss.key != 0 {
-                self.token_index.prefetch(miss.key & !PART);
-            }
-        }
-        for miss in misses.iter().filter(|miss| miss.key != 0) {
-            self.token_index.prefetch_key(miss.key & !PART);
-        }
         lanes.clear();
         for Miss { key, start, end, new, .. } in misses.iter_mut() {
             let bytes = &text[*start..*end];
-            if *key == 0 {
-                let cached = match MediumPieces::key(text, *start, *end) {
-                    Some(_) => None,
-                    None => long.get(bytes),
-                };
-                if let Some(packed) = cached {
-                    lanes.add_merged(packed);
-                    continue;
-                }
-                *new = true;
-                ids.clear();
-                memory::reserve(ids, bytes.len());
-                self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
-                if ids.len() <= SHORT {
-                    lanes.add(ids.iter().copied(), self.pairs_of(ids));
-                } else if ids.len() <= MOST_TOKENS {
-                    lanes.add_long(ids.iter().copied(), self.pairs_of(ids));
-                } else {
-                    merge(ids, |left, right| self.pairs.get(left, right), scratch);
-                    lanes.add_merged(ids);
-                }
+            if let Some(packed) = long.get(bytes) {
+                lanes.add_merged(packed);
                 continue;
             }
             *new = true;
-            let whole = self.whole_tokens.as_ref().and_then(|tokens| tokens.get(*key));
-            if let Some(id) = whole.or_else(|| self.token_index.get(*key & !PART)) {
+            if let Some(id) = self.whole_tokens.as_ref().filter(|_| *key != 0).and_then(|tokens| tokens.get(*key)) {
                 lanes.add_merged(&[id]);
-            } else if *key & WIDE == 0 {
+            } else if bytes.len() <= MOST_TOKENS && bytes.is_ascii() {
                 let found = bytes.windows(2).map(|two| self.bytes[byte_pair(two[0], two[1])]);
                 lanes.add(bytes.iter().map(|&byte| self.packed_bytes[byte as usize]), found);
             } else {
-                let (mut tokens, mut n) = ([0; SHORT], 0);
-                self.characters.each(bytes, &self.packed_bytes, |token| {
-                    tokens[n] = token;
-                    n += 1;
-                });
-                let tokens = &tokens[..n];
-                lanes.add(tokens.iter().copied(), self.pairs_of(tokens));
+                ids.clear();
+                memory::reserve(ids, bytes.len());
+                self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
+                let pair = |left, right| self.pairs.get(left, right);
+                if ids.len() <= MOST_TOKENS {
+                    lanes.add(ids.iter().copied(), ids.windows(2).map(|two| pair(two[0], two[1])));
+                } else {
+                    merge(ids, pair, scratch);
+                    lanes.add_merged(ids);
+                }
             }
         }
         lanes.merge(&self.pairs);

@@ -1,9 +1,9 @@
-//! Tokens that merging their own bytes produces: pieces that equal one are looked up instead of merged.
+//! Tokens that merging their own bytes produces: pieces that equal one are in the cache from the start.
 
 use crate::count::keys::hash_key;
 use crate::encode::pairs::{is_merge, rank, PairMerge};
 use crate::encode::{definition::Definition, rules::Rule};
-use crate::runtime::memory::{huge_filled, prefetch};
+use crate::runtime::memory::huge_filled;
 use crate::vocabulary::MergeRule;
 
 /// The parts of each token, if every token is made by one merge that follows those of its parts.
@@ -60,7 +60,7 @@ impl Origins {
 /// Hash table from keys to the ids of the tokens with those bytes.
 #[derive(Default)]
 pub(in crate::encode) struct TokenIndex {
-    /// Part of the hash, and the id. Kept small, since most lookups fail.
+    /// Part of the hash, and the id.
     slots: Vec<(u32, u32)>,
     /// Keys by id.
     keys: Vec<u128>,
@@ -93,21 +93,6 @@ impl TokenIndex {
         let (at, part) = self.slot(key);
         self.slots[at] = (part, id);
         self.keys[id as usize] = key;
-    }
-
-    /// Prefetches the slot that `get` reads first.
-    #[inline(always)]
-    pub(in crate::encode) fn prefetch(&self, key: u128) {
-        prefetch(&self.slots, (hash_key(key) >> 32) as usize & (self.slots.len() - 1));
-    }
-
-    /// Prefetches the key that `get` compares.
-    #[inline(always)]
-    pub(in crate::encode) fn prefetch_key(&self, key: u128) {
-        let (part, id) = self.slots[(hash_key(key) >> 32) as usize & (self.slots.len() - 1)];
-        if part == hash_key(key) as u32 {
-            prefetch(&self.keys, id as usize);
-        }
     }
 
     /// Ids with their keys.
