@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cli.console import percent, si
+from experiments.cluster import connect, contamination
 from experiments.results import Contamination
 from tokenizer import storage
 from tokenizer.corpus.overlap import find_overlap
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
+    from tokenizer.corpus.overlap import Overlap
 
 KIND = "contamination"
 _ARRAYS = "contamination.npz"
@@ -63,17 +65,18 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
     n_words = context.config.eval.contamination
     if not n_words:
         return None
-    runner = context.config.runner
+    runner, corpus, progress = context.config.runner, text.corpus, context.reporter.progress
+    cluster = connect(runner)
+
+    def find(folder: Path) -> Overlap:
+        if cluster is not None:
+            with cluster.results(folder) as parts:
+                return contamination.find_overlap(cluster, corpus, parts, n_words, progress)
+        training = corpus.batches("train", readers=2, in_order=False)
+        return find_overlap(corpus.batches("heldout"), training, n_words, threads=runner.threads, progress=progress)
 
     def build(folder: Path) -> Contamination:
-        corpus = text.corpus
-        found = find_overlap(
-            corpus.batches("heldout"),
-            corpus.batches("train", readers=2, in_order=False),
-            n_words,
-            threads=runner.threads,
-            progress=context.reporter.progress,
-        )
+        found = find(folder)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, words=found.words, shared_words=found.shared)
         return Contamination(
@@ -94,6 +97,7 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
             config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
+            resumable=cluster is not None,
         )
     overlap = HeldoutOverlap.load(artifact)
     what = f"{overlap.sentence().removesuffix('.')}, of {si(artifact.contents.training_bytes)}B"

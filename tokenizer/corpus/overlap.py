@@ -55,12 +55,26 @@ def find_overlap(
         threads: Threads that scan; None for all cores.
         progress: Called with ("bytes of training text", bytes scanned, None).
     """
-    found, n_threads = TextOverlap(ngram_words), thread_count(threads)
+    found = measured_text(measured, ngram_words)
+    n_bytes = scan(found, training, threads=threads, progress=progress)
+    return Overlap(*found.found(), n_bytes)
+
+
+def measured_text(measured: Iterable[Batch], ngram_words: int) -> TextOverlap:
+    """The measured documents, ready for `scan`; see `find_overlap`."""
+    found = TextOverlap(ngram_words)
     for batch in measured:
         found.add(batch)
-    tick, done = Throttle(progress, "bytes of training text"), 0
+    return found
+
+
+def scan(
+    found: TextOverlap, training: Iterable[Batch], *, threads: int | None = None, progress: Progress | None = None
+) -> int:
+    """Look for measured documents in training text; returns its size in bytes. See `find_overlap`."""
+    n_threads, tick, done = thread_count(threads), Throttle(progress, "bytes of training text"), 0
     for batch in training:
         found.scan(batch, n_threads)
         done += batch.n_bytes
         tick(done)
-    return Overlap(*found.found(), done)
+    return done

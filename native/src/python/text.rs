@@ -203,6 +203,17 @@ impl TextOverlap {
         })
     }
 
+    /// What was found so far, for `mark`.
+    fn marks<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u8>> {
+        Ok(detached(py, || Ok(self.0.marks()))?.into_pyarray(py))
+    }
+
+    /// Adds what another object with the same documents has found.
+    fn mark(&mut self, py: Python<'_>, marks: PyReadonlyArray1<u8>) -> PyResult<()> {
+        let marks = arrays::to_vec(&marks)?;
+        detached(py, || self.0.mark(&marks))
+    }
+
     /// (words, words that also occur in the other text, whether the whole document does) of each measured document.
     #[allow(clippy::type_complexity)] // three arrays
     fn found<'py>(&self, py: Python<'py>) -> PyResult<(Array<'py, i64>, Array<'py, i64>, Array<'py, bool>)> {

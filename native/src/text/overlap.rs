@@ -78,11 +78,21 @@ impl Overlap {
         Ok(())
     }
 
+    /// Hashes of the n-grams, then of the documents.
+    fn hashes(&self) -> impl Iterator<Item = u64> + Clone + '_ {
+        self.grams.iter().copied().chain(self.documents.iter().map(|document| document.hash))
+    }
+
+    fn index(&mut self) {
+        if self.keys.is_none() {
+            self.keys = Some(Keys::new(self.hashes()));
+        }
+    }
+
     /// Looks for the measured documents and n-grams in other text.
     pub fn scan(&mut self, batch: &Batch, threads: usize) {
-        let keys = self.keys.get_or_insert_with(|| {
-            Keys::new(self.grams.iter().copied().chain(self.documents.iter().map(|document| document.hash)))
-        });
+        self.index();
+        let Some(keys) = &self.keys else { return };
         let mut states: Vec<Grams> = (0..threads.max(1)).map(|_| Grams::new(self.n)).collect();
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
         let done: Result<(), ()> = parallel::for_each(&mut states, chunks.len(), |grams, chunk| {
@@ -97,6 +107,34 @@ impl Overlap {
             Ok(())
         });
         debug_assert!(done.is_ok());
+    }
+
+    /// What was found so far, for `mark`: a bit for each n-gram, then one for each document.
+    pub fn marks(&self) -> Vec<u8> {
+        let mut marks = memory::filled((self.grams.len() + self.documents.len()).div_ceil(8), 0);
+        let Some(keys) = &self.keys else { return marks };
+        for (i, hash) in self.hashes().enumerate() {
+            poll(1);
+            marks[i / 8] |= (keys.is_found(hash) as u8) << (i % 8);
+        }
+        marks
+    }
+
+    /// Adds what another object with the same documents has found.
+    pub fn mark(&mut self, marks: &[u8]) -> Result<(), String> {
+        let n = self.grams.len() + self.documents.len();
+        if marks.len() != n.div_ceil(8) {
+            return Err(format!("{} bytes of marks are not those of {n} n-grams and documents", marks.len()));
+        }
+        self.index();
+        let Some(keys) = &self.keys else { return Ok(()) };
+        for (i, hash) in self.hashes().enumerate() {
+            poll(1);
+            if marks[i / 8] >> (i % 8) & 1 == 1 {
+                keys.mark(hash.max(1));
+            }
+        }
+        Ok(())
     }
 
     /// What the scanned text contains of each document, in the order of `add`.
@@ -337,6 +375,25 @@ mod tests {
     fn overlapping_n_grams_count_each_word_once() {
         assert_eq!(shared(2, &["a b c x a b"], &["a b c"]), [(6, 5, false)]);
         assert_eq!(shared(2, &["a b c"], &[]), [(3, 0, false)]);
+    }
+
+    #[test]
+    fn marks_of_parts_add_up() {
+        let measured = ["a b c d e", "x y z", "p q r s"];
+        let parts = [["c d e f", "b"], ["x y z", "a b c"], ["q", "q r s"]];
+        let of = |texts: &[&str]| {
+            let mut overlap = Overlap::new(3);
+            overlap.add(&batch(&measured)).unwrap();
+            overlap.scan(&batch(texts), 1);
+            overlap
+        };
+        let mut all = Overlap::new(3);
+        all.add(&batch(&measured)).unwrap();
+        parts.iter().for_each(|part| all.mark(&of(part).marks()).unwrap());
+        assert_eq!(all.marks(), of(&parts.concat()).marks());
+        let found: Vec<_> = all.found().iter().map(|found| (found.shared, found.whole)).collect();
+        assert_eq!(found, [(5, false), (3, true), (3, false)]);
+        assert!(all.mark(&[0; 5]).is_err());
     }
 
     #[test]

@@ -4,15 +4,18 @@ import json
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.cluster.contamination import find_overlap as find_overlap_by
 from experiments.cluster.counting import count
 from experiments.cluster.sharding import encoded_by
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests.experiments.cluster.backend import Threads, cluster_of
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+from tokenizer.corpus.overlap import find_overlap
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
 PART_BYTES = 3000
@@ -92,6 +95,23 @@ def test_an_interrupted_writer_resumes_from_its_shards_and_parts(corpus, cluster
     assert len(seen & set(cluster._backend.submitted)) <= 3, "only those that were cancelled"
 
 
+@pytest.mark.parametrize("ngram_words", [0, 5])
+def test_overlaps_are_equal(corpus, cluster, tmp_path, ngram_words):
+    local = again(corpus)
+    expected = find_overlap(local.batches("heldout"), local.batches("train"), ngram_words)
+    cluster._backend.faults = {"overlap-00003": ["lost", "lost"], "heldout-00001": ["lost"]}
+    found = find_overlap_by(cluster, corpus, tmp_path / "parts", ngram_words)
+    for name, column in expected._asdict().items():
+        assert np.array_equal(getattr(found, name), column), name
+    assert expected.words.sum() > expected.shared.sum() > 0 or ngram_words == 0
+    tasks = cluster._backend.submitted
+    assert {name.partition("-")[0] for name in tasks} == {"heldout", "overlap"}
+    assert len(set(tasks)) > 20
+    tasks.clear()
+    find_overlap_by(cluster, corpus, tmp_path / "parts", ngram_words)
+    assert not tasks, "all results are kept"
+
+
 @pytest.mark.parametrize("settings", [{"min_document_bytes": 10**6}, {"heldout_fraction": 0.0}])
 def test_errors_are_those_of_this_machine(corpus, cluster, tmp_path, settings):
     from dataclasses import replace
@@ -105,6 +125,11 @@ def test_errors_are_those_of_this_machine(corpus, cluster, tmp_path, settings):
         write_encoded(
             tmp_path / "s", tokenizer, partial(encoded_by, cluster, empty, split, tokenizer, tmp_path / "parts")
         )
+    assert str(found.value) == str(expected.value)
+    with pytest.raises(UserError) as expected:
+        list(empty.batches("heldout"))
+    with pytest.raises(UserError) as found:
+        find_overlap_by(cluster, empty, tmp_path / "overlap", 5)
     assert str(found.value) == str(expected.value)
 
 
