@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 12
 """Attempts per task, of which each ended with its worker."""
+_PROGRESS_SECONDS = 1200.0
+"""A patient task that ran this long before its worker was lost has saved checkpoints (every ten minutes by default), and
+its attempts count anew."""
 _POLL_SECONDS = 0.5
 _STRAGGLES = 4
 """A task that takes longer than this multiple of the median gets a copy, whichever finishes first counts."""
@@ -215,9 +218,7 @@ class Cluster:
         """
         storage.disk.make_folder(folder)
         results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
-        state = _Run(
-            self._backend, self._timeout, tasks, folder, results, watched=self._backend.watched and not patient
-        )
+        state = _Run(self._backend, self._timeout, tasks, folder, results, patient=patient)
         try:
             for i, task in enumerate(tasks):
                 while i not in results:
@@ -242,9 +243,9 @@ class _Run:
         folder: Path,
         results: dict[int, Any],
         *,
-        watched: bool,
+        patient: bool,
     ) -> None:
-        self.watched = watched
+        self.patient, self.watched = patient, backend.watched and not patient
         self.backend, self.timeout, self.tasks, self.folder, self.results = backend, timeout, tasks, folder, results
         self.waiting = deque(i for i in range(len(tasks)) if i not in results)
         self.attempts: dict[Any, _Attempt] = {}
@@ -277,6 +278,8 @@ class _Run:
             except LostError as error:
                 outcome = {"lost": str(error)}
             if "lost" in outcome:
+                if self.patient and time.monotonic() - attempt.started > _PROGRESS_SECONDS:
+                    self.lost[attempt.index] = 0
                 self._lose(attempt.index, outcome["lost"])
                 self.waiting.appendleft(attempt.index)
                 continue

@@ -70,6 +70,15 @@ def test_a_task_that_is_always_lost_is_an_error(tmp_path):
         run(Threads(part_1=["lost"] * ATTEMPTS), 3, tmp_path)
 
 
+def test_losses_of_a_patient_task_that_progresses_are_not_added_up(tmp_path, monkeypatch):
+    cluster = cluster_of(Threads(part_1=["lost"] * 2 * ATTEMPTS))
+    with pytest.raises(UserError, match="failed 12 times"):
+        list(cluster.run(numbered(2), "of", tmp_path / "short", patient=True))
+    monkeypatch.setattr(tasks, "_PROGRESS_SECONDS", 0.0)
+    cluster = cluster_of(Threads(part_1=["lost"] * 2 * ATTEMPTS))
+    assert len(list(cluster.run(numbered(2), "of", tmp_path / "long", patient=True))) == 2
+
+
 def test_a_hanging_task_is_started_again(tmp_path):
     backend = Threads(part_1=[20])
     run(backend, 4, tmp_path, timeout_s=0.3)
