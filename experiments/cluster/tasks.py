@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 12
 """Attempts per task, of which each ended with its worker."""
 _PROGRESS_SECONDS = 1200.0
-"""A patient task that ran this long before its worker was lost has saved checkpoints (every ten minutes by default), and
+"""A patient task that ran this long before its worker was lost has saved checkpoints (by default every ten minutes), so
 its attempts count anew."""
 _POLL_SECONDS = 0.5
 _STRAGGLES = 4
