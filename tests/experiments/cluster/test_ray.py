@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from experiments.cluster import connect, tasks
+from experiments.cluster.contamination import find_overlap as find_overlap_by
 from experiments.cluster.counting import count
 from experiments.cluster.sharding import encoded_by
 from experiments.cluster.tasks import Task
@@ -29,6 +30,7 @@ from tests.experiments.cluster.test_tasks import executed, write
 from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
 from tests.experiments.stages.test_model_tasks import results
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+from tokenizer.corpus.overlap import find_overlap
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -164,15 +166,24 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
         found = train_superbpe(tokenizer, text, vocab_size=500, transition=390, rules="uw-2025", threads=1)
         assert found.sha256 == superbpe.sha256
 
+    split = Corpus(replace(corpus.config, heldout_fraction=0.1))
+    overlapping = find_overlap(split.batches("heldout"), split.batches("train"), 3)
+    assert 0 < overlapping.shared.sum() < overlapping.words.sum()
+
+    def searching(folder):
+        found = find_overlap_by(cluster, Corpus(split.config), folder, 3)
+        assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
+        assert found.training_bytes == overlapping.training_bytes
+
     kills = {}
-    for stage in (counting, superwords, encoding):
+    for stage in (counting, superwords, encoding, searching):
         kills[stage.__name__] = attempt = 0
         while kills[stage.__name__] < KILLS:
             attempt += 1
             with Killer(KILLS - kills[stage.__name__]) as killer:
                 stage(tmp_path / f"{stage.__name__}-{attempt}")
             kills[stage.__name__] += killer.kills
-    assert sum(kills.values()) >= 3 * KILLS
+    assert sum(kills.values()) >= 4 * KILLS
 
 
 def hang(number: int, seconds: float, shared: object, path: Path) -> dict:

@@ -57,5 +57,5 @@ def test_artifacts_are_equal(
         assert artifact == expected[name], name
     assert not list((tmp_path / "ray").rglob("parts"))
     submitted = [name for backend in backends for name in backend.submitted]
-    assert {name.partition("-")[0] for name in submitted} == {"count", "merge", "call", "encode"}
+    assert {name.partition("-")[0] for name in submitted} == {"count", "merge", "call", "encode", "heldout", "overlap"}
     assert len(submitted) > 30
