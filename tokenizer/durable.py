@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -48,6 +49,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing with `replacing_path`."""
     with replacing_path(path) as partial, storage.disk.open(partial, "wb") as file:
         yield file
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Rename a file that is on disk, also to another file system."""
+    try:
+        storage.disk.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with storage.disk.open(source, "rb") as content, replacing(target) as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+        storage.disk.remove(source)
 
 
 @contextmanager

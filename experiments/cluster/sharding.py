@@ -1,37 +1,48 @@
-"""Encode a corpus by tasks: each encodes a part, and this process writes their tokens to shards in order."""
+"""Encode a corpus into shards by tasks: some encode a part each, then others copy the tokens of a shard each.
+
+Where a shard ends depends on the tokens of all parts before it, so that the shards are those of one machine. This
+process only adds up the numbers of tokens, and writes the lists of documents.
+"""
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
-from experiments.cluster.tasks import Task
+from experiments.cluster.tasks import Task, wait_for
+from lm.data.shard_files import StoredTokens, copy_tokens, damaged
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
 from tokenizer import storage
-from tokenizer.checksums import checksum
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
+from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from experiments.cluster.tasks import Cluster, Result
     from lm.data.shard_writer import Writer
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.interface import TokenizerLike
-
-_COLUMNS = ("stream", "ends", "sizes", "normalized", "covered")
-"""Arrays of `Encoded` that a task returns. `covered` is the last, because it may be missing."""
+    from tokenizer.progress import Progress
 
 
 def encoded_by(
-    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path, writer: Writer
+    cluster: Cluster,
+    corpus: Corpus,
+    split: Split,
+    tokenizer: TokenizerLike,
+    folder: Path,
+    writer: Writer,
+    progress: Progress | None = None,
 ) -> Generator[Encoded]:
-    """The encoded documents that a writer lacks, in order: a source for `write_encoded`.
+    """The encoded documents that a writer lacks, in order; then writes its shards. A source for `write_encoded`.
 
     Args:
         cluster: where the tasks run.
@@ -40,6 +51,7 @@ def encoded_by(
         tokenizer: encodes the documents.
         folder: folder for the tokens of the parts, which all machines see.
         writer: the writer.
+        progress: called with the number of tokens copied into shards.
 
     Raises:
         UserError: there are no documents, or fewer than in the finished shards.
@@ -51,11 +63,12 @@ def encoded_by(
     done, first = writer.n_documents, 0
     skipped = []
     for result in cluster.run(tasks, (tokenizer, cluster.threads), folder):
-        n = result.value["documents"]
-        skip = min(max(done - first, 0), n)
-        if skip < n:
-            yield _read(result).without(skip)
-        first += n
+        for encoded in _blocks(result, writer.encoder.dtype):
+            n = len(encoded.ends)
+            skip = min(max(done - first, 0), n)
+            if skip < n:
+                yield encoded.without(skip)
+            first += n
         skipped.append(result.value["skipped"])
     check_complete(writer, done, first)
     corpus.skipped.add_parts(skipped)
@@ -63,34 +76,61 @@ def encoded_by(
     if first == 0:
         for _ in corpus.batches(split):  # explains why there are no documents
             pass
+    shards = writer.planned()
+    tick = Throttle(progress, "tokens copied into shards", sum(shard.n_tokens for shard in shards))
+    tasks = [Task(shard.path.stem, None, partial(_copy, shard.blocks), shard.n_tokens) for shard in shards]
+    for result in cluster.run(tasks, None, folder, tick):
+        wait_for(result.data)
+        writer.take(result.data, result.value)
 
 
 def _encode(part: Corpus, split: Split, shared: tuple[TokenizerLike, int], path: Path) -> dict[str, Any]:
+    """Write blocks of tokens, and after them lists with a number per block, per document or per token."""
     tokenizer, threads = shared
     batches = part.batches(split, readers=reading_threads(threads))
-    arrays: dict[str, list[Any]] = {}
-    end = documents = 0
-    for encoded in encode_batches(tokenizer, batches, threads):
-        columns = {**vars(encoded), "ends": encoded.ends + end}
-        end, documents = end + len(encoded.stream), documents + len(encoded.ends)
-        for name in _COLUMNS:
-            if columns[name] is not None:
-                arrays.setdefault(name, []).append(columns[name])
+    lists: dict[str, list[Any]] = {name: [np.empty(0, dtype)] for name, dtype in _LISTS.items()}
     with replacing(path) as file:
-        for parts in arrays.values():
-            header = np.lib.format.header_data_from_array_1_0(parts[0])
-            np.lib.format.write_array_header_1_0(file, header | {"shape": (sum(map(len, parts)),)})
-            for each in parts:
-                file.write(np.ascontiguousarray(each).data)
-    return {"documents": documents, "skipped": part.part_skipped(), "arrays": len(arrays), "xxh3_128": checksum(path)}
+        for encoded in encode_batches(tokenizer, batches, threads):
+            tokens = np.ascontiguousarray(encoded.stream).data
+            file.write(tokens)
+            block = {"documents": [len(encoded.ends)], "xxh3_64": [xxhash.xxh3_64_intdigest(tokens)]}
+            for name, listed in {**block, **vars(encoded)}.items():
+                if name in lists and listed is not None:
+                    lists[name].append(np.asarray(listed, _LISTS[name]))
+        arrays: dict[str, Any] = {name: np.concatenate(each) for name, each in lists.items() if len(each) > 1}
+        at, packed = file.tell(), io.BytesIO()
+        np.savez(packed, **arrays)
+        file.write(packed.getbuffer())
+    return {"skipped": part.part_skipped(), "lists": at, "xxh3_128": xxhash.xxh3_128_hexdigest(packed.getbuffer())}
 
 
-def _read(result: Result) -> Encoded:
-    """Encoded documents of a part. An .npz file, whose checksums are slow, would be a tenth of the work of encoding."""
-    if checksum(result.data) != result.value["xxh3_128"]:
-        raise UserError(
-            f"{result.data} is damaged; delete it and the .json file of the same name, then run the same command again"
-        )
+_LISTS = {"documents": "<i8", "xxh3_64": "<u8", "ends": "<i8", "sizes": "<i8", "normalized": "<i8", "covered": "<u4"}
+"""Lists of a part: documents and checksum of each block, and arrays of `Encoded`."""
+
+
+def _blocks(result: Result, dtype: str) -> Iterator[Encoded]:
+    """The documents of each block of a part, with the place of their tokens."""
     with storage.disk.open(result.data, "rb") as file:
-        arrays = [np.lib.format.read_array(file, allow_pickle=False) for _ in range(result.value["arrays"])]
-    return Encoded(*arrays, *[None] * (len(_COLUMNS) - len(arrays)))
+        file.seek(result.value["lists"])
+        packed = file.read()
+    if xxhash.xxh3_128_hexdigest(packed) != result.value["xxh3_128"]:
+        raise UserError(damaged(result.data))
+    with np.load(io.BytesIO(packed)) as arrays:
+        lists = dict(arrays)
+    at = document = token = 0
+    for documents, digest in zip(lists.get("documents", ()), lists.get("xxh3_64", ()), strict=True):
+        ends, sizes, normalized = (lists[name][document : document + documents] for name in _OF_DOCUMENTS)
+        n = int(ends[-1])
+        stream = StoredTokens(result.data, at, dtype, n, int(digest), 0, n)
+        covered = lists["covered"][token : token + n] if "covered" in lists else None
+        yield Encoded(stream, ends, sizes, normalized, covered)
+        at, document, token = at + stream.block_bytes, document + int(documents), token + n
+
+
+_OF_DOCUMENTS = ("ends", "sizes", "normalized")
+
+
+def _copy(blocks: Sequence[StoredTokens], _: None, path: Path) -> str:
+    """Write the tokens of a shard; return their checksum."""
+    with replacing(path) as file:
+        return copy_tokens(blocks, file, wait_for)

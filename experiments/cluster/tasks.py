@@ -228,7 +228,7 @@ class Cluster:
                 state.top_up(shared)  # before the caller spends time on the result
                 data = folder / f"{task.stem}.data"
                 if task.identity is not None:
-                    _check_visible(data)
+                    wait_for(data)
                 yield Result(results[i], data)
         finally:
             state.cancel()
@@ -326,8 +326,12 @@ class _Run:
         self.attempts.clear()
 
 
-def _check_visible(data: Path) -> None:
-    """Wait for the data of a finished task to appear."""
+def wait_for(data: Path) -> None:
+    """Wait for the data of a finished task to appear on this machine.
+
+    Raises:
+        UserError: it does not.
+    """
     deadline = time.monotonic() + _VISIBLE_SECONDS
     while not data.exists():
         if time.monotonic() > deadline:

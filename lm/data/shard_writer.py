@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lm.data.shard_files import HashedFile, ShardFile, TextHash, checksum_of_first
+from lm.data.shard_files import HashedFile, Shard, ShardFile, StoredTokens, TextHash, checksum_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
 from tokenizer import storage
-from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
-from tokenizer.durable import write_whole
+from tokenizer.checksums import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed
+from tokenizer.durable import move_file, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lm.data.shard_files import Tokens
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
 
@@ -43,7 +44,7 @@ class Encoded:
     """Encoded documents.
 
     Attributes:
-        stream: uint16 or uint32[n_tokens], the documents' tokens.
+        stream: uint16 or uint32[n_tokens], the documents' tokens; or where they are stored.
         ends: int64[n_documents], end of each document in the stream.
         sizes: int64[n_documents], UTF-8 bytes of each document.
         normalized: int64[n_documents], as `Shards.normalized_bytes`.
@@ -51,7 +52,7 @@ class Encoded:
         text: uint8[n_bytes], the documents; None if they come from shards.
     """
 
-    stream: NDArray[Any]
+    stream: Tokens
     ends: NDArray[np.int64]
     sizes: NDArray[np.int64]
     normalized: NDArray[np.int64]
@@ -65,6 +66,13 @@ class Encoded:
         covered = None if self.covered is None else self.covered[start:]
         text = None if self.text is None else self.text[int(self.sizes[:documents].sum()) :]
         return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered, text)
+
+
+class _Full(NamedTuple):
+    """A shard that is full, and the checksums of the lists up to its end."""
+
+    shard: Shard
+    lists: dict[str, str]
 
 
 class Encoder:
@@ -148,7 +156,8 @@ class Writer:
         ).astype(np.int64)
         lists = (*self._document_lists, *self._token_lists)
         self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
-        self._shard: ShardFile | None = None
+        self._shard: Shard | None = None
+        self._planned: list[_Full] = []
         found = _read(folder / _TEXTS) or {"texts": []}
         n = len(self._shards)
         self._texts: list[str | None] = [*found["texts"], *repeat(None, n)][:n]
@@ -257,14 +266,15 @@ class Writer:
         start = document = byte = 0
         while document < len(ends):
             if self._shard is None:
-                path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = ShardFile(path, first_document=self.n_documents)
+                number = len(self._shards) + len(self._planned)
+                kind = Shard if isinstance(stream, StoredTokens) else ShardFile
+                self._shard = kind(self.folder / f"tokens-{number:05}.bin", first_document=self.n_documents)
             capacity = self._tokens_per_shard - self._shard.n_tokens
             stop_document = min(len(ends), int(np.searchsorted(ends, start + capacity)) + 1)
             stop = int(ends[stop_document - 1])
             n_bytes = int(sizes[document:stop_document].sum())
             text = None if encoded.text is None else encoded.text[byte : byte + n_bytes]
-            self._shard.write(stream[start:stop], stop_document - document, n_bytes, text)
+            self._shard.add(stream[start:stop], stop_document - document, n_bytes, text)
             numbers = (
                 ends[document:stop_document] - start + self._n_tokens,
                 sizes[document:stop_document],
@@ -291,7 +301,7 @@ class Writer:
         covered = encoded.covered[start:stop].astype(np.int64)
         ends = encoded.ends[document:stop_document] - start
         lacking = encoded.sizes[document:stop_document] - np.diff(np.append(0, covered.cumsum())[ends], prepend=0)
-        unknown = encoded.stream[start:stop] == (-1 if self._unknown_id is None else self._unknown_id)
+        unknown = np.asarray(encoded.stream[start:stop]) == (-1 if self._unknown_id is None else self._unknown_id)
         return TextLoss(
             changed_documents=changed,
             unaccounted_documents=int(np.count_nonzero(lacking)),
@@ -301,19 +311,46 @@ class Writer:
         )
 
     def _finish_shard(self) -> None:
-        """Flush the shard to disk, then its record, which marks it as finished."""
-        if self._shard is None:
+        """Finish the shard, or plan it if its tokens are stored."""
+        shard, self._shard = self._shard, None
+        if shard is None:
             return
-        record = {**self._shard.finish(), "lists": {name: file.sync() for name, file in self._list_files.items()}}
+        full = _Full(shard, {name: file.sync() for name, file in self._list_files.items()})
+        if isinstance(shard, ShardFile):
+            self._record(full, shard.finish())
+        else:
+            self._planned.append(full)
+
+    def planned(self) -> list[Shard]:
+        """The shards whose tokens are stored, after all documents were added."""
+        self._finish_shard()
+        return [full.shard for full in self._planned]
+
+    def take(self, path: Path, digest: str) -> None:
+        """Finish the first of the planned shards.
+
+        Args:
+            path: A file of its tokens, which is moved.
+            digest: XXH3-128 of the file.
+        """
+        full = self._planned.pop(0)
+        move_file(path, full.shard.path)
+        with storage.disk.open(full.shard.path, "rb") as file:
+            remember_checksum(file, digest)
+        self._record(full, digest)
+
+    def _record(self, full: _Full, digest: str) -> None:
+        """Write the record of a shard, which marks it as finished."""
+        shard, lists = full
+        record = {**shard.record(digest), "lists": lists}
         if self._changes_text:
-            record["text_loss"] = asdict(self._shard.text_loss)
-            self._text_loss += self._shard.text_loss
-        if self._shard.text_hash is not None:
-            self._texts.append(self._shard.text_hash)
+            record["text_loss"] = asdict(shard.text_loss)
+            self._text_loss += shard.text_loss
+        if shard.text_hash is not None:
+            self._texts.append(shard.text_hash)
             write_sealed(self.folder / _TEXTS, {"texts": self._texts})
         write_sealed(self.folder / _record_name(record["name"]), record)
         self._shards.append(record)
-        self._shard = None
 
     def finish(self) -> dict[str, Any]:
         """Close the files, write the manifest and return it."""

@@ -12,6 +12,7 @@ import pytest
 from experiments.cluster.contamination import find_overlap as find_overlap_by
 from experiments.cluster.counting import count
 from experiments.cluster.sharding import encoded_by
+from experiments.cluster.tasks import _Run
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests.experiments.cluster.backend import Threads, cluster_of
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
@@ -73,26 +74,31 @@ def test_shards_are_equal(corpus, cluster, tmp_path, split, seed):
     assert corpus.skipped.summary() == local.skipped.summary()
 
 
-def test_an_interrupted_writer_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch):
+@pytest.mark.parametrize("task", ["encode-00009", "tokens-00005"])
+def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch, task):
     tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
     layout = ShardConfig(tokens_per_shard=2000)
     write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), layout, threads=1)
+    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
 
-    def interrupted(writer):
-        for number, encoded in enumerate(encoded_by(cluster, corpus, "train", tokenizer, tmp_path / "parts", writer)):
-            if number == 9:
-                raise KeyboardInterrupt
-            yield encoded
+    def interrupt(*_):
+        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        write_encoded(tmp_path / "found", tokenizer, interrupted, layout)
-    assert list(tmp_path.glob(".found.partial/tokens-*.json"))
+    cluster._backend.faults[task] = ["lost"]
+    with monkeypatch.context() as patch:
+        patch.setattr(_Run, "_lose", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_encoded(tmp_path / "found", tokenizer, source, layout)
+    copied = [path.name for path in tmp_path.glob(".found.partial/tokens-*.json")]
     seen = set(cluster._backend.submitted)
     cluster._backend.submitted.clear()
-    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
     write_encoded(tmp_path / "found", tokenizer, source, layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
-    assert len(seen & set(cluster._backend.submitted)) <= 3, "only those that were cancelled"
+    repeated = seen & set(cluster._backend.submitted)
+    assert len(repeated) <= 3, "only those that were cancelled"
+    if task.startswith("tokens"):
+        assert copied
+        assert not any(name.startswith("encode") for name in cluster._backend.submitted)
 
 
 @pytest.mark.parametrize("ngram_words", [0, 5])
