@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tokenizer import storage
 from tokenizer.corpus.remote import BLOCK_BYTES, File, RemoteFile, Stop
 from tokenizer.corpus.skipped import shifted
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 _TAIL_BYTES = 1 << 16
+_LINE_FEED = ord("\n")
 
 
 @dataclass
@@ -58,7 +61,7 @@ class Range:
             if found < 0:
                 continue
             begun = True
-            self.line_feeds += block.count(b"\n", found)
+            self.line_feeds += int(np.count_nonzero(np.frombuffer(block, np.uint8, offset=found) == _LINE_FEED))
             yield block[found:] if found else block
         if not begun:
             return

@@ -1,6 +1,8 @@
 """Counts and shards of a cluster equal those of this machine's threads, byte by byte."""
 
+import errno
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +14,14 @@ import pytest
 from experiments.cluster.contamination import find_overlap as find_overlap_by
 from experiments.cluster.counting import count
 from experiments.cluster.sharding import encoded_by
-from experiments.cluster.tasks import _Run
+from experiments.cluster.tasks import ATTEMPTS
+from lm.data.shard_writer import Writer
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
+from tests import other_tokenizers
 from tests.experiments.cluster.backend import Threads, cluster_of
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, storage, train_bpe
 from tokenizer.corpus.overlap import find_overlap
+from tokenizer.pretrained import load_pretrained
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
 PART_BYTES = 3000
@@ -74,31 +79,87 @@ def test_shards_are_equal(corpus, cluster, tmp_path, split, seed):
     assert corpus.skipped.summary() == local.skipped.summary()
 
 
-@pytest.mark.parametrize("task", ["encode-00009", "tokens-00005"])
-def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch, task):
+@pytest.mark.parametrize("name", ["unigram.model", "word_pieces"])
+def test_shards_of_tokenizers_that_change_text_are_equal(corpus, cluster, tmp_path, name):
+    path = other_tokenizers.write(tmp_path, name)
+    tokenizer = load_pretrained(path, add_special_tokens=["<|endoftext|>"]).tokenizer
+    layout = ShardConfig(tokens_per_shard=20_000)
+    manifest = write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), layout, threads=1)
+    assert manifest["text_loss"]["unknown_tokens"] > 0
+    assert len(manifest["shards"]) > 2
+    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
+    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
+
+
+@pytest.mark.parametrize("damaged", ["tokens", "lists"])
+def test_a_damaged_part_is_an_error_that_names_it(corpus, cluster, tmp_path, damaged):
+    tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 300)
+    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
+    cluster._backend.faults["encode-00009"] = ["lost"] * ATTEMPTS
+    with pytest.raises(UserError, match="encode-00009 failed 12 times"):
+        write_encoded(tmp_path / "found", tokenizer, source)
+    (part,) = (tmp_path / "parts").glob("encode-00002-*.data")
+    content = bytearray(part.read_bytes())
+    content[0 if damaged == "tokens" else -100] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(f"{part} is damaged; delete it and the .json file")):
+        write_encoded(tmp_path / "found", tokenizer, source)
+    part.unlink()
+    part.with_suffix(".json").unlink()
+    write_encoded(tmp_path / "found", tokenizer, source)
+    write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), threads=1)
+    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
+
+
+def test_results_on_another_file_system_are_copied(corpus, cluster, tmp_path, monkeypatch):
+    tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 300)
+    write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), threads=1)
+    rename = storage.disk.rename
+
+    def between_folders(source, target):
+        if source.parent.name == "parts" != target.parent.name:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(storage.disk, "rename", between_folders)
+    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
+    write_encoded(tmp_path / "found", tokenizer, source)
+    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
+    assert not list((tmp_path / "parts").glob("tokens-*"))
+
+
+def interrupted(method, calls):
+    """A method that raises KeyboardInterrupt in its last call."""
+
+    def call(self, *arguments):
+        calls.append(None)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return method(self, *arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("method", ["add", "take"])
+def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch, method):
     tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
     layout = ShardConfig(tokens_per_shard=2000)
     write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), layout, threads=1)
     source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    cluster._backend.faults[task] = ["lost"]
     with monkeypatch.context() as patch:
-        patch.setattr(_Run, "_lose", interrupt)
+        patch.setattr(Writer, method, interrupted(getattr(Writer, method), []))
         with pytest.raises(KeyboardInterrupt):
             write_encoded(tmp_path / "found", tokenizer, source, layout)
-    copied = [path.name for path in tmp_path.glob(".found.partial/tokens-*.json")]
-    seen = set(cluster._backend.submitted)
+    copied = {path.stem for path in tmp_path.glob(".found.partial/tokens-*.json")}
+    assert len(copied) == (4 if method == "take" else 0)
+    before = set(cluster._backend.submitted)
     cluster._backend.submitted.clear()
     write_encoded(tmp_path / "found", tokenizer, source, layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
-    repeated = seen & set(cluster._backend.submitted)
-    assert len(repeated) <= 3, "only those that were cancelled"
-    if task.startswith("tokens"):
-        assert copied
-        assert not any(name.startswith("encode") for name in cluster._backend.submitted)
+    repeated = before & set(cluster._backend.submitted)
+    assert not repeated & copied
+    assert len(repeated) <= 5, "only those that were cancelled or not taken"
 
 
 @pytest.mark.parametrize("ngram_words", [0, 5])

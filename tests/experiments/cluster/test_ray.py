@@ -147,7 +147,8 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "ATTEMPTS", 100)
     counts = count_pretokens(corpus, **SETTINGS)
     tokenizer = train_bpe(counts, 400)
-    write_shards(tmp_path / "expected", tokenizer, corpus.batches(), threads=1)
+    layout = ShardConfig(tokens_per_shard=50_000)
+    write_shards(tmp_path / "expected", tokenizer, corpus.batches(), layout, threads=1)
     expected = files_of(tmp_path / "expected")
     superbpe = train_superbpe(tokenizer, corpus, vocab_size=500, transition=390, rules="uw-2025", threads=1)
     assert len(superbpe.superword_ids()) > 10
@@ -157,7 +158,7 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
 
     def encoding(folder):
         source = partial(encoded_by, cluster, corpus, "train", tokenizer, folder / "parts")
-        write_encoded(folder / "found", tokenizer, source)
+        write_encoded(folder / "found", tokenizer, source, layout)
         assert files_of(folder / "found") == expected
 
     def superwords(folder):
