@@ -91,7 +91,7 @@ impl Shared {
                     self.scanner.pieces(text, |start, end| {
                         table.add(text, start, end);
                         if table.is_full() && spilled.is_ok() {
-                            spilled = self.write(std::mem::replace(table, Table::new(self.memory)));
+                            spilled = self.spill(table);
                         }
                     })
                 })
@@ -103,9 +103,16 @@ impl Shared {
         }
         spilled?;
         if table.memory() > self.memory {
-            self.write(std::mem::replace(table, Table::new(self.memory)))?;
+            self.spill(table)?;
         }
         Ok(())
+    }
+
+    /// Writes a table to disk and empties it.
+    #[cold]
+    #[inline(never)]
+    fn spill(&self, table: &mut Table) -> Result<(), String> {
+        self.write(std::mem::replace(table, Table::new(self.memory)))
     }
 
     /// Writes a table to disk. If that makes too many runs, merges them into one.

@@ -21,7 +21,19 @@ struct Slot {
 struct Long {
     start: usize, // into the arena
     length: u32,
+    hash: u32, // so that the table grows without reading the arena
     count: u64,
+}
+
+impl Long {
+    fn hash(bytes: &[u8]) -> u32 {
+        (xxhash_rust::xxh3::xxh3_64(bytes) >> 32) as u32
+    }
+
+    /// The hash for the table, which uses the highest and the lowest bits.
+    fn spread(hash: u32) -> u64 {
+        (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
 }
 
 /// Counts of byte strings.
@@ -130,19 +142,17 @@ impl Table {
 
     #[inline(never)]
     fn add_long(&mut self, bytes: &[u8], count: u64) {
-        let hash = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes);
-        let arena = &mut self.arena;
-        let spelled = |long: &Long, arena: &[u8]| -> u64 { hash(&arena[long.start..][..long.length as usize]) };
+        let (hash, arena) = (Long::hash(bytes), &mut self.arena);
         let entry = self.long.entry(
-            hash(bytes),
-            |long| arena[long.start..][..long.length as usize] == *bytes,
-            |long| spelled(long, arena),
+            Long::spread(hash),
+            |long| long.hash == hash && arena[long.start..][..long.length as usize] == *bytes,
+            |long| Long::spread(long.hash),
         );
         match entry {
             Entry::Occupied(mut entry) => entry.get_mut().count += count,
             Entry::Vacant(entry) => {
                 let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
-                entry.insert(Long { start: arena.len(), length, count });
+                entry.insert(Long { start: arena.len(), length, hash, count });
                 memory::reserve(arena, bytes.len());
                 arena.extend_from_slice(bytes);
                 self.full |= self.memory() > self.limit;
