@@ -57,5 +57,6 @@ def test_artifacts_are_equal(
         assert artifact == expected[name], name
     assert not list((tmp_path / "ray").rglob("parts"))
     submitted = [name for backend in backends for name in backend.submitted]
-    assert {name.partition("-")[0] for name in submitted} == {"count", "merge", "call", "encode", "heldout", "overlap"}
+    kinds = {"count", "merge", "call", "encode", "tokens", "heldout", "overlap"}
+    assert {name.partition("-")[0] for name in submitted} == kinds
     assert len(submitted) > 30
