@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections import deque
@@ -15,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from experiments.store.cache import marked
 from tokenizer import storage
 from tokenizer.checksums import digest, read_sealed, write_sealed
-from tokenizer.durable import partial_name
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -35,12 +32,6 @@ _STRAGGLES = 4
 _LEAST_STRAGGLER_SECONDS = 10.0
 _VISIBLE_SECONDS = 60.0
 """Time for a file that another machine has written to appear, on a file system that caches folders."""
-_TELL_SECONDS = 5.0
-"""Time between two messages of a patient task."""
-_STOP_SECONDS = 30.0
-"""Time for patient tasks to save their work when the command ends."""
-_STOP = "stop"
-"""Name of the file that asks the patient tasks of a folder to stop."""
 
 
 class LostError(Exception):
@@ -71,49 +62,6 @@ class Task:
     def stem(self) -> str:
         """Names of its files without their extensions."""
         return f"{self.name}-{digest(self.identity)[:16]}"
-
-
-@dataclass(frozen=True)
-class Patience:
-    """What to do with tasks that may take days, and tell how far they are (`Teller`).
-
-    Slow ones are not copied. Before running ones are cancelled, they get half a minute to save their work.
-
-    Attributes:
-        silence_s: seconds without a message after which a task that has told something is given up; None for never.
-        on_stop: called before the command waits for tasks to save their work, with the seconds that it waits at most.
-    """
-
-    silence_s: float | None
-    on_stop: Callable[[float], None] = lambda _: None
-
-
-class Teller:
-    """Used by a patient task: tells the command how far it is, through a file.
-
-    Args:
-        data: path that the task was called with.
-    """
-
-    def __init__(self, data: Path) -> None:
-        self._path, self._stop = _messages(data), data.parent / _STOP
-        self._next = 0.0
-
-    def __call__(self, done: int) -> bool:
-        """Tell how many of its bytes are done, if that is due; return whether the task should save its work and end."""
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + _TELL_SECONDS
-        with suppress(OSError):  # the command may have ended
-            partial = partial_name(self._path)
-            partial.write_text(json.dumps({"bytes": done, "clock": now}))
-            partial.replace(self._path)
-        return self._stop.exists()
-
-
-def _messages(data: Path) -> Path:
-    return data.with_suffix(".progress")
 
 
 class Result(NamedTuple):
@@ -192,19 +140,8 @@ class Backend(Protocol):
 
 @dataclass
 class _Attempt:
-    """A task that was submitted.
-
-    Attributes:
-        index: its index.
-        told: the last message of the task, which may be of an earlier attempt.
-        started: when it was submitted.
-        heard: when it told something last.
-    """
-
     index: int
-    told: Any = None
     started: float = field(default_factory=time.monotonic)
-    heard: float | None = None
 
 
 def _call(argument: Any, function: Callable[[Any], Any], _: Path) -> Any:
@@ -265,7 +202,7 @@ class Cluster:
         folder: Path,
         report: Callable[[int], None] | None = None,
         *,
-        patience: Patience | None = None,
+        patient: bool = False,
     ) -> Generator[Result]:
         """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
 
@@ -273,21 +210,21 @@ class Cluster:
             tasks: the tasks.
             shared: first argument of their calls.
             folder: folder for results, which all machines see.
-            report: called with the bytes of the finished tasks, and those that patient tasks have told.
-            patience: for tasks that may take any time.
+            report: called with the bytes of the finished tasks.
+            patient: whether tasks may take any time, so that slow ones are not copied and none is given up.
 
         Raises:
             UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
         """
         storage.disk.make_folder(folder)
         results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
-        state = _Run(self._backend, self._timeout, tasks, folder, results, patience)
+        state = _Run(self._backend, self._timeout, tasks, folder, results, patient=patient)
         try:
             for i, task in enumerate(tasks):
                 while i not in results:
                     state.step(shared)
                     if report is not None:
-                        report(state.done())
+                        report(sum(tasks[j].size for j in results))
                 state.top_up(shared)  # before the caller spends time on the result
                 data = folder / f"{task.stem}.data"
                 if task.identity is not None:
@@ -305,11 +242,10 @@ class _Run:
         tasks: Sequence[Task],
         folder: Path,
         results: dict[int, Any],
-        patience: Patience | None,
+        *,
+        patient: bool,
     ) -> None:
-        self.patience, self.watched = patience, backend.watched and patience is None
-        self.told: dict[int, int] = {}
-        self.listened = 0.0
+        self.patient, self.watched = patient, backend.watched and not patient
         self.backend, self.timeout, self.tasks, self.folder, self.results = backend, timeout, tasks, folder, results
         self.waiting = deque(i for i in range(len(tasks)) if i not in results)
         self.attempts: dict[Any, _Attempt] = {}
@@ -328,7 +264,7 @@ class _Run:
         if self.shared is None:
             self.shared = self.backend.share(shared)
         handles = self.backend.submit([self.tasks[i] for i in chosen], self.shared, self.folder, extra=extra)
-        self.attempts |= {handle: _Attempt(i, self._message(i)) for handle, i in zip(handles, chosen, strict=True)}
+        self.attempts |= {handle: _Attempt(i) for handle, i in zip(handles, chosen, strict=True)}
 
     def step(self, shared: Any) -> None:
         """Submit, wait a moment, and take what has ended."""
@@ -342,7 +278,7 @@ class _Run:
             except LostError as error:
                 outcome = {"lost": str(error)}
             if "lost" in outcome:
-                if self.patience is not None and time.monotonic() - attempt.started > _PROGRESS_SECONDS:
+                if self.patient and time.monotonic() - attempt.started > _PROGRESS_SECONDS:
                     self.lost[attempt.index] = 0
                 self._lose(attempt.index, outcome["lost"])
                 self.waiting.appendleft(attempt.index)
@@ -356,34 +292,6 @@ class _Run:
                 del self.attempts[copy]
         if self.watched:
             self._watch(shared)
-        if self.patience is not None and time.monotonic() - self.listened > _TELL_SECONDS:
-            self._listen(self.patience)
-
-    def done(self) -> int:
-        """Bytes that are done."""
-        return sum(
-            task.size if i in self.results else min(self.told.get(i, 0), task.size) for i, task in enumerate(self.tasks)
-        )
-
-    def _message(self, index: int) -> Any:
-        """The last message of a patient task, or None."""
-        if self.patience is not None:
-            with suppress(OSError, ValueError):
-                return read_json(_messages(self.folder / f"{self.tasks[index].stem}.data"))
-        return None
-
-    def _listen(self, patience: Patience) -> None:
-        """Hear what the tasks tell, and replace those that have become silent."""
-        self.listened = now = time.monotonic()
-        for handle, attempt in list(self.attempts.items()):
-            told = self._message(attempt.index)
-            if told is not None and told != attempt.told:
-                attempt.told, attempt.heard, self.told[attempt.index] = told, now, told["bytes"]
-            elif patience.silence_s and attempt.heard and now - attempt.heard > patience.silence_s:
-                self.backend.cancel(handle)
-                del self.attempts[handle]
-                self._lose(attempt.index, f"it made no progress for runner.timeout_s={patience.silence_s:g}")
-                self.waiting.appendleft(attempt.index)
 
     def _watch(self, shared: Any) -> None:
         """Replace tasks that hang; copy slow ones once no others are left to start."""
@@ -411,25 +319,11 @@ class _Run:
             )
 
     def cancel(self) -> None:
-        """End all tasks that run; patient ones save their work first."""
-        try:
-            if self.patience is not None:
-                self._stop(self.patience)
-        finally:
-            for handle in self.attempts:
-                with suppress(Exception):  # the backend may be gone
-                    self.backend.cancel(handle)
-            self.attempts.clear()
-
-    def _stop(self, patience: Patience) -> None:
-        if not any(attempt.heard for attempt in self.attempts.values()):
-            return
-        patience.on_stop(_STOP_SECONDS)
-        (self.folder / _STOP).touch()
-        deadline = time.monotonic() + _STOP_SECONDS
-        while any(attempt.heard for attempt in self.attempts.values()) and time.monotonic() < deadline:
-            for handle in self.backend.wait(list(self.attempts), _POLL_SECONDS):
-                del self.attempts[handle]
+        """End all tasks that run."""
+        for handle in self.attempts:
+            with suppress(Exception):  # the backend may be gone
+                self.backend.cancel(handle)
+        self.attempts.clear()
 
 
 def wait_for(data: Path) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from experiments.cli.console import Reporter
 from experiments.cluster import connect
-from experiments.cluster.tasks import LostError, Patience, Task, Teller
+from experiments.cluster.tasks import LostError, Task
 from experiments.logging.tracking import Tracker
 from experiments.results import Folder, HeldoutDocuments, ShardsFolder, TokenizerFolder, TrainedModel, Tuning
 from experiments.stages import evaluation, models, tuning
@@ -27,7 +27,6 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Store
 from lm.evaluate import distributed as distributed_evaluation
 from lm.train import distributed, loop
-from lm.train.interrupt import request_stop
 from tokenizer import storage
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
@@ -145,17 +144,11 @@ class ModelTasks:
         shared = context.config.runner.folder
         # A name of its own: runs that share the artifacts may be on the cluster at the same time.
         folder = ((context.store.root if shared is None else Path(shared)) / f".tasks-{uuid4().hex[:12]}").resolve()
-        patience = Patience(
-            context.config.runner.timeout_s,
-            lambda seconds: context.reporter.say(
-                f"waiting up to {seconds:g} s for models to save their checkpoints; Ctrl-C ends at once"
-            ),
-        )
         results = []
         try:
             with context.reporter.stage(f"{what} side by side"):
                 tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
-                for result in self.cluster.run(tasks, None, folder, tick, patience=patience):
+                for result in self.cluster.run(tasks, None, folder, tick, patient=True):
                     for used in context.store.open_all(result.value["used"], Folder):
                         context.store.use(used)
                     results.append(result.value)
@@ -199,19 +192,16 @@ def _log(context: Context, name: str, artifact: Artifact[TrainedModel]) -> None:
         context.tracker.log(f"lm/{name}", json.loads(line))
 
 
-def _work(job: _Job, gpus: int, _shared: None, data: Path) -> dict[str, Any]:
+def _work(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
     """Do a job on this machine, with one process per GPU."""
     if gpus <= 1:
-        try:
-            return _do(job, data)
-        except KeyboardInterrupt:
-            raise LostError("it was asked to stop") from None
+        return _do(job)
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     settings = LaunchConfig(1, 1, gpus, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0)
     try:
-        outcome: dict[str, Any] = elastic_launch(settings, _process)(job, data)[0]
+        outcome: dict[str, Any] = elastic_launch(settings, _process)(job)[0]
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         if failure.exitcode < 0:
@@ -222,14 +212,14 @@ def _work(job: _Job, gpus: int, _shared: None, data: Path) -> dict[str, Any]:
     return outcome
 
 
-def _process(job: _Job, data: Path) -> dict[str, Any]:
+def _process(job: _Job) -> dict[str, Any]:
     """What one of several processes does; returns the result of the first."""
     if sys.platform == "linux":  # SIGTERM when the task's process is killed, so that no process keeps its GPU
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     outcome: dict[str, Any] = {}
 
     def first() -> int:
-        outcome.update(_do(job, data))
+        outcome.update(_do(job))
         return 0
 
     def join(other: dict[str, Any]) -> None:
@@ -242,25 +232,9 @@ def _process(job: _Job, data: Path) -> dict[str, Any]:
     return outcome
 
 
-class _Telling(Reporter):
-    """Tells the command how much text the models were trained on, and stops the training when the command ends."""
-
-    def __init__(self, job: _Job, data: Path) -> None:
-        super().__init__(Console(quiet=True), bars=False)
-        self._tell, self._bytes = Teller(data), 0
-        # Tuning trains an unknown number of models, so that only the end of each arm is shown.
-        self._step_bytes = 0 if job.factors else job.plans[-1].bytes_per_step
-
-    def progress(self, what: str, done: int, total: int | None) -> None:
-        """Called after every step of the training, and while a model is scored."""
-        if what == "steps":
-            self._bytes = max(self._bytes, done * self._step_bytes)
-        if self._tell(self._bytes):
-            request_stop()
-
-
-def _do(job: _Job, data: Path) -> dict[str, Any]:
+def _do(job: _Job) -> dict[str, Any]:
     used: dict[str, None] = {}
+    quiet = Reporter(Console(quiet=True), bars=False)
     store = Store.at(
         job.config.artifacts,
         job.config.artifacts_cache,
@@ -278,7 +252,7 @@ def _do(job: _Job, data: Path) -> dict[str, Any]:
     tokenizer, shards, *scored_on = found
     arm = ArmTokenizer(job.arm, job.arm, job.tokenizer, tokenizer)
     with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
-        context = Context(job.config, store, _Telling(job, data), tracker)
+        context = Context(job.config, store, quiet, tracker)
         if job.factors:
             tuned = tuning.tune_arm(context, arm, shards, job.plans[0], job.factors)
             return {"tuning": tuned.save(), "used": list(used)}

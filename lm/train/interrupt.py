@@ -16,26 +16,11 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C."""
 
 
-def request_stop() -> None:
-    """Do what Ctrl-C does, on this thread only: stop a training that calls this after its step, or raise at once.
-
-    Raises:
-        KeyboardInterrupt: No training runs on this thread.
-    """
-    active: DeferredInterrupt | None = getattr(_local, "active", None)
-    if active is None:
-        raise KeyboardInterrupt
-    active.pending = True
-
-
-_local = threading.local()
-
-
 class DeferredInterrupt:
     """While active, the first Ctrl-C or SIGTERM is only recorded; a second one interrupts at once.
 
-    Schedulers send SIGTERM some seconds before they kill a process. Only the main thread receives signals; in other
-    threads, only `request_stop` does something.
+    Schedulers send SIGTERM some seconds before they kill a process. Only the main thread receives signals, so this does
+    nothing in other threads.
 
     Args:
         patient: Record further signals too. `torchrun` forwards Ctrl-C to processes that have already received it from
@@ -53,7 +38,6 @@ class DeferredInterrupt:
         raise self._kind
 
     def __enter__(self) -> DeferredInterrupt:
-        self._outer, _local.active = getattr(_local, "active", None), self
         if threading.current_thread() is threading.main_thread():
             self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
@@ -61,7 +45,6 @@ class DeferredInterrupt:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _local.active = self._outer
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

@@ -1,14 +1,12 @@
 """Tasks: finished ones are not run again, lost ones are repeated, hanging ones are replaced, slow ones are copied."""
 
-import threading
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from experiments.cluster import tasks
-from experiments.cluster.tasks import ATTEMPTS, Patience, Task, Teller
+from experiments.cluster.tasks import ATTEMPTS, Task
 from experiments.store.cache import cache_of
 from tests.experiments.cluster.backend import Threads, cluster_of
 from tokenizer.errors import UserError
@@ -72,70 +70,13 @@ def test_a_task_that_is_always_lost_is_an_error(tmp_path):
         run(Threads(part_1=["lost"] * ATTEMPTS), 3, tmp_path)
 
 
-def slowly(number: int, shared: threading.Event, path: Path) -> dict:
-    """Tell of ten bytes one by one; the first attempt of task 1 hangs after three."""
-    tell, marker = Teller(path), path.with_suffix(".attempted")
-    hangs = number == 1 and not marker.exists()
-    marker.touch()
-    for done in range(11):
-        if tell(done):
-            return write(number, f"stopped at {done} of", path)
-        if hangs and done == 3:
-            shared.wait()
-        time.sleep(0.05)
-    return write(number, "of", path)
-
-
-@pytest.fixture
-def telling(monkeypatch):
-    monkeypatch.setattr(tasks, "_TELL_SECONDS", 0.01)
-    return [Task(f"part-{i}", [i], partial(slowly, i), 10) for i in range(2)]
-
-
-def test_progress_of_patient_tasks_is_shown_and_silent_ones_are_replaced(tmp_path, telling):
-    seen, backend, hanging = [], Threads(), threading.Event()
-    results = cluster_of(backend).run(telling, hanging, tmp_path, seen.append, patience=Patience(2.0))
-    assert [result.data.read_text() for result in results] == ["of 0", "of 1"]
-    hanging.set()
-    assert backend.submitted == ["part-0", "part-1", "part-1"]
-    assert backend.cancelled == 1
-    assert len({done for done in seen if 0 < done < 10}) > 3
-    assert (min(seen), max(seen)) == (0, 20)
-
-
-def test_patient_tasks_that_always_become_silent_are_an_error(tmp_path, telling, monkeypatch):
-    monkeypatch.setattr(tasks, "ATTEMPTS", 1)
-    hanging = threading.Event()
-    with pytest.raises(UserError, match=r"part-1 failed 1 times .* it made no progress for runner.timeout_s=0.5"):
-        list(cluster_of(Threads()).run(telling, hanging, tmp_path, patience=Patience(0.5)))
-    hanging.set()
-
-
-def test_patient_tasks_save_their_work_when_the_command_ends(tmp_path, telling):
-    announced, seen = [], []
-
-    def interrupt(done):
-        seen.append(done)
-        if done > 6:
-            raise KeyboardInterrupt
-
-    backend = Threads()
-    tasks_ = [Task(f"part-{i}", [i], partial(slowly, i), 10) for i in (0, 2)]
-    with pytest.raises(KeyboardInterrupt):
-        list(cluster_of(backend).run(tasks_, None, tmp_path, interrupt, patience=Patience(None, announced.append)))
-    assert announced == [tasks._STOP_SECONDS]
-    assert backend.cancelled == 0
-    texts = [next(tmp_path.glob(f"part-{i}-*.data")).read_text() for i in (0, 2)]
-    assert all(text.startswith("stopped at ") for text in texts)
-
-
 def test_losses_of_a_patient_task_that_progresses_are_not_added_up(tmp_path, monkeypatch):
     cluster = cluster_of(Threads(part_1=["lost"] * 2 * ATTEMPTS))
     with pytest.raises(UserError, match="failed 12 times"):
-        list(cluster.run(numbered(2), "of", tmp_path / "short", patience=Patience(None)))
+        list(cluster.run(numbered(2), "of", tmp_path / "short", patient=True))
     monkeypatch.setattr(tasks, "_PROGRESS_SECONDS", 0.0)
     cluster = cluster_of(Threads(part_1=["lost"] * 2 * ATTEMPTS))
-    assert len(list(cluster.run(numbered(2), "of", tmp_path / "long", patience=Patience(None)))) == 2
+    assert len(list(cluster.run(numbered(2), "of", tmp_path / "long", patient=True))) == 2
 
 
 def test_a_hanging_task_is_started_again(tmp_path):

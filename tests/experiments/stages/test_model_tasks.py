@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from experiments.cluster import ray_backend, tasks
+from experiments.cluster import ray_backend
 from experiments.config import RunnerConfig
 from experiments.stages import model_tasks
 from experiments.stages.models import METRICS
@@ -106,40 +106,6 @@ def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, monkeypatch
     assert steps.count(1) == 1  # continued from the checkpoint
 
 
-def test_an_interrupted_command_keeps_the_steps(
-    tiny: list[str],
-    tmp_path: Path,
-    backends: list[Threads],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(tasks, "_TELL_SECONDS", 0.0)
-    done = tasks._Run.done
-
-    def interrupt(self: Any) -> int:
-        if any(task.name == "models-0000" for task in self.tasks) and self.told.get(0, 0) > 60_000:
-            raise KeyboardInterrupt
-        return done(self)
-
-    longer = [*tiny, "budget.train_bytes=150000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=1000"]
-    with monkeypatch.context() as patch:
-        patch.setattr(tasks._Run, "done", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run_stages("evaluate", [*longer, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
-    assert "waiting up to 30 s for models to save their checkpoints" in capsys.readouterr().out
-    (checkpoint,) = (tmp_path / "artifacts").glob(".lm-*.resumable/checkpoint.safetensors")
-    saved = len((checkpoint.parent / METRICS).read_text().splitlines())
-    run_stages("evaluate", [*longer, "runner=ray", "runner.gpus=0"], tmp_path / "again")
-    found = results(tmp_path / "artifacts")
-    elsewhere = [*(each for each in longer if not each.startswith("artifacts=")), f"artifacts={tmp_path}/local"]
-    run_stages("evaluate", elsewhere, tmp_path / "local-run")
-    assert found == results(tmp_path / "local")
-    first = next((tmp_path / "artifacts").glob("lm-*"))
-    steps = [json.loads(line)["step"] for path in first.parent.glob("lm-*") for line in (path / METRICS).open()]
-    assert saved > 1
-    assert steps.count(1) == 2  # one per arm: none started again
-
-
 def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, backends: list[Threads]) -> None:
     rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000", "lm.tune_extensions=0"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
@@ -158,8 +124,8 @@ def test_artifacts_that_a_worker_does_not_see(
 ) -> None:
     do = model_tasks._do
 
-    def on_another_machine(job: Any, data: Path) -> Any:
-        return do(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))), data)
+    def on_another_machine(job: Any) -> Any:
+        return do(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))))
 
     monkeypatch.setattr(model_tasks, "_do", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
