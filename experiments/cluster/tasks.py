@@ -283,8 +283,9 @@ class _Run:
     def _submit(self, chosen: list[int], shared: Any, *, extra: bool = False) -> None:
         if self.shared is None:
             self.shared = self.backend.share(shared)
+        attempts = [_Attempt(i, self._beat(i)) for i in chosen]  # an earlier attempt may have written beats
         handles = self.backend.submit([self.tasks[i] for i in chosen], self.shared, self.folder, extra=extra)
-        self.attempts |= {handle: _Attempt(i, self._beat(i)) for handle, i in zip(handles, chosen, strict=True)}
+        self.attempts.update(zip(handles, attempts, strict=True))
 
     def _beat(self, index: int) -> Beat | None:
         return last_beat(self.folder / f"{self.tasks[index].stem}.data") if self.patient else None
