@@ -228,9 +228,7 @@ class Cluster:
         """
         storage.disk.make_folder(folder)
         results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
-        state = _Run(
-            self._backend, silence if patient else self._timeout, tasks, folder, results, patient=patient
-        )
+        state = _Run(self._backend, silence if patient else self._timeout, tasks, folder, results, patient=patient)
         try:
             for i, task in enumerate(tasks):
                 while i not in results:

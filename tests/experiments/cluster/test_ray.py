@@ -23,11 +23,15 @@ from experiments.cluster.counting import count
 from experiments.cluster.sharding import encoded_by
 from experiments.cluster.tasks import Task
 from experiments.config import RunnerConfig
+from experiments.stages.models import METRICS
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
+from lm.model.weights import load_tensors
+from lm.train.trainer import CHECKPOINT
 from superbpe import Source, train_superbpe
 from superbpe.counting import Parts
 from tests.experiments.cluster.test_tasks import executed, write
 from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
+from tests.experiments.outputs import wait_until
 from tests.experiments.stages.test_model_tasks import results
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.overlap import find_overlap
@@ -289,3 +293,31 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     assert killer.kills == 1
     run_stages("evaluate", overrides, tmp_path / "local")
     assert results(tmp_path / "ray") == results(tmp_path / "artifacts")
+
+
+def test_an_interrupted_command_saves_the_steps_of_its_models(runner, tmp_path):
+    overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
+    overrides += ["arms=[bpe]", "runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
+    overrides += ["budget.train_bytes=3000000", "budget.max_epochs=10000"]
+    command = [sys.executable, "-m", "experiments.train_lm", *overrides]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def reported() -> bool:
+        return any(json.loads(path.read_text())[0] for path in (tmp_path / "artifacts").glob(".tasks-*/*.progress"))
+
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT
+    ) as process:
+        wait_until(lambda: process.poll() is not None or reported(), 60)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert "waiting up to 20 s for 1 tasks to write their checkpoints" in output
+    (folder,) = (tmp_path / "artifacts").glob(".lm-*.resumable")
+    _, meta = load_tensors(folder / CHECKPOINT)
+    assert meta["step"] == json.loads((folder / METRICS).read_text().splitlines()[-1])["step"] > 1
+    assert not list((tmp_path / "artifacts").glob(".tasks*"))
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment, cwd=ROOT)
+    (model,) = (tmp_path / "artifacts").glob("lm-*")
+    steps = [json.loads(line)["step"] for line in (model / METRICS).open()]
+    assert steps == sorted(set(steps)), "no step is done twice"
