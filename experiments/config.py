@@ -272,7 +272,8 @@ class RunnerConfig:
         workers: Tasks that run at the same time; None for as many as the cores of the cluster allow.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
         timeout_s: A task that takes longer than this many seconds is given up and started again; None for no limit.
-            On Ray, the time from its submission; on Slurm, of its job. Language models may take any time.
+            On Ray, the time from its submission; on Slurm, of its job. Language models may take any time; one that has
+            reported progress is given up after this time without any.
         gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
             model if the Ray cluster has GPUs, and otherwise for training in this process.
         folder: Folder for the results of tasks, which all machines share; None for the folder of the artifact.

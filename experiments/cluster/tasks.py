@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
 from collections import deque
@@ -11,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
 from experiments.store.cache import marked
 from tokenizer import storage
 from tokenizer.checksums import digest, read_sealed, write_sealed
@@ -32,6 +34,7 @@ _STRAGGLES = 4
 _LEAST_STRAGGLER_SECONDS = 10.0
 _VISIBLE_SECONDS = 60.0
 """Time for a file that another machine has written to appear, on a file system that caches folders."""
+_logger = logging.getLogger(__name__)
 
 
 class LostError(Exception):
@@ -141,7 +144,9 @@ class Backend(Protocol):
 @dataclass
 class _Attempt:
     index: int
+    beat: Beat | None = None
     started: float = field(default_factory=time.monotonic)
+    heard: float | None = None
 
 
 def _call(argument: Any, function: Callable[[Any], Any], _: Path) -> Any:
@@ -203,28 +208,33 @@ class Cluster:
         report: Callable[[int], None] | None = None,
         *,
         patient: bool = False,
+        silence: float | None = None,
     ) -> Generator[Result]:
         """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
+
+        Patient tasks that have started are first asked to stop, and get `STOP_SECONDS` for it.
 
         Args:
             tasks: the tasks.
             shared: first argument of their calls.
             folder: folder for results, which all machines see.
-            report: called with the bytes of the finished tasks.
-            patient: whether tasks may take any time, so that slow ones are not copied and none is given up.
+            report: called with the bytes of the finished tasks, and those that the others have reported (`Heartbeat`).
+            patient: whether tasks may take any time, so that slow ones are not copied.
+            silence: seconds without progress after which a patient task that has reported some is given up and started
+                again; None for no limit.
 
         Raises:
             UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
         """
         storage.disk.make_folder(folder)
         results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
-        state = _Run(self._backend, self._timeout, tasks, folder, results, patient=patient)
+        state = _Run(self._backend, silence if patient else self._timeout, tasks, folder, results, patient=patient)
         try:
             for i, task in enumerate(tasks):
                 while i not in results:
                     state.step(shared)
                     if report is not None:
-                        report(sum(tasks[j].size for j in results))
+                        report(state.done)
                 state.top_up(shared)  # before the caller spends time on the result
                 data = folder / f"{task.stem}.data"
                 if task.identity is not None:
@@ -250,8 +260,16 @@ class _Run:
         self.waiting = deque(i for i in range(len(tasks)) if i not in results)
         self.attempts: dict[Any, _Attempt] = {}
         self.lost = [0] * len(tasks)
+        self.reported = [0] * len(tasks)
         self.seconds: list[float] = []
         self.shared: Any = None
+
+    @property
+    def done(self) -> int:
+        """Bytes of the finished tasks, and those that the others have reported."""
+        return sum(
+            task.size if i in self.results else min(task.size, self.reported[i]) for i, task in enumerate(self.tasks)
+        )
 
     def top_up(self, shared: Any) -> None:
         """Keep some tasks more submitted than run at once, so that no worker waits for this process."""
@@ -263,8 +281,12 @@ class _Run:
     def _submit(self, chosen: list[int], shared: Any, *, extra: bool = False) -> None:
         if self.shared is None:
             self.shared = self.backend.share(shared)
+        attempts = [_Attempt(i, self._beat(i)) for i in chosen]  # an earlier attempt may have written beats
         handles = self.backend.submit([self.tasks[i] for i in chosen], self.shared, self.folder, extra=extra)
-        self.attempts |= {handle: _Attempt(i) for handle, i in zip(handles, chosen, strict=True)}
+        self.attempts.update(zip(handles, attempts, strict=True))
+
+    def _beat(self, index: int) -> Beat | None:
+        return last_beat(self.folder / f"{self.tasks[index].stem}.data") if self.patient else None
 
     def step(self, shared: Any) -> None:
         """Submit, wait a moment, and take what has ended."""
@@ -290,18 +312,28 @@ class _Run:
             for copy in [other for other, each in self.attempts.items() if each.index == attempt.index]:
                 self.backend.cancel(copy)
                 del self.attempts[copy]
+        if self.patient:
+            self._listen(shared)
         if self.watched:
             self._watch(shared)
+
+    def _listen(self, shared: Any) -> None:
+        """Read the progress of tasks, and replace those that have shown none for too long. A task may wait to start."""
+        now = time.monotonic()
+        for handle, attempt in list(self.attempts.items()):
+            beat = self._beat(attempt.index)
+            if beat is not None and beat != attempt.beat:
+                attempt.beat, attempt.heard = beat, now
+                self.reported[attempt.index] = max(self.reported[attempt.index], beat.done)
+            elif attempt.heard is not None and self.timeout is not None and now - attempt.heard > self.timeout:
+                self._give_up(handle, f"it showed no progress for runner.timeout_s={self.timeout:g} seconds", shared)
 
     def _watch(self, shared: Any) -> None:
         """Replace tasks that hang; copy slow ones once no others are left to start."""
         now = time.monotonic()
         for handle, attempt in list(self.attempts.items()):
             if self.timeout is not None and now - attempt.started > self.timeout:
-                self.backend.cancel(handle)
-                del self.attempts[handle]
-                self._lose(attempt.index, f"it took longer than runner.timeout_s={self.timeout:g}")
-                self._submit([attempt.index], shared, extra=True)  # the old worker may keep its place
+                self._give_up(handle, f"it took longer than runner.timeout_s={self.timeout:g}", shared)
         if self.waiting or not self.seconds or len(self.attempts) >= self.backend.slots():
             return
         limit = max(_LEAST_STRAGGLER_SECONDS, _STRAGGLES * statistics.median(self.seconds))
@@ -309,6 +341,12 @@ class _Run:
         slow = [a.index for a in self.attempts.values() if now - a.started > limit and indices.count(a.index) == 1]
         if slow:
             self._submit(slow[:1], shared)
+
+    def _give_up(self, handle: Any, why: str, shared: Any) -> None:
+        self.backend.cancel(handle)
+        index = self.attempts.pop(handle).index
+        self._lose(index, why)
+        self._submit([index], shared, extra=True)  # the old worker may keep its place
 
     def _lose(self, index: int, why: str) -> None:
         self.lost[index] += 1
@@ -320,10 +358,33 @@ class _Run:
 
     def cancel(self) -> None:
         """End all tasks that run."""
-        for handle in self.attempts:
+        started = [handle for handle, attempt in self.attempts.items() if attempt.heard is not None]
+        try:
+            self._cancel([handle for handle in self.attempts if handle not in started])
+            if started:
+                self._stop(started)
+        finally:
+            self._cancel(started)
+            self.attempts.clear()
+
+    def _cancel(self, handles: Sequence[Any]) -> None:
+        for handle in handles:
             with suppress(Exception):  # the backend may be gone
                 self.backend.cancel(handle)
-        self.attempts.clear()
+
+    def _stop(self, handles: list[Any]) -> None:
+        """Ask tasks to stop, and wait until they have."""
+        _logger.warning(
+            "waiting up to %.0f s for %d tasks to write their checkpoints; Ctrl-C ends them at once",
+            STOP_SECONDS,
+            len(handles),
+        )
+        deadline = time.monotonic() + STOP_SECONDS
+        with suppress(Exception):
+            ask_to_stop(self.folder)
+            while handles and time.monotonic() < deadline:
+                ended = self.backend.wait(handles, _POLL_SECONDS)
+                handles = [handle for handle in handles if handle not in ended]
 
 
 def wait_for(data: Path) -> None:

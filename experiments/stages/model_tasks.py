@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import sys
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from experiments.cli.console import Reporter
 from experiments.cluster import connect
+from experiments.cluster.heartbeat import Heartbeat
 from experiments.cluster.tasks import LostError, Task
 from experiments.logging.tracking import Tracker
 from experiments.results import Folder, HeldoutDocuments, ShardsFolder, TokenizerFolder, TrainedModel, Tuning
@@ -33,7 +35,7 @@ from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from experiments.cluster.tasks import Cluster
     from experiments.config import Config
@@ -56,6 +58,7 @@ class _Job:
         artifacts: Names of the folder of the tokenizer and the training shards; to score models, of the held-out shards
             and documents too.
         plans: Training settings of every rung, shortest first.
+        runs: Bytes of text before each training run, and those of the run, by the name of its stage (`_runs`).
         depth: Name of the depth, if there are several.
         factors: Factors on the learning rates to try; empty for training.
     """
@@ -65,6 +68,7 @@ class _Job:
     tokenizer: TokenizerLike
     artifacts: list[str]
     plans: list[TrainConfig]
+    runs: dict[str, tuple[int, int]]
     depth: str = ""
     factors: tuple[float, ...] = ()
 
@@ -119,7 +123,11 @@ class ModelTasks:
             chains: The arms, with one plan each.
             factors: Factors on the learning rates.
         """
-        jobs = [replace(self._job(chain), factors=tuple(factors)) for chain in chains]
+        jobs = []
+        for chain in chains:
+            each = chain.plans[0].train_bytes
+            runs = {tuning.stage_name(chain.arm, factor): (i * each, each) for i, factor in enumerate(factors)}
+            jobs.append(replace(self._job(chain), factors=tuple(factors), runs=runs))
         return [Tuning.load(found["tuning"]) for found in self._run(context, "tuning", jobs)]
 
     def _job(self, chain: Chain, *scored_on: Artifact[Any]) -> _Job:
@@ -132,26 +140,28 @@ class ModelTasks:
             chain.arm.tokenizer,
             [artifact.name for artifact in inputs],
             [replace(plan, threads=plan.threads or self.cluster.threads) for plan in chain.plans],
+            _runs(chain),
             chain.depth,
         )
 
     def _run(self, context: Context, what: str, jobs: Sequence[_Job]) -> list[dict[str, Any]]:
         """Run jobs; report the artifacts that they made or used, and return the results."""
         tasks = [
-            Task(f"{what}-{i:04}", None, partial(_work, job, self.gpus), job.plans[-1].train_bytes, self.gpus)
+            Task(f"{what}-{i:04}", None, partial(_work, job, self.gpus), max(map(sum, job.runs.values())), self.gpus)
             for i, job in enumerate(jobs)
         ]
-        shared = context.config.runner.folder
+        shared, silence = context.config.runner.folder, context.config.runner.timeout_s
         # A name of its own: runs that share the artifacts may be on the cluster at the same time.
         folder = ((context.store.root if shared is None else Path(shared)) / f".tasks-{uuid4().hex[:12]}").resolve()
         results = []
         try:
             with context.reporter.stage(f"{what} side by side"):
                 tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
-                for result in self.cluster.run(tasks, None, folder, tick, patient=True):
-                    for used in context.store.open_all(result.value["used"], Folder):
-                        context.store.use(used)
-                    results.append(result.value)
+                with closing(self.cluster.run(tasks, None, folder, tick, patient=True, silence=silence)) as ended:
+                    for result in ended:
+                        for used in context.store.open_all(result.value["used"], Folder):
+                            context.store.use(used)
+                        results.append(result.value)
         finally:
             storage.disk.remove_folder(folder, ignore_errors=True)
         return results
@@ -166,7 +176,7 @@ def place(context: Context) -> ModelTasks | None:
     runner = context.config.runner
     if runner.name == "local" or distributed.current().size > 1:
         return None
-    cluster = connect(replace(runner, timeout_s=None))
+    cluster = connect(replace(runner, timeout_s=None))  # no time limit for jobs of Slurm
     assert cluster is not None
     most = cluster.gpus()
     gpus = min(most or 0, 1) or None if runner.gpus is None else runner.gpus
@@ -192,16 +202,63 @@ def _log(context: Context, name: str, artifact: Artifact[TrainedModel]) -> None:
         context.tracker.log(f"lm/{name}", json.loads(line))
 
 
-def _work(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
+def _runs(chain: Chain) -> dict[str, tuple[int, int]]:
+    """Bytes of text that a chain has trained on before each run, and those of the run, by the name of its stage.
+
+    The bytes of a trunk that a run starts from are subtracted from those before it, because its steps include them.
+    """
+    runs, total, trunk_bytes = {}, 0, 0
+    for number, plan in enumerate(chain.plans, 1):
+        name, start = models.name_of(chain, number), 0
+        if len(chain.plans) > 1 and plan.trunk is not None:
+            start = plan.trunk.train_bytes
+            runs[f"trunk {name}"] = total - trunk_bytes, start
+            total += start - trunk_bytes
+            trunk_bytes = start
+        runs[f"lm {name}"] = total - start, plan.train_bytes
+        total += plan.train_bytes - start
+    return runs
+
+
+class _Reporter(Reporter):
+    """Prints nothing, and reports the bytes of text that a task has trained on.
+
+    Args:
+        heartbeat: Where to report them.
+        runs: As in `_Job`.
+    """
+
+    def __init__(self, heartbeat: Heartbeat, runs: Mapping[str, tuple[int, int]]) -> None:
+        super().__init__(Console(quiet=True), bars=False)
+        self._heartbeat, self._runs, self._run, self._bytes = heartbeat, runs, (0, 0), 0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """See `Reporter.stage`."""
+        self._run = self._runs.get(name, (self._bytes, 0))
+        self._heartbeat(self._bytes)
+        with super().stage(name):
+            yield
+        self._bytes = sum(self._run)  # also of a model that existed
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """See `Reporter.progress`."""
+        if what == "steps" and total:
+            before, size = self._run
+            self._bytes = before + size * done // total
+        self._heartbeat(self._bytes)
+
+
+def _work(job: _Job, gpus: int, _shared: None, data: Path) -> dict[str, Any]:
     """Do a job on this machine, with one process per GPU."""
     if gpus <= 1:
-        return _do(job)
+        return _do(job, data)
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     settings = LaunchConfig(1, 1, gpus, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0)
     try:
-        outcome: dict[str, Any] = elastic_launch(settings, _process)(job)[0]
+        outcome: dict[str, Any] = elastic_launch(settings, _process)(job, data)[0]
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         if failure.exitcode < 0:
@@ -209,17 +266,22 @@ def _work(job: _Job, gpus: int, _shared: None, _data: Path) -> dict[str, Any]:
         raise
     if "error" in outcome:
         raise UserError(outcome["error"])
+    if "lost" in outcome:
+        raise LostError(outcome["lost"])
     return outcome
 
 
-def _process(job: _Job) -> dict[str, Any]:
+def _process(job: _Job, data: Path) -> dict[str, Any]:
     """What one of several processes does; returns the result of the first."""
     if sys.platform == "linux":  # SIGTERM when the task's process is killed, so that no process keeps its GPU
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     outcome: dict[str, Any] = {}
 
     def first() -> int:
-        outcome.update(_do(job))
+        try:
+            outcome.update(_do(job, data))
+        except LostError as error:
+            outcome["lost"] = str(error)
         return 0
 
     def join(other: dict[str, Any]) -> None:
@@ -232,9 +294,15 @@ def _process(job: _Job) -> dict[str, Any]:
     return outcome
 
 
-def _do(job: _Job) -> dict[str, Any]:
+def _do(job: _Job, data: Path) -> dict[str, Any]:
+    try:
+        return _made(job, _Reporter(Heartbeat(data), job.runs))
+    except KeyboardInterrupt:
+        raise LostError("it was asked to stop") from None
+
+
+def _made(job: _Job, reporter: Reporter) -> dict[str, Any]:
     used: dict[str, None] = {}
-    quiet = Reporter(Console(quiet=True), bars=False)
     store = Store.at(
         job.config.artifacts,
         job.config.artifacts_cache,
@@ -252,7 +320,7 @@ def _do(job: _Job) -> dict[str, Any]:
     tokenizer, shards, *scored_on = found
     arm = ArmTokenizer(job.arm, job.arm, job.tokenizer, tokenizer)
     with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
-        context = Context(job.config, store, quiet, tracker)
+        context = Context(job.config, store, reporter, tracker)
         if job.factors:
             tuned = tuning.tune_arm(context, arm, shards, job.plans[0], job.factors)
             return {"tuning": tuned.save(), "used": list(used)}

@@ -153,6 +153,11 @@ def tune_arm(
     return Tuning(factor=best, runs=[runs[factor] for factor in ordered], at_end=at_end)
 
 
+def stage_name(arm: ArmTokenizer, factor: float) -> str:
+    """Name of the stage of a run."""
+    return f"tune {arm.key} x{factor:g}"
+
+
 def _validation(
     context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], config: TrainConfig
 ) -> NDArray[np.int64]:
@@ -209,7 +214,7 @@ def _run(
         )
 
     windows = {"context_bytes": scoring.context_bytes, "min_context_bytes": scoring.min_context_bytes}
-    stage = f"tune {arm.key} x{factor:g}"
+    stage = stage_name(arm, factor)
     with context.reporter.stage(stage):
         artifact = context.store.make(
             TuningRun,

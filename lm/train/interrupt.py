@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType, TracebackType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -36,6 +38,16 @@ class DeferredInterrupt:
     def stop(self) -> NoReturn:
         """Raise the deferred `KeyboardInterrupt`, or `Terminated` for SIGTERM."""
         raise self._kind
+
+    @contextmanager
+    def deferring(self) -> Iterator[None]:
+        """Context that records a `KeyboardInterrupt` of the block itself, like a first Ctrl-C."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.pending:  # a second signal
+                raise
+            self.pending = True
 
     def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():

@@ -63,7 +63,8 @@ def train(
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
             lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
             `diagnostics_every` steps also with the entries of `lm.train.diagnostics`.
-        progress: Called after every step with ("steps", steps done, steps).
+        progress: Called after every step with ("steps", steps done, steps). A `KeyboardInterrupt` that it raises is
+            handled like Ctrl-C.
 
     Returns:
         Parameters, FLOPs, text, tokens, steps and time.
@@ -120,7 +121,8 @@ def _train(
                     if log is not None and entry is not None:
                         log(entry)
                     if progress is not None:
-                        progress("steps", trainer.step, config.steps)
+                        with interrupt.deferring():
+                            progress("steps", trainer.step, config.steps)
                     trainer.writer.check()
                     due = world.rank == 0 and time.monotonic() - saved > config.checkpoint_seconds
                     # A signal during the vote stays pending until the next step.

@@ -23,7 +23,10 @@ from experiments.cluster.counting import count
 from experiments.cluster.sharding import encoded_by
 from experiments.cluster.tasks import Task
 from experiments.config import RunnerConfig
+from experiments.stages.models import METRICS
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
+from lm.model.weights import load_tensors
+from lm.train.trainer import CHECKPOINT
 from superbpe import Source, train_superbpe
 from superbpe.counting import Parts
 from tests.experiments.cluster.test_tasks import executed, write
@@ -278,13 +281,28 @@ def test_finished_parts_survive_their_driver(address, tmp_path, stop):
     assert len(again) <= 10 + 3, "at most those that were running are done twice"
 
 
-def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path):
-    """Two models on two machines; a worker is killed, and another one continues from the checkpoint."""
+def interrupt_after_progress(run: tasks._Run) -> int:
+    if any(run.reported):
+        raise KeyboardInterrupt
+    return 0
+
+
+def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
+    """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
     overrides += ["budget.train_bytes=400000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
     run_stages("shard_corpus", elsewhere, tmp_path / "shards")
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks._Run, "done", property(interrupt_after_progress))
+        with pytest.raises(KeyboardInterrupt):
+            run_stages("evaluate", elsewhere, tmp_path / "interrupted")
+    assert "tasks to write their checkpoints" in caplog.text
+    assert not list((tmp_path / "ray").glob(".tasks*"))
+    for folder in (tmp_path / "ray").glob(".lm-*.resumable"):
+        _, meta = load_tensors(folder / CHECKPOINT)
+        assert meta["step"] == json.loads((folder / METRICS).read_text().splitlines()[-1])["step"] > 1
     with Killer(1) as killer:
         run_stages("evaluate", elsewhere, tmp_path / "remote")
     assert killer.kills == 1

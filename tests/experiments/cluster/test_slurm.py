@@ -12,7 +12,7 @@ from experiments.cluster import connect
 from experiments.cluster.counting import count
 from experiments.cluster.tasks import Task
 from experiments.config import RunnerConfig
-from tests.experiments.cluster.test_tasks import executed, write
+from tests.experiments.cluster.test_tasks import executed, interrupt_after_a_beat, save_when_asked, write
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 
 pytestmark = pytest.mark.slow
@@ -54,3 +54,10 @@ def test_killed_jobs_are_repeated_and_errors_reach_the_user(cluster, tmp_path):
     assert executed(tmp_path) == [0, 1, 2]
     with pytest.raises(UserError, match=r"^a.jsonl: line 3: not JSON$"):
         list(cluster.run([Task("bad", [], fail)], None, tmp_path))
+
+
+def test_jobs_that_report_progress_are_asked_to_stop(cluster, tmp_path, monkeypatch):
+    interrupt_after_a_beat(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        list(cluster.run([Task("saving", None, save_when_asked)], None, tmp_path, patient=True))
+    assert list(tmp_path.glob("*.saved"))

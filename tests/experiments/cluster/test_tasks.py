@@ -1,12 +1,14 @@
 """Tasks: finished ones are not run again, lost ones are repeated, hanging ones are replaced, slow ones are copied."""
 
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from experiments.cluster import tasks
-from experiments.cluster.tasks import ATTEMPTS, Task
+from experiments.cluster import heartbeat, tasks
+from experiments.cluster.heartbeat import Heartbeat
+from experiments.cluster.tasks import ATTEMPTS, LostError, Task
 from experiments.store.cache import cache_of
 from tests.experiments.cluster.backend import Threads, cluster_of
 from tokenizer.errors import UserError
@@ -142,3 +144,106 @@ def test_several_machines_need_a_folder_beside_the_cache_of_a_bucket(tmp_path):
         assert parts == tmp_path / "shared" / "count-1"
     with cluster_of(backend).results(tmp_path / "artifacts" / "count-1"):
         pass
+
+
+def hang_once(shared: object, path: Path) -> dict:
+    """Report half of the text; hang in the first attempt."""
+    beat = Heartbeat(path)
+    beat(5)
+    if not (path.parent / "attempted").exists():
+        (path.parent / "attempted").touch()
+        time.sleep(2)
+        raise LostError("the task was cancelled")
+    return {}
+
+
+def test_a_patient_task_without_progress_is_started_again_once_it_has_reported_some(tmp_path):
+    """The second task waits for longer than the limit before it starts, and is not given up."""
+    backend = Threads(waiting=[1.5])
+    chosen = [Task("hanging", None, hang_once, 10), Task("waiting", None, report_quarters, 10)]
+    results = list(cluster_of(backend).run(chosen, None, tmp_path, patient=True, silence=0.5))
+    assert [result.value for result in results] == [{}, {}]
+    assert (backend.submitted.count("hanging"), backend.submitted.count("waiting")) == (2, 1)
+    assert backend.cancelled == 1
+
+
+def test_a_patient_task_that_always_hangs_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "ATTEMPTS", 1)
+    run = cluster_of(Threads()).run([Task("hanging", None, hang_once)], None, tmp_path, patient=True, silence=0.2)
+    with pytest.raises(UserError, match=r"hanging failed 1 times .* no progress for runner.timeout_s=0.2 seconds"):
+        list(run)
+
+
+def report_quarters(shared: object, path: Path) -> dict:
+    for done in (2, 5, 7):
+        Heartbeat(path)(done)
+        time.sleep(0.2)
+    path.with_suffix(".progress").write_text('{"do')  # half-written
+    time.sleep(0.1)
+    return {}
+
+
+def test_the_progress_of_patient_tasks_is_reported(tmp_path):
+    seen: list[int] = []
+    chosen = [Task(f"part-{i}", None, report_quarters, 10) for i in range(2)]
+    list(cluster_of(Threads()).run(chosen, None, tmp_path, seen.append, patient=True))
+    assert {4, 10, 14, 20} <= set(seen)
+    assert seen == sorted(seen)
+
+
+def save_when_asked(shared: object, path: Path) -> dict:
+    beat = Heartbeat(path)
+    try:
+        while True:
+            beat(1)
+            time.sleep(0.02)
+    except KeyboardInterrupt:
+        path.with_suffix(".saved").touch()
+        raise LostError("it was asked to stop") from None
+
+
+@pytest.fixture
+def _frequent(monkeypatch):
+    monkeypatch.setattr(heartbeat, "_INTERVAL_SECONDS", 0.02)
+
+
+def interrupt_after_a_beat(monkeypatch, again: bool = False):
+    """Raise `KeyboardInterrupt` in this process, as Ctrl-C does, and once more while the tasks stop."""
+    listen, stop = tasks._Run._listen, heartbeat.ask_to_stop
+
+    def interrupting(state, shared):
+        listen(state, shared)
+        if any(attempt.heard is not None for attempt in state.attempts.values()):
+            raise KeyboardInterrupt
+
+    def asking(folder):
+        stop(folder)
+        if again:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tasks._Run, "_listen", interrupting)
+    monkeypatch.setattr(tasks, "ask_to_stop", asking)
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_patient_tasks_may_save_before_they_are_stopped(tmp_path, monkeypatch, caplog):
+    interrupt_after_a_beat(monkeypatch)
+    backend = Threads(waiting=[100])
+    chosen = [Task("saving", None, save_when_asked), Task("waiting", None, save_when_asked)]
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(cluster_of(backend).run(chosen, None, tmp_path, patient=True))
+    assert time.monotonic() - begun < heartbeat.STOP_SECONDS / 2
+    assert [path.name.partition("-")[0] for path in tmp_path.glob("*.saved")] == ["saving"]
+    assert "waiting up to 20 s for 1 tasks to write their checkpoints; Ctrl-C ends them at once" in caplog.text
+    assert backend.cancelled == 2
+    backend.stop.set()
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_a_second_interrupt_cancels_at_once(tmp_path, monkeypatch):
+    interrupt_after_a_beat(monkeypatch, again=True)
+    backend = Threads()
+    with pytest.raises(KeyboardInterrupt):
+        list(cluster_of(backend).run([Task("saving", None, save_when_asked)], None, tmp_path, patient=True))
+    assert backend.cancelled == 1

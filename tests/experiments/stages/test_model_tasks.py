@@ -124,8 +124,8 @@ def test_artifacts_that_a_worker_does_not_see(
 ) -> None:
     do = model_tasks._do
 
-    def on_another_machine(job: Any) -> Any:
-        return do(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))))
+    def on_another_machine(job: Any, data: Path) -> Any:
+        return do(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))), data)
 
     monkeypatch.setattr(model_tasks, "_do", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
