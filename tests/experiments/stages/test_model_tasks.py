@@ -52,7 +52,7 @@ def results(folder: Path) -> dict[str, Any]:
     for path in [*folder.glob("lm-*"), *folder.glob("trunk-*"), *folder.glob("evaluation-*")]:
         files = json.loads((path / "manifest.json").read_text())["files"]
         rows = [json.loads(line) for line in (path / METRICS).open()] if (path / METRICS).exists() else []
-        metrics = [(row["step"], row["loss"]) for row in rows]
+        metrics = sorted({(row["step"], row["loss"]) for row in rows})  # steps after a checkpoint may be logged twice
         kept = {name: each for name, each in files.items() if name.endswith((".safetensors", ".npz"))}
         assert kept
         found[path.name] = kept if not path.name.startswith("trunk-") else sorted(kept), metrics
