@@ -1,7 +1,7 @@
 //! Phase-1 tokens between the seams that phase 2 must not cross: training counts them, and two-pass encoding merges
 //! them.
 
-use super::encoder::{Encoder, GATHERED};
+use super::encoder::Encoder;
 use super::packed::{FIRST, ID};
 use super::{definition::Definition, state::State};
 use crate::runtime::{interrupt::poll, memory};
@@ -29,25 +29,12 @@ impl Encoder {
         (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let mut put = |packed: &mut Vec<u32>| {
-            tokens.clear();
-            memory::extend(tokens, packed.iter().map(|word| word & ID));
-            by_firsts(packed, |range| span(&tokens[range]));
-            packed.clear();
-        };
-        packed.clear();
         unit.split(text, |text| {
-            self.level1.begin::<true>(0, state);
-            let result = self.definition.scanner.pieces(text, |start, end| {
-                if packed.len() >= GATHERED {
-                    self.level1.flush(text, state, packed);
-                    put(packed);
-                }
-                self.level1.cut::<true>(text, start, end, state, packed);
-            });
-            self.level1.flush(text, state, packed);
-            put(packed);
-            result
+            self.gather(text, &mut state.level1, packed, &mut |packed| {
+                tokens.clear();
+                memory::extend(tokens, packed.iter().map(|word| word & ID));
+                by_firsts(packed, |range| span(&tokens[range]));
+            })
         })
     }
 
@@ -60,29 +47,24 @@ impl Encoder {
         (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let Definition { scanner, second_pass_fence, tokens: table, eligible, .. } = &self.definition;
-        packed.clear();
-        self.level1.begin::<true>(0, state);
-        scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, packed))?;
-        self.level1.flush(text, state, packed);
-
+        let Definition { second_pass_fence, tokens: table, eligible, .. } = &self.definition;
         let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
         tokens.clear();
-        memory::extend(tokens, packed.iter().map(|word| word & ID));
-        let mut at = 0;
         ends.clear();
-        memory::extend(
-            &mut ends,
-            tokens.iter().map(|&token| {
-                poll(1);
-                at += table.get(token).len();
-                at
-            }),
-        );
         boundaries.clear();
-        if let Some(eligible) = eligible {
-            let mut start = 0;
+        let mut end = 0;
+        self.gather(text, &mut state.level1, packed, &mut |packed| {
+            let (n, mut start) = (tokens.len(), end);
+            memory::extend(tokens, packed.iter().map(|word| word & ID));
+            let lengths = tokens[n..].iter().map(|&token| {
+                poll(1);
+                end += table.get(token).len();
+                end
+            });
+            memory::extend(&mut ends, lengths);
+            let Some(eligible) = eligible else { return };
             by_firsts(packed, |range| {
+                let range = n + range.start..n + range.end;
                 if range.len() > 1 || !eligible[tokens[range.start] as usize] {
                     memory::reserve(&mut boundaries, 1 + range.len());
                     boundaries.push(start);
@@ -90,7 +72,7 @@ impl Encoder {
                 }
                 start = ends[range.end - 1];
             });
-        }
+        })?;
         let mut start = 0;
         let result = second_pass_fence.as_ref().map_or(Ok(()), |fence| {
             unit.split(text, |line| {

@@ -1,8 +1,33 @@
 //! The caches of a thread: pieces of text and their tokens.
 
+use super::tables::Level1;
+use super::token_index::TokenIndex;
 use crate::count::keys::{hash_key, short_key};
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
+use crate::runtime::interrupt::poll;
 use crate::runtime::memory::{huge_filled, prefetch};
+
+/// Caches by the length of a piece.
+pub(in crate::encode) struct Caches {
+    pub(in crate::encode) short: ShortPieces,
+    pub(in crate::encode) medium: MediumPieces,
+    pub(in crate::encode) long: LongPieces,
+}
+
+impl Caches {
+    /// Caches with the short pieces that become one token: a third to a half of the new pieces of a text.
+    pub(in crate::encode) fn new(level: &Level1, sets: usize) -> Self {
+        let mut short = ShortPieces::new(sets);
+        for (key, id) in
+            level.token_index.iter().chain(level.short_whole_tokens().into_iter().flat_map(TokenIndex::iter))
+        {
+            poll(1);
+            let place = ShortPieces::place(short.sets(), key);
+            short.insert(place, key, &[level.packed.get(id as usize).copied().unwrap_or(id)]);
+        }
+        Self { short, medium: MediumPieces::new(), long: LongPieces::default() }
+    }
+}
 
 /// Maximum number of tokens of a cached short piece.
 pub(in crate::encode) const TOKENS: usize = 4;
