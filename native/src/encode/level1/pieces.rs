@@ -15,6 +15,9 @@ pub(in crate::encode) struct Pieces {
     queue: Queue,
     misses: Misses,
     caches: Caches,
+    /// Dead byte pairs (see `Level1::dead_pairs`) of a block of 64 bytes, and the start of the block.
+    dead: u64,
+    block: usize,
 }
 
 /// Level 1 on one text. The tokens of a piece are appended to `out` when they are known, at the latest by `flush`.
@@ -25,15 +28,18 @@ pub(in crate::encode) struct Run<'a, const FIRSTS: bool> {
     text: &'a [u8],
     /// Packed tokens.
     pub(in crate::encode) out: &'a mut Vec<u32>,
-    /// Dead byte pairs (see `Level1::dead_pairs`) of a block of 64 bytes, and the start of the block.
-    dead: u64,
-    block: usize,
 }
 
 impl Pieces {
     /// `sets`: size of the cache of short pieces.
     pub(in crate::encode) fn new(level: &Level1, sets: usize) -> Self {
-        Self { queue: Queue::new(), misses: Misses::default(), caches: Caches::new(level, sets) }
+        Self {
+            queue: Queue::new(),
+            misses: Misses::default(),
+            caches: Caches::new(level, sets),
+            dead: 0,
+            block: usize::MAX,
+        }
     }
 }
 
@@ -48,7 +54,8 @@ impl Level1 {
     ) -> Run<'a, FIRSTS> {
         pieces.queue.start_at(0);
         pieces.misses.clear();
-        Run { level: self, pieces, text, out, dead: 0, block: usize::MAX }
+        pieces.block = usize::MAX;
+        Run { level: self, pieces, text, out }
     }
 
     /// Appends the packed tokens of merging a non-empty text, without replacing whole pieces by tokens.
@@ -62,11 +69,17 @@ impl Level1 {
 impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     const FIRST: u64 = if FIRSTS { MARK_FIRST } else { 0 };
 
+    /// The same run, for functions out of line: as nothing points to `self`, it stays in registers.
+    #[inline(always)]
+    fn apart(&mut self) -> Run<'_, FIRSTS> {
+        Run { level: self.level, pieces: self.pieces, text: self.text, out: self.out }
+    }
+
     /// Adds a piece of the scanner. It starts where the one before ended.
     #[inline(always)]
     pub(in crate::encode) fn push(&mut self, start: usize, end: usize) {
         if self.level.cut_all || end - start > SHORT {
-            return self.split(start, end);
+            return self.apart().split(start, end);
         }
         self.queue(end as u64 | Self::FIRST);
     }
@@ -74,9 +87,9 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     /// Appends the tokens of all pieces so far.
     #[inline(always)]
     pub(in crate::encode) fn flush(&mut self) {
-        self.look_up();
+        self.apart().look_up();
         if !self.pieces.misses.is_empty() {
-            self.merge_misses();
+            self.apart().merge_misses();
         }
     }
 
@@ -87,7 +100,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
 
     /// `push` of a long piece: splits it where level 1 never merges.
     #[inline(never)]
-    fn split(&mut self, start: usize, end: usize) {
+    fn split(mut self, start: usize, end: usize) {
         if let Some(id) = self.level.whole_tokens.as_ref().and_then(|tokens| tokens.get(&self.text[start..end])) {
             self.flush();
             memory::push(self.out, if FIRSTS { id | FIRST } else { id });
@@ -98,13 +111,13 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         let (mut at, mut from, mut marks) = (start + 1, start, Self::FIRST | part);
         while at < end {
             let block = at & !63;
-            if block != self.block {
+            if block != self.pieces.block {
                 poll(64);
-                self.block = block;
-                self.dead = self.level.dead_pairs(self.text, block);
+                self.pieces.block = block;
+                self.pieces.dead = self.level.dead_pairs(self.text, block);
             }
             let stop = end.min(block + 64);
-            let mut cuts = self.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
+            let mut cuts = self.pieces.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
             while cuts != 0 {
                 let cut = block + cuts.trailing_zeros() as usize;
                 self.split_characters(from..cut, marks, part);
@@ -133,14 +146,14 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     #[inline(always)]
     fn queue(&mut self, end: u64) {
         if self.pieces.queue.push(end) {
-            self.look_up();
+            self.apart().look_up();
         }
     }
 
     /// Appends the tokens of the queued pieces that are cached, and records the others as misses.
     #[inline(never)]
-    fn look_up(&mut self) {
-        let Pieces { queue, misses, caches } = &mut *self.pieces;
+    fn look_up(self) {
+        let Pieces { queue, misses, caches, .. } = &mut *self.pieces;
         if FIRSTS || self.level.short_whole_tokens().is_some() {
             queue.look_up::<true>(self.text, caches, misses, self.out);
         } else {
@@ -152,7 +165,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     }
 
     #[inline(always)]
-    fn merge_misses(&mut self) {
+    fn merge_misses(self) {
         let Pieces { misses, caches, .. } = &mut *self.pieces;
         misses.merge(self.level, self.text, caches, self.out);
     }
