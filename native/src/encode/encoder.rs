@@ -100,7 +100,7 @@ impl Encoder {
                 match &self.level2 {
                     None => packed.len() as u32,
                     Some(level2) => {
-                        level2.merge(&packed, &mut state.scratch, &mut merged);
+                        level2.merge(&packed, &mut state.level2, &mut merged);
                         merged.len() as u32
                     }
                 }
@@ -164,22 +164,17 @@ impl Encoder {
                 Ok(())
             }
             Some(level2) => {
-                let State { level1, packed, scratch, .. } = state;
-                self.gather(text, level1, packed, &mut |packed| level2.merge(packed, scratch, out))
+                let State { level1, level2: runs, .. } = state;
+                self.gather(text, level1, &mut |packed| level2.merge(packed, runs, out))
             }
         }
     }
 
     /// Calls `take` with the packed level-1 tokens of whole pieces of the scanner, many at a time.
-    pub(super) fn gather(
-        &self,
-        text: &[u8],
-        level1: &mut Pieces,
-        packed: &mut Vec<u32>,
-        take: &mut dyn FnMut(&[u32]),
-    ) -> Result<(), String> {
+    pub(super) fn gather(&self, text: &[u8], level1: &mut Pieces, take: &mut dyn FnMut(&[u32])) -> Result<(), String> {
+        let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
-        let mut run = self.level1.run::<true>(text, level1, packed);
+        let mut run = self.level1.run::<true>(text, level1, &mut packed);
         self.definition.scanner.pieces(text, |start, end| {
             if run.out.len() >= GATHERED {
                 run.flush();
@@ -189,23 +184,18 @@ impl Encoder {
             run.push(start, end);
         })?;
         run.finish();
-        take(packed);
+        take(&packed);
+        level1.gathered = packed;
         Ok(())
     }
 
     /// `encode` of a two-pass tokenizer.
     #[inline(never)]
     fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        let (mut packed, mut scratch) = (std::mem::take(&mut state.packed), std::mem::take(&mut state.scratch));
-        let result = self.spans(text, Unit::Document, state, |span| match &self.level2 {
+        let State { level1, level2: runs, spans, .. } = state;
+        self.spans_with(text, Unit::Document, level1, spans, |span| match &self.level2 {
             None => memory::extend(out, span.iter().copied()),
-            Some(level2) => {
-                packed.clear();
-                memory::extend(&mut packed, span.iter().map(|&id| self.level1.pack(id)));
-                level2.merge(&packed, &mut scratch, out);
-            }
-        });
-        (state.packed, state.scratch) = (packed, scratch);
-        result
+            Some(level2) => level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out),
+        })
     }
 }

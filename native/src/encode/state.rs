@@ -1,33 +1,35 @@
 //! The state of an encoding thread.
 
 use super::level1::{pieces::Pieces, tables::Level1};
-use super::merge::Scratch;
+use super::{level2::Runs, spans::Spans};
+
+/// Larger buffers of ids are not kept between texts.
+const KEPT_IDS: usize = 1 << 20;
 
 /// The state of an encoding thread: bounded caches of pieces, and scratch space.
 pub struct State {
     pub(super) level1: Pieces,
-    /// Buffer for callers that convert the ids of a text.
-    pub ids: Vec<u32>,
-    pub(super) packed: Vec<u32>,
-    pub(super) gathered: Vec<u32>,
-    pub(super) tokens: Vec<u32>,
-    pub(super) ends: Vec<usize>,
-    pub(super) boundaries: Vec<usize>,
-    pub(super) scratch: Scratch,
+    pub(super) level2: Runs,
+    pub(super) spans: Spans,
+    ids: Vec<u32>,
 }
 
 impl State {
     /// `sets`: size of the cache of short pieces.
     pub(super) fn new(level1: &Level1, sets: usize) -> Self {
-        Self {
-            level1: Pieces::new(level1, sets),
-            ids: Vec::new(),
-            packed: Vec::new(),
-            gathered: Vec::new(),
-            tokens: Vec::new(),
-            ends: Vec::new(),
-            boundaries: Vec::new(),
-            scratch: Scratch::default(),
+        let level1 = Pieces::new(level1, sets);
+        Self { level1, level2: Runs::default(), spans: Spans::default(), ids: Vec::new() }
+    }
+
+    /// Runs `work` with an empty buffer for the ids of a text.
+    #[inline(always)]
+    pub fn with_ids<R>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u32>) -> R) -> R {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        let result = work(self, &mut ids);
+        if ids.capacity() <= KEPT_IDS {
+            self.ids = ids;
         }
+        result
     }
 }

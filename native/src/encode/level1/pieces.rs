@@ -18,6 +18,8 @@ pub(in crate::encode) struct Pieces {
     /// Dead byte pairs (see `Level1::dead_pairs`) of a block of 64 bytes, and the start of the block.
     dead: u64,
     block: usize,
+    /// Packed tokens that are gathered for level 2.
+    pub(in crate::encode) gathered: Vec<u32>,
 }
 
 /// Level 1 on one text. The tokens of a piece are appended to `out` when they are known, at the latest by `flush`.
@@ -39,6 +41,7 @@ impl Pieces {
             caches: Caches::new(level, sets),
             dead: 0,
             block: usize::MAX,
+            gathered: Vec::new(),
         }
     }
 }
