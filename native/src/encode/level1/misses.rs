@@ -15,22 +15,22 @@ const MAX_SHIFTED: usize = 1 << 12;
 
 /// A piece that is not cached.
 #[derive(Clone, Copy)]
-pub(in crate::encode) struct Miss {
-    pub(in crate::encode) key: u128,
-    pub(in crate::encode) place: u32,
-    pub(in crate::encode) start: usize,
-    pub(in crate::encode) end: usize,
+pub(super) struct Miss {
+    pub(super) key: u128,
+    pub(super) place: u32,
+    pub(super) start: usize,
+    pub(super) end: usize,
     /// `packed::FIRST` or 0.
-    pub(in crate::encode) first: u32,
+    pub(super) first: u32,
     /// Position of its tokens in the output.
-    pub(in crate::encode) at: usize,
+    pub(super) at: usize,
     /// Whether to cache its tokens.
-    pub(in crate::encode) new: bool,
+    pub(super) new: bool,
 }
 
 /// Pieces whose tokens are missing in the output.
 #[derive(Default)]
-pub(in crate::encode) struct Misses {
+pub(super) struct Misses {
     list: Vec<Miss>,
     lanes: Lanes,
     ids: Vec<u32>,
@@ -39,29 +39,29 @@ pub(in crate::encode) struct Misses {
 
 impl Misses {
     #[inline(always)]
-    pub(in crate::encode) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.list.clear();
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn push(&mut self, miss: Miss) {
+    pub(super) fn push(&mut self, miss: Miss) {
         self.list.push(miss);
     }
 
     /// Whether to merge them now. `n`: number of tokens in the output.
     #[inline(always)]
-    pub(in crate::encode) fn are_due(&self, n: usize) -> bool {
+    pub(super) fn are_due(&self, n: usize) -> bool {
         self.list.len() >= MISSES_PER_BATCH || self.list.first().is_some_and(|miss| n - miss.at > MAX_SHIFTED)
     }
 
     /// Inserts the tokens of the pieces where they belong.
     #[inline(never)]
-    pub(in crate::encode) fn merge(&mut self, level: &Level1, text: &[u8], caches: &mut Caches, out: &mut Vec<u32>) {
+    pub(super) fn merge(&mut self, level: &Level1, text: &[u8], caches: &mut Caches, out: &mut Vec<u32>) {
         let Self { list, lanes, ids, scratch } = self;
         let Caches { short, medium, long } = caches;
         lanes.clear();

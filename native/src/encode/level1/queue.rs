@@ -10,15 +10,15 @@ use crate::runtime::{interrupt::poll, memory};
 const AHEAD: usize = 64;
 
 /// Marks in a queued end: the first token gets `packed::FIRST`; the key gets `PART`.
-pub(in crate::encode) const MARK_FIRST: u64 = 1 << 63;
-pub(in crate::encode) const MARK_PART: u64 = 1 << 62;
+pub(super) const MARK_FIRST: u64 = 1 << 63;
+pub(super) const MARK_PART: u64 = 1 << 62;
 const END: u64 = MARK_PART - 1;
 
 /// In a key: the piece is a part of one of the scanner's pieces.
 const PART: u128 = 1 << 127;
 
 /// Consecutive pieces of a text.
-pub(in crate::encode) struct Queue {
+pub(super) struct Queue {
     n: usize,
     /// Start of the first piece.
     start: usize,
@@ -34,7 +34,7 @@ pub(in crate::encode) struct Queue {
 }
 
 impl Queue {
-    pub(in crate::encode) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             n: 0,
             start: 0,
@@ -48,13 +48,13 @@ impl Queue {
 
     /// Empties the queue.
     #[inline(always)]
-    pub(in crate::encode) fn start_at(&mut self, start: usize) {
+    pub(super) fn start_at(&mut self, start: usize) {
         (self.n, self.start) = (0, start);
     }
 
     /// Adds a piece. Returns whether the queue is full.
     #[inline(always)]
-    pub(in crate::encode) fn push(&mut self, end: u64) -> bool {
+    pub(super) fn push(&mut self, end: u64) -> bool {
         self.ends[self.n & (AHEAD - 1)] = end;
         self.n += 1;
         self.n == AHEAD
@@ -63,7 +63,7 @@ impl Queue {
     /// Empties the queue: appends the tokens of the pieces that are cached, and adds the others to the misses.
     /// `MARKED`: ends may have marks.
     #[inline(never)]
-    pub(in crate::encode) fn look_up<const MARKED: bool>(
+    pub(super) fn look_up<const MARKED: bool>(
         &mut self,
         text: &[u8],
         caches: &mut Caches,

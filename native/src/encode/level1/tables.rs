@@ -16,23 +16,23 @@ const DEAD: u8 = 1 << 7;
 
 /// The merges of level 1, and tables derived from them.
 pub(in crate::encode) struct Level1 {
-    pub(in crate::encode) pairs: FixedPairs,
+    pub(super) pairs: FixedPairs,
     /// Merges of two bytes, indexed by the bytes.
-    pub(in crate::encode) bytes: Vec<PairMerge>,
-    pub(in crate::encode) packed_bytes: [u32; 256],
+    pub(super) bytes: Vec<PairMerge>,
+    pub(super) packed_bytes: [u32; 256],
     /// Indexed by two bytes: `DEAD` if no merge joins a token that ends in the first to a token that begins with the
     /// second.
     dead: Box<[u8; 1 << 16]>,
     pub(in crate::encode) seams: Seams,
     pub(in crate::encode) characters: Characters,
     /// Cut at dead byte pairs in pieces of any length: the scanner's pieces are long.
-    pub(in crate::encode) cut_all: bool,
+    pub(super) cut_all: bool,
     /// Tokens that replace a whole piece of the scanner although merges do not produce them.
     pub(in crate::encode) whole_tokens: Option<WholeTokens>,
     /// Tokens by their bytes, shared by all threads.
-    pub(in crate::encode) token_index: TokenIndex,
+    pub(super) token_index: TokenIndex,
     /// Packed tokens by id. Empty if they equal the ids.
-    pub(in crate::encode) packed: Vec<u32>,
+    pub(super) packed: Vec<u32>,
 }
 
 impl Level1 {
@@ -112,7 +112,7 @@ impl Level1 {
 
     /// The whole tokens that are looked up like other short pieces.
     #[inline(always)]
-    pub(in crate::encode) fn short_whole_tokens(&self) -> Option<&TokenIndex> {
+    pub(super) fn short_whole_tokens(&self) -> Option<&TokenIndex> {
         self.whole_tokens.as_ref()?.short.as_ref()
     }
 
@@ -129,7 +129,7 @@ impl Level1 {
 
     /// Bit i is set if no merge of level 1 joins byte `block` + i to the byte before it.
     #[inline(always)]
-    pub(in crate::encode) fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
+    pub(super) fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
         let mut found = [0; 64];
         match text.get(block.wrapping_sub(1)..block + 64) {
             Some(bytes) => {
@@ -147,7 +147,7 @@ impl Level1 {
     }
 
     /// Merges the bytes of a piece into `ids`.
-    pub(in crate::encode) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
+    fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
         memory::reserve(ids, bytes.len());
         self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
