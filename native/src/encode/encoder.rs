@@ -159,7 +159,8 @@ impl Encoder {
             _ if self.definition.second_pass_fence.is_some() => self.encode_in_spans(text, state, out),
             None => {
                 let mut run = self.level1.run::<false>(text, &mut state.level1, out);
-                self.definition.scanner.pieces(text, |start, end| run.push(start, end))?;
+                let mut pieces = run.apart();
+                self.definition.scanner.pieces(text, move |start, end| pieces.push(start, end))?;
                 run.finish();
                 Ok(())
             }
@@ -175,13 +176,14 @@ impl Encoder {
         let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
         let mut run = self.level1.run::<true>(text, level1, &mut packed);
-        self.definition.scanner.pieces(text, |start, end| {
-            if run.out.len() >= GATHERED {
-                run.flush();
-                take(run.out);
-                run.out.clear();
+        let (mut pieces, taker) = (run.apart(), &mut *take);
+        self.definition.scanner.pieces(text, move |start, end| {
+            if pieces.out.len() >= GATHERED {
+                pieces.flush();
+                taker(pieces.out);
+                pieces.out.clear();
             }
-            run.push(start, end);
+            pieces.push(start, end);
         })?;
         run.finish();
         take(&packed);

@@ -72,9 +72,9 @@ impl Level1 {
 impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     const FIRST: u64 = if FIRSTS { MARK_FIRST } else { 0 };
 
-    /// The same run, for functions out of line: as nothing points to `self`, it stays in registers.
+    /// The same run, for functions out of line and closures. As nothing points to it, it stays in registers.
     #[inline(always)]
-    fn apart(&mut self) -> Run<'_, FIRSTS> {
+    pub(in crate::encode) fn apart(&mut self) -> Run<'_, FIRSTS> {
         Run { level: self.level, pieces: self.pieces, text: self.text, out: self.out }
     }
 
