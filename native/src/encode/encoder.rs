@@ -155,19 +155,22 @@ impl Encoder {
 
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
+        let State { level1, level2: runs, spans, .. } = state;
         match &self.level2 {
-            _ if self.definition.second_pass_fence.is_some() => self.encode_in_spans(text, state, out),
+            level2 if self.definition.second_pass_fence.is_some() => {
+                self.spans_with(text, Unit::Document, level1, spans, |span| match level2 {
+                    None => memory::extend(out, span.iter().copied()),
+                    Some(level2) => level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out),
+                })
+            }
             None => {
-                let mut run = self.level1.run::<false>(text, &mut state.level1, out);
+                let mut run = self.level1.run::<false>(text, level1, out);
                 let mut pieces = run.apart();
                 self.definition.scanner.pieces(text, move |start, end| pieces.push(start, end))?;
                 run.finish();
                 Ok(())
             }
-            Some(level2) => {
-                let State { level1, level2: runs, .. } = state;
-                self.gather(text, level1, &mut |packed| level2.merge(packed, runs, out))
-            }
+            Some(level2) => self.gather(text, level1, &mut |packed| level2.merge(packed, runs, out)),
         }
     }
 
@@ -189,15 +192,5 @@ impl Encoder {
         take(&packed);
         level1.gathered = packed;
         Ok(())
-    }
-
-    /// `encode` of a two-pass tokenizer.
-    #[inline(never)]
-    fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        let State { level1, level2: runs, spans, .. } = state;
-        self.spans_with(text, Unit::Document, level1, spans, |span| match &self.level2 {
-            None => memory::extend(out, span.iter().copied()),
-            Some(level2) => level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out),
-        })
     }
 }

@@ -24,7 +24,7 @@ impl Encoder {
         self.spans_with(text, unit, &mut state.level1, &mut state.spans, span)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn spans_with(
         &self,
         text: &[u8],

@@ -31,28 +31,13 @@ pub(super) struct Miss {
 /// Pieces whose tokens are missing in the output.
 #[derive(Default)]
 pub(super) struct Misses {
-    list: Vec<Miss>,
+    pub(super) list: Vec<Miss>,
     lanes: Lanes,
     ids: Vec<u32>,
     scratch: Scratch,
 }
 
 impl Misses {
-    #[inline(always)]
-    pub(super) fn clear(&mut self) {
-        self.list.clear();
-    }
-
-    #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    #[inline(always)]
-    pub(super) fn push(&mut self, miss: Miss) {
-        self.list.push(miss);
-    }
-
     /// Whether to merge them now. `n`: number of tokens in the output.
     #[inline(always)]
     pub(super) fn are_due(&self, n: usize) -> bool {

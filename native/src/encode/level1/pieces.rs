@@ -56,7 +56,7 @@ impl Level1 {
         out: &'a mut Vec<u32>,
     ) -> Run<'a, FIRSTS> {
         pieces.queue.start_at(0);
-        pieces.misses.clear();
+        pieces.misses.list.clear();
         pieces.block = usize::MAX;
         Run { level: self, pieces, text, out }
     }
@@ -90,10 +90,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     /// Appends the tokens of all pieces so far.
     #[inline(always)]
     pub(in crate::encode) fn flush(&mut self) {
-        self.apart().look_up();
-        if !self.pieces.misses.is_empty() {
-            self.apart().merge_misses();
-        }
+        self.apart().look_up(true);
     }
 
     #[inline(always)]
@@ -149,27 +146,21 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     #[inline(always)]
     fn queue(&mut self, end: u64) {
         if self.pieces.queue.push(end) {
-            self.apart().look_up();
+            self.apart().look_up(false);
         }
     }
 
-    /// Appends the tokens of the queued pieces that are cached, and records the others as misses.
+    /// Appends the tokens of the queued pieces that are cached, and those of the misses if they are due or with `all`.
     #[inline(never)]
-    fn look_up(self) {
-        let Pieces { queue, misses, caches, .. } = &mut *self.pieces;
-        if FIRSTS || self.level.short_whole_tokens().is_some() {
-            queue.look_up::<true>(self.text, caches, misses, self.out);
+    fn look_up(self, all: bool) {
+        let Self { level, pieces: Pieces { queue, misses, caches, .. }, text, out } = self;
+        if FIRSTS || level.short_whole_tokens().is_some() {
+            queue.look_up::<true>(text, caches, misses, out);
         } else {
-            queue.look_up::<false>(self.text, caches, misses, self.out);
+            queue.look_up::<false>(text, caches, misses, out);
         }
-        if misses.are_due(self.out.len()) {
-            self.merge_misses();
+        if misses.are_due(out.len()) || all && !misses.list.is_empty() {
+            misses.merge(level, text, caches, out);
         }
-    }
-
-    #[inline(always)]
-    fn merge_misses(self) {
-        let Pieces { misses, caches, .. } = &mut *self.pieces;
-        misses.merge(self.level, self.text, caches, self.out);
     }
 }

@@ -121,7 +121,7 @@ impl Queue {
             let start = start_of(i);
             let first = if MARKED && ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
             let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
-            misses.push(Miss { key, place, start, end, first, at, new: false });
+            misses.list.push(Miss { key, place, start, end, first, at, new: false });
         }
         poll(start - *first_start);
         (*n, *first_start) = (0, start);
