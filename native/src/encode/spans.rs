@@ -1,21 +1,12 @@
 //! Phase-1 tokens between the seams that phase 2 must not cross: training counts them, and two-pass encoding merges
 //! them.
 
-use super::{definition::Definition, encoder::Encoder, state::State};
+use super::state::{Spans, State};
+use super::{definition::Definition, encoder::Encoder};
 use super::{level1::pieces::Pieces, level2::by_firsts, packed::ID};
 use crate::pretokenize::scanner::Scanner;
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
-
-/// Buffers.
-#[derive(Default)]
-pub(super) struct Spans {
-    tokens: Vec<u32>,
-    /// Ends of the tokens in the text.
-    ends: Vec<usize>,
-    /// Positions in the text that phase 2 must not cross.
-    boundaries: Vec<usize>,
-}
 
 impl Encoder {
     /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge. `unit` adds

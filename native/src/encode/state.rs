@@ -1,7 +1,7 @@
 //! The state of an encoding thread.
 
 use super::level1::{pieces::Pieces, tables::Level1};
-use super::{level2::Runs, spans::Spans};
+use super::level2::Runs;
 
 /// Larger buffers of ids are not kept between texts.
 const KEPT_IDS: usize = 1 << 20;
@@ -32,4 +32,14 @@ impl State {
         }
         result
     }
+}
+
+/// Buffers of `Encoder::spans`.
+#[derive(Default)]
+pub(super) struct Spans {
+    pub(super) tokens: Vec<u32>,
+    /// Ends of the tokens in the text.
+    pub(super) ends: Vec<usize>,
+    /// Positions in the text that phase 2 must not cross.
+    pub(super) boundaries: Vec<usize>,
 }
