@@ -189,7 +189,7 @@ proptest! {
             encoder
                 .with_state(|state| {
                     for &end in ends.iter().chain([&text.len()]) {
-                        stream.push(&text[start..end], &encoder, encoder.cuts(), 1 << 20, state, &mut streamed)?;
+                        stream.push(&text[start..end], &encoder, 1 << 20, state, &mut streamed)?;
                         start = end;
                     }
                     stream.finish(&encoder, state, &mut streamed)

@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
-use crate::count::keys::SHORT;
-use crate::encode::{level1::pieces::Level1, level1::whole_tokens::WholeTokens, stream::cuts::Cuts};
+use crate::encode::{level1::pieces::Pieces, level1::tables::Level1, stream::cuts::Cuts};
 use crate::runtime::lock_free::{Once, Pool};
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
@@ -14,7 +13,7 @@ use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
 
 /// Level-1 tokens gathered before level 2 merges them.
-pub(super) const GATHERED: usize = 1 << 10;
+const GATHERED: usize = 1 << 10;
 
 /// States kept between calls.
 const KEPT_STATES: usize = 256;
@@ -23,8 +22,6 @@ pub struct Encoder {
     pub(super) definition: Definition,
     pub(super) level1: Level1,
     pub(super) level2: Option<Level2>,
-    /// With `ignore_merges`: tokens that replace a whole piece of the scanner although merges do not produce them.
-    pub(super) whole_tokens: Option<WholeTokens>,
     /// Number of phase-1 merges that join products of phase 2. The second level applies them too.
     pub late_merges: usize,
     /// States that no call is using.
@@ -53,7 +50,6 @@ impl Encoder {
         Self {
             level1: Level1::new(&definition, &first, cut_all, packed),
             level2,
-            whole_tokens: None,
             late_merges: late,
             definition,
             states: Pool::new(),
@@ -73,7 +69,6 @@ impl Encoder {
         let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
         if !not_made.is_empty() {
             self.level1.set_whole_tokens(&self.definition, &not_made);
-            self.whole_tokens = Some(WholeTokens::new(&self.definition.tokens, &not_made));
             self.states = Pool::new(); // the caches hold these tokens merged
         }
         self
@@ -101,11 +96,11 @@ impl Encoder {
                 }
                 packed.clear();
                 merged.clear();
-                self.level1.merged(bytes, state, &mut packed);
+                self.level1.merged(bytes, &mut state.level1, &mut packed);
                 match &self.level2 {
                     None => packed.len() as u32,
                     Some(level2) => {
-                        level2.merge(&packed, &mut state.scratch, &mut merged);
+                        level2.merge(&packed, &mut state.level2, &mut merged);
                         merged.len() as u32
                     }
                 }
@@ -150,9 +145,7 @@ impl Encoder {
 
     fn new_state(&self) -> Box<State> {
         let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
-        let mut state = Box::new(State::new(pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())));
-        self.level1.cache_tokens(&mut state.short);
-        state
+        Box::new(State::new(&self.level1, pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
     }
 
     /// Where texts can be cut without changing their ids.
@@ -162,91 +155,42 @@ impl Encoder {
 
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        match (&self.level2, &self.whole_tokens) {
-            _ if self.definition.second_pass_fence.is_some() => self.encode_in_spans(text, state, out),
-            (level2, Some(whole_tokens)) => self.encode_whole(text, whole_tokens, level2.as_ref(), state, out),
-            (None, None) => {
-                self.level1.begin::<false>(0, state);
-                let pieces = &self.definition.scanner;
-                pieces.pieces(text, |start, end| self.level1.cut::<false>(text, start, end, state, out))?;
-                self.level1.flush(text, state, out);
+        let State { level1, level2: runs, spans, .. } = state;
+        match &self.level2 {
+            level2 if self.definition.second_pass_fence.is_some() => {
+                self.spans_with(text, Unit::Document, level1, spans, |span| match level2 {
+                    None => memory::extend(out, span.iter().copied()),
+                    Some(level2) => level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out),
+                })
+            }
+            None => {
+                let mut run = self.level1.run::<false>(text, level1, out);
+                let mut pieces = run.apart();
+                self.definition.scanner.pieces(text, move |start, end| pieces.push(start, end))?;
+                run.finish();
                 Ok(())
             }
-            (Some(level2), None) => {
-                let mut packed = std::mem::take(&mut state.packed);
-                packed.clear();
-                self.level1.begin::<true>(0, state);
-                let result = self.definition.scanner.pieces(text, |start, end| {
-                    if packed.len() >= GATHERED {
-                        self.level1.flush(text, state, &mut packed);
-                        level2.merge(&packed, &mut state.scratch, out);
-                        packed.clear();
-                    }
-                    self.level1.cut::<true>(text, start, end, state, &mut packed);
-                });
-                self.level1.flush(text, state, &mut packed);
-                level2.merge(&packed, &mut state.scratch, out);
-                state.packed = packed;
-                result
-            }
+            Some(level2) => self.gather(text, level1, &mut |packed| level2.merge(packed, runs, out)),
         }
     }
 
-    /// `encode` of a two-pass tokenizer.
-    #[inline(never)]
-    fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        let (mut packed, mut scratch) = (std::mem::take(&mut state.packed), std::mem::take(&mut state.scratch));
-        let result = self.spans(text, Unit::Document, state, |span| match &self.level2 {
-            None => memory::extend(out, span.iter().copied()),
-            Some(level2) => {
-                packed.clear();
-                memory::extend(&mut packed, span.iter().map(|&id| self.level1.pack(id)));
-                level2.merge(&packed, &mut scratch, out);
-            }
-        });
-        (state.packed, state.scratch) = (packed, scratch);
-        result
-    }
-
-    /// `encode` of a one-pass tokenizer in which some whole pieces become a token that merges do not produce.
-    #[inline(never)]
-    fn encode_whole(
-        &self,
-        text: &[u8],
-        whole_tokens: &WholeTokens,
-        level2: Option<&Level2>,
-        state: &mut State,
-        out: &mut Vec<u32>,
-    ) -> Result<(), String> {
-        let mut packed = std::mem::take(&mut state.packed);
+    /// Calls `take` with the packed level-1 tokens of whole pieces of the scanner, many at a time.
+    pub(super) fn gather(&self, text: &[u8], level1: &mut Pieces, take: &mut dyn FnMut(&[u32])) -> Result<(), String> {
+        let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
-        self.level1.begin::<true>(0, state);
-        let put = |packed: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
-            self.level1.flush(text, state, packed);
-            match level2 {
-                None => memory::extend(out, packed.iter().copied()),
-                Some(level2) => level2.merge(packed, &mut state.scratch, out),
+        let mut run = self.level1.run::<true>(text, level1, &mut packed);
+        let (mut pieces, taker) = (run.apart(), &mut *take);
+        self.definition.scanner.pieces(text, move |start, end| {
+            if pieces.out.len() >= GATHERED {
+                pieces.flush();
+                taker(pieces.out);
+                pieces.out.clear();
             }
-            packed.clear();
-        };
-        let result = self.definition.scanner.pieces(text, |start, end| {
-            // Level 1 looks up short pieces itself, unless it splits all pieces.
-            let found =
-                if end - start > SHORT || self.level1.cut_all { whole_tokens.get(&text[start..end]) } else { None };
-            if found.is_some() || packed.len() >= GATHERED {
-                put(&mut packed, state, out);
-            }
-            match found {
-                Some(id) => {
-                    memory::push(out, id);
-                    self.level1.begin::<true>(end, state);
-                }
-                None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut packed),
-                None => self.level1.cut::<true>(text, start, end, state, &mut packed),
-            }
-        });
-        put(&mut packed, state, out);
-        state.packed = packed;
-        result
+            pieces.push(start, end);
+        })?;
+        run.finish();
+        take(&packed);
+        level1.gathered = packed;
+        Ok(())
     }
 }

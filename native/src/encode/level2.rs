@@ -1,5 +1,7 @@
 //! Level 2: phase-2 merges on runs of phase-1 tokens, split at seams that no merge can cross.
 
+use std::ops::Range;
+
 use super::merge::{merge, merge_long, merge_short, Scratch, SCAN};
 use super::packed::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
 use super::pairs::{is_merge, pair_merge, product, FixedPairs, PairMerge, PairTable, NO_MERGE, SEAM};
@@ -8,6 +10,27 @@ use crate::runtime::{interrupt::poll, memory};
 
 /// Seams looked up together.
 const BLOCK: usize = 256;
+
+/// Level 2 of a thread: scratch space.
+#[derive(Default)]
+pub struct Runs {
+    /// Packed tokens to merge.
+    packed: Vec<u32>,
+    /// The seams of the current run, and its tokens.
+    seams: Vec<PairMerge>,
+    ids: Vec<u32>,
+    scratch: Scratch,
+}
+
+/// Level 2 on packed tokens: finds the runs within which seams can be crossed, and appends the ids of all tokens.
+struct Run<'a> {
+    level: &'a Level2,
+    packed: &'a [u32],
+    /// Start of the current run. The tokens before it are in `out`.
+    start: usize,
+    runs: &'a mut Runs,
+    out: &'a mut Vec<u32>,
+}
 
 /// Phase-2 merges, and the seams that they can cross, in one table.
 pub(super) struct Level2 {
@@ -49,19 +72,27 @@ impl Level2 {
         self.pairs.get(left & ID, right & ID)
     }
 
+    /// `merge` of tokens that are packed now.
+    pub(super) fn merge_ids(&self, packed: impl ExactSizeIterator<Item = u32>, runs: &mut Runs, out: &mut Vec<u32>) {
+        let mut buffer = std::mem::take(&mut runs.packed);
+        buffer.clear();
+        memory::extend(&mut buffer, packed);
+        self.merge(&buffer, runs, out);
+        runs.packed = buffer;
+    }
+
     /// Appends the ids of the merged tokens to `out`. Tokens with `FIRST` have a closed seam before them.
     #[inline(always)]
-    pub(super) fn merge(&self, packed: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    pub(super) fn merge(&self, packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
         memory::reserve(out, packed.len());
         if !self.seams {
-            return self.merge_between_firsts(packed, scratch, out);
+            return self.merge_between_firsts(packed, runs, out);
         }
         // Whether phase 2 can cross a seam is unpredictable, and the answer is a cache miss: collect the candidate
         // seams, then prefetch their slots, then read the answers, and branch only for seams that can be crossed.
-        let mut done = 0;
         let mut seams = [(0, 0); BLOCK];
-        let mut run = std::mem::take(&mut scratch.found);
-        run.clear();
+        runs.seams.clear();
+        let mut run = Run { level: self, packed, start: 0, runs, out };
         for begin in (1..packed.len()).step_by(BLOCK) {
             let mut n = 0;
             poll(BLOCK);
@@ -75,83 +106,94 @@ impl Level2 {
             }
             for &(at, place) in &seams[..n] {
                 let found = self.pairs.get_at(place, packed[at - 1] & ID, packed[at] & ID);
-                if found == NO_MERGE {
-                    continue;
+                if found != NO_MERGE {
+                    run.push(at, found);
                 }
-                // A run of k tokens has k - 1 consecutive seams.
-                if run.is_empty() || at != done + run.len() + 1 {
-                    self.end_run(packed, &mut done, &mut run, at - 1, scratch, out);
-                }
-                memory::push(&mut run, found);
             }
         }
-        self.end_run(packed, &mut done, &mut run, packed.len(), scratch, out);
-        scratch.found = run;
+        run.finish();
     }
 
-    /// Merges the run that begins at `done`, if there is one, and copies the single tokens up to `next`.
+    #[inline(never)]
+    fn merge_between_firsts(&self, packed: &[u32], Runs { ids, scratch, .. }: &mut Runs, out: &mut Vec<u32>) {
+        by_firsts(packed, |range| {
+            ids.clear();
+            memory::reserve(ids, range.len());
+            ids.extend_from_slice(&packed[range]);
+            merge(ids, |left, right| self.pair(left, right), scratch);
+            out.extend(ids.iter().map(|&word| word & ID));
+        });
+    }
+}
+
+impl Run<'_> {
+    /// Adds a seam that can be crossed.
     #[inline(always)]
-    fn end_run(
-        &self,
-        packed: &[u32],
-        done: &mut usize,
-        run: &mut Vec<PairMerge>,
-        next: usize,
-        scratch: &mut Scratch,
-        out: &mut Vec<u32>,
-    ) {
-        match **run {
-            [] => {}
+    fn push(&mut self, at: usize, found: PairMerge) {
+        // A run of k tokens has k - 1 consecutive seams.
+        let seams = &self.runs.seams;
+        if seams.is_empty() || at != self.start + seams.len() + 1 {
+            self.end(at - 1);
+        }
+        memory::push(&mut self.runs.seams, found);
+    }
+
+    #[inline(always)]
+    fn finish(mut self) {
+        self.end(self.packed.len());
+    }
+
+    /// Merges the current run, if there is one, and copies the single tokens up to the start of the next.
+    #[inline(always)]
+    fn end(&mut self, next: usize) {
+        let Self { packed, start, .. } = *self;
+        let end = match *self.runs.seams {
+            [] => start,
             [found] => {
                 if is_merge(found) {
-                    out.push(product(found) & ID);
+                    self.out.push(product(found) & ID);
                 } else {
-                    out.extend_from_slice(&[packed[*done] & ID, packed[*done + 1] & ID]);
+                    self.out.extend_from_slice(&[packed[start] & ID, packed[start + 1] & ID]);
                 }
-                *done += 2;
+                start + 2
             }
-            _ => {
-                let end = *done + run.len() + 1;
-                self.merge_long_run(&packed[*done..end], run, scratch, out);
-                *done = end;
-            }
-        }
-        run.clear();
-        out.extend(packed[*done..next].iter().map(|word| word & ID));
-        *done = next;
+            [..] => self.merge_run(),
+        };
+        self.runs.seams.clear();
+        self.out.extend(packed[end..next].iter().map(|word| word & ID));
+        self.start = next;
     }
 
+    /// Merges a run of at least three tokens. Returns its end.
     #[inline(never)]
-    fn merge_long_run(&self, run: &[u32], found: &mut [PairMerge], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        let mut ids = std::mem::take(&mut scratch.run);
+    fn merge_run(&mut self) -> usize {
+        let Runs { seams, ids, scratch, .. } = &mut *self.runs;
+        let end = self.start + seams.len() + 1;
         ids.clear();
-        memory::reserve(&mut ids, run.len());
-        ids.extend_from_slice(run);
-        let pair = |left: u32, right: u32| self.pair(left, right);
+        memory::reserve(ids, end - self.start);
+        ids.extend_from_slice(&self.packed[self.start..end]);
+        let pair = |left: u32, right: u32| self.level.pair(left, right);
         if ids.len() > SCAN {
-            merge_long(&mut ids, pair, scratch);
+            merge_long(ids, pair, scratch);
         } else {
-            let n = merge_short(&mut ids, found, pair);
+            let n = merge_short(ids, seams, pair);
             ids.truncate(n);
         }
-        out.extend(ids.iter().map(|&word| word & ID));
-        scratch.run = ids;
+        self.out.extend(ids.iter().map(|&word| word & ID));
+        end
     }
+}
 
-    #[inline(never)]
-    fn merge_between_firsts(&self, packed: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        let mut start = 0;
-        while start < packed.len() {
-            let length = packed[start + 1..].iter().position(|word| word & FIRST != 0);
-            let end = length.map_or(packed.len(), |length| start + 1 + length);
-            let mut ids = std::mem::take(&mut scratch.run);
-            ids.clear();
-            memory::reserve(&mut ids, end - start);
-            ids.extend_from_slice(&packed[start..end]);
-            merge(&mut ids, |left, right| self.pair(left, right), scratch);
-            out.extend(ids.iter().map(|&word| word & ID));
-            scratch.run = ids;
-            start = end;
+/// Calls `range` with each range of tokens from one `FIRST` to the next.
+pub(super) fn by_firsts(packed: &[u32], mut range: impl FnMut(Range<usize>)) {
+    let mut start = 0;
+    for (at, word) in packed.iter().enumerate() {
+        if word & FIRST != 0 && at > start {
+            range(start..at);
+            start = at;
         }
+    }
+    if start < packed.len() {
+        range(start..packed.len());
     }
 }

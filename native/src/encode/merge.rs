@@ -24,8 +24,7 @@ const KEPT: usize = 1 << 20;
 /// Scratch space, kept between sequences.
 #[derive(Default)]
 pub(super) struct Scratch {
-    pub(super) run: Vec<u32>,
-    pub(super) found: Vec<PairMerge>,
+    found: Vec<PairMerge>,
     lists: RankLists,
 }
 

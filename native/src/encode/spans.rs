@@ -1,9 +1,10 @@
 //! Phase-1 tokens between the seams that phase 2 must not cross: training counts them, and two-pass encoding merges
 //! them.
 
-use super::encoder::{Encoder, GATHERED};
-use super::packed::{FIRST, ID};
-use super::{definition::Definition, state::State};
+use super::state::{Spans, State};
+use super::{definition::Definition, encoder::Encoder};
+use super::{level1::pieces::Pieces, level2::by_firsts, packed::ID};
+use crate::pretokenize::scanner::Scanner;
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
 
@@ -11,116 +12,76 @@ impl Encoder {
     /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge. `unit` adds
     /// boundaries that only training has.
     pub fn spans(&self, text: &[u8], unit: Unit, state: &mut State, span: impl FnMut(&[u32])) -> Result<(), String> {
-        let (mut tokens, mut packed) = (std::mem::take(&mut state.tokens), std::mem::take(&mut state.gathered));
-        let result = match &self.definition.second_pass_fence {
-            None => self.pieces_of_unit(text, unit, state, (&mut packed, &mut tokens), span),
-            Some(_) => self.between_fences(text, unit, state, (&mut packed, &mut tokens), span),
-        };
-        (state.tokens, state.gathered) = (tokens, packed);
-        result
+        self.spans_with(text, unit, &mut state.level1, &mut state.spans, span)
     }
 
-    /// Calls `span` with the tokens of each piece of the scanner.
-    fn pieces_of_unit(
+    #[inline(never)]
+    pub(super) fn spans_with(
         &self,
         text: &[u8],
         unit: Unit,
-        state: &mut State,
-        (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
+        level1: &mut Pieces,
+        spans: &mut Spans,
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let mut put = |packed: &mut Vec<u32>| {
-            tokens.clear();
-            memory::extend(tokens, packed.iter().map(|word| word & ID));
-            by_firsts(packed, |range| span(&tokens[range]));
-            packed.clear();
-        };
-        packed.clear();
+        if let Some(fence) = &self.definition.second_pass_fence {
+            return self.between_fences(text, unit, fence, level1, spans, span);
+        }
         unit.split(text, |text| {
-            self.level1.begin::<true>(0, state);
-            let result = self.definition.scanner.pieces(text, |start, end| {
-                if packed.len() >= GATHERED {
-                    self.level1.flush(text, state, packed);
-                    put(packed);
-                }
-                self.level1.cut::<true>(text, start, end, state, packed);
-            });
-            self.level1.flush(text, state, packed);
-            put(packed);
-            result
+            self.gather(text, level1, &mut |packed| {
+                spans.tokens.clear();
+                memory::extend(&mut spans.tokens, packed.iter().map(|word| word & ID));
+                by_firsts(packed, |range| span(&spans.tokens[range]));
+            })
         })
     }
 
-    /// Calls `span` with the tokens between closed seams, for a two-pass tokenizer.
+    /// `spans_with` of a two-pass tokenizer: calls `span` with the tokens between closed seams.
     fn between_fences(
         &self,
         text: &[u8],
         unit: Unit,
-        state: &mut State,
-        (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
+        fence: &Scanner,
+        level1: &mut Pieces,
+        Spans { tokens, ends, boundaries }: &mut Spans,
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let Definition { scanner, second_pass_fence, tokens: table, eligible, .. } = &self.definition;
-        packed.clear();
-        self.level1.begin::<true>(0, state);
-        scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, packed))?;
-        self.level1.flush(text, state, packed);
-
-        let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
+        let Definition { tokens: table, eligible, .. } = &self.definition;
         tokens.clear();
-        memory::extend(tokens, packed.iter().map(|word| word & ID));
-        let mut at = 0;
         ends.clear();
-        memory::extend(
-            &mut ends,
-            tokens.iter().map(|&token| {
-                poll(1);
-                at += table.get(token).len();
-                at
-            }),
-        );
         boundaries.clear();
-        if let Some(eligible) = eligible {
-            let mut start = 0;
+        let mut end = 0;
+        self.gather(text, level1, &mut |packed| {
+            let (n, mut start) = (tokens.len(), end);
+            memory::extend(tokens, packed.iter().map(|word| word & ID));
+            let lengths = tokens[n..].iter().map(|&token| {
+                poll(1);
+                end += table.get(token).len();
+                end
+            });
+            memory::extend(ends, lengths);
+            let Some(eligible) = eligible else { return };
             by_firsts(packed, |range| {
+                let range = n + range.start..n + range.end;
                 if range.len() > 1 || !eligible[tokens[range.start] as usize] {
-                    memory::reserve(&mut boundaries, 1 + range.len());
+                    memory::reserve(boundaries, 1 + range.len());
                     boundaries.push(start);
                     boundaries.extend_from_slice(&ends[range.clone()]);
                 }
                 start = ends[range.end - 1];
             });
-        }
+        })?;
         let mut start = 0;
-        let result = second_pass_fence.as_ref().map_or(Ok(()), |fence| {
-            unit.split(text, |line| {
-                fence.pieces(line, |_, end| memory::push(&mut boundaries, start + end))?;
-                start += line.len();
-                Ok(())
-            })
-        });
+        unit.split(text, |line| {
+            fence.pieces(line, |_, end| memory::push(boundaries, start + end))?;
+            start += line.len();
+            Ok::<(), String>(())
+        })?;
         if eligible.is_some() {
             boundaries.sort(); // two sorted runs: linear time
         }
-        if result.is_ok() {
-            between_closed_seams(tokens, &ends, &boundaries, &mut span);
-        }
-        (state.ends, state.boundaries) = (ends, boundaries);
-        result
-    }
-}
-
-/// Calls `range` with each range of tokens from one `FIRST` to the next.
-fn by_firsts(packed: &[u32], mut range: impl FnMut(std::ops::Range<usize>)) {
-    let mut start = 0;
-    for (at, word) in packed.iter().enumerate() {
-        if word & FIRST != 0 && at > start {
-            range(start..at);
-            start = at;
-        }
-    }
-    if start < packed.len() {
-        range(start..packed.len());
+        between_closed_seams(tokens, ends, boundaries, &mut span);
+        Ok(())
     }
 }
 

@@ -1,54 +1,45 @@
 //! The state of an encoding thread.
 
-use super::merge::Scratch;
-use crate::encode::level1::cache::{LongPieces, MediumPieces, ShortPieces, MEDIUM_TOKENS};
-use crate::encode::level1::lanes::Lanes;
-use crate::encode::level1::queue::{Miss, Queue, AHEAD};
+use super::level1::{pieces::Pieces, tables::Level1};
+use super::level2::Runs;
+
+/// Larger buffers of ids are not kept between texts.
+const KEPT_IDS: usize = 1 << 20;
 
 /// The state of an encoding thread: bounded caches of pieces, and scratch space.
 pub struct State {
-    pub(super) short: ShortPieces,
-    pub(super) medium: MediumPieces,
-    pub(super) long: LongPieces,
-    pub(super) queue: Queue,
-    /// Tokens of the queued pieces.
-    pub(super) room: [u32; AHEAD * MEDIUM_TOKENS],
-    pub(super) misses: Vec<Miss>,
-    pub(super) lanes: Lanes,
-    /// Dead byte pairs (see `pieces`) of a block of 64 bytes, and the start of the block.
-    pub(super) dead: u64,
-    pub(super) block: usize,
-    /// Buffer for callers that convert the ids of a text.
-    pub ids: Vec<u32>,
-    pub(super) piece: Vec<u32>,
-    pub(super) packed: Vec<u32>,
-    pub(super) gathered: Vec<u32>,
-    pub(super) tokens: Vec<u32>,
-    pub(super) ends: Vec<usize>,
-    pub(super) boundaries: Vec<usize>,
-    pub(super) scratch: Scratch,
+    pub(super) level1: Pieces,
+    pub(super) level2: Runs,
+    pub(super) spans: Spans,
+    ids: Vec<u32>,
 }
 
 impl State {
-    pub(super) fn new(cache: usize) -> Self {
-        Self {
-            short: ShortPieces::new(cache),
-            medium: MediumPieces::new(),
-            long: LongPieces::default(),
-            queue: Queue::new(),
-            room: [0; AHEAD * MEDIUM_TOKENS],
-            misses: Vec::new(),
-            lanes: Lanes::default(),
-            dead: 0,
-            block: usize::MAX,
-            ids: Vec::new(),
-            piece: Vec::new(),
-            packed: Vec::new(),
-            gathered: Vec::new(),
-            tokens: Vec::new(),
-            ends: Vec::new(),
-            boundaries: Vec::new(),
-            scratch: Scratch::default(),
-        }
+    /// `sets`: size of the cache of short pieces.
+    pub(super) fn new(level1: &Level1, sets: usize) -> Self {
+        let level1 = Pieces::new(level1, sets);
+        Self { level1, level2: Runs::default(), spans: Spans::default(), ids: Vec::new() }
     }
+
+    /// Runs `work` with an empty buffer for the ids of a text.
+    #[inline(always)]
+    pub fn with_ids<R>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u32>) -> R) -> R {
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        let result = work(self, &mut ids);
+        if ids.capacity() <= KEPT_IDS {
+            self.ids = ids;
+        }
+        result
+    }
+}
+
+/// Buffers of `Encoder::spans`.
+#[derive(Default)]
+pub(super) struct Spans {
+    pub(super) tokens: Vec<u32>,
+    /// Ends of the tokens in the text.
+    pub(super) ends: Vec<usize>,
+    /// Positions in the text that phase 2 must not cross.
+    pub(super) boundaries: Vec<usize>,
 }

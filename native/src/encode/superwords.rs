@@ -1,20 +1,13 @@
 //! Merges found in training, applied to phase-1 tokens.
 
-use super::{level2::Level2, merge::Scratch, rules::Rule};
-use crate::runtime::memory;
+use super::level2::{Level2, Runs};
+use super::rules::Rule;
 use crate::vocabulary::MergeRule;
 
 /// Merges found in training.
 pub struct Superwords {
     level2: Level2,
     packed: Vec<u32>,
-}
-
-/// Scratch space for `Superwords::apply`.
-#[derive(Default)]
-pub struct SuperwordScratch {
-    packed: Vec<u32>,
-    merge: Scratch,
 }
 
 impl Superwords {
@@ -38,9 +31,7 @@ impl Superwords {
     }
 
     /// Appends the result of the merges on phase-1 tokens to `out`.
-    pub fn apply(&self, ids: &[u32], scratch: &mut SuperwordScratch, out: &mut Vec<u32>) {
-        scratch.packed.clear();
-        memory::extend(&mut scratch.packed, ids.iter().map(|&id| self.packed[id as usize]));
-        self.level2.merge(&scratch.packed, &mut scratch.merge, out);
+    pub fn apply(&self, ids: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
+        self.level2.merge_ids(ids.iter().map(|&id| self.packed[id as usize]), runs, out);
     }
 }

@@ -257,7 +257,7 @@ fn whole_pieces_become_tokens_before_any_merge() {
         };
         let ids: Vec<u32> = (0..tokens.len() as u32).collect();
         let encoder = Encoder::new(definition).ignoring_merges(&ids);
-        tables += encoder.whole_tokens.is_some() as usize;
+        tables += encoder.level1.whole_tokens.is_some() as usize;
         for (id, n) in encoder.tokens_in_tokens().into_iter().enumerate() {
             let mut own: Vec<u32> = tokens.get(id as u32).iter().map(|&byte| byte as u32).collect();
             plain(&mut own, &merges);

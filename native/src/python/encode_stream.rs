@@ -33,14 +33,7 @@ impl EncodeStream {
         let mut ids = Vec::new();
         detached(py, || {
             encoder.core.with_state(|state| {
-                let mut target = Target {
-                    preparation,
-                    encoder: &encoder.core,
-                    cuts: encoder.core.cuts(),
-                    limit,
-                    state,
-                    out: &mut ids,
-                };
+                let mut target = Target { preparation, encoder: &encoder.core, limit, state, out: &mut ids };
                 stream.push(part.as_bytes(), last, &mut target)
             })
         })?;

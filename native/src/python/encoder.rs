@@ -21,9 +21,6 @@ use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
 /// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
 const SHORT_TEXT: usize = 1 << 10;
 
-/// Larger buffers of ids are not kept between texts.
-const KEPT_IDS: usize = 1 << 20;
-
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
 type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
 
@@ -205,12 +202,12 @@ impl Encoder {
         let documents = &*documents;
         let count = || {
             self.core.with_states(threads, |states| {
-                let mut states: Vec<_> = states.iter_mut().map(|state| (state, Vec::new())).collect();
-                documents::map(documents, &mut states, documents.count(), |(state, ids), _, text, out| {
-                    ids.clear();
-                    prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
-                    out.push(ids.len() as i64);
-                    Ok(())
+                documents::map(documents, states, documents.count(), |state, _, text, out| {
+                    state.with_ids(|state, ids| {
+                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
+                        out.push(ids.len() as i64);
+                        Ok(())
+                    })
                 })
             })
         };
@@ -228,13 +225,12 @@ impl Encoder {
         let text = text.as_bytes();
         let find = || match preparation {
             Some(Preparation(preparation)) => {
-                let spans =
-                    self.core.with_states(1, |states| preparation.spans(&self.core, text, false, &mut states[0]))?;
+                let spans = self.core.with_state(|state| preparation.spans(&self.core, text, false, state))?;
                 Ok((spans.ids, spans.bytes, spans.characters))
             }
             None => {
                 let mut ids = Vec::new();
-                self.core.with_states(1, |states| self.core.encode(text, &mut states[0], &mut ids))?;
+                self.core.with_state(|state| self.core.encode(text, state, &mut ids))?;
                 let (bytes, characters) = offsets::spans(text, &ids, |id| self.core.tokens().get(id).len())?;
                 Ok((ids, bytes, characters))
             }
@@ -250,9 +246,7 @@ impl Encoder {
         text: &str,
         preparation: &Preparation,
     ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
-        let find = || {
-            self.core.with_states(1, |states| preparation.0.spans(&self.core, text.as_bytes(), true, &mut states[0]))
-        };
+        let find = || self.core.with_state(|state| preparation.0.spans(&self.core, text.as_bytes(), true, state));
         let spans = detached(py, find)?;
         Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
     }
@@ -295,14 +289,11 @@ impl Encoder {
     ) -> PyResult<Streamed<'py>> {
         let encode = || {
             self.core.with_state(|state| {
-                let mut ids = std::mem::take(&mut state.ids);
-                let stream = TokenStream::<T>::of(documents, lengths, mark, &mut ids, |text, ids| {
-                    prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
-                });
-                if ids.capacity() <= KEPT_IDS {
-                    state.ids = ids;
-                }
-                stream
+                state.with_ids(|state, ids| {
+                    TokenStream::<T>::of(documents, lengths, mark, ids, |text, ids| {
+                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
+                    })
+                })
             })
         };
         let TokenStream { ids, ends, spelled, marked } = detached(py, encode)?;
@@ -318,17 +309,13 @@ impl Encoder {
         pass: impl FnOnce(&[u32]) -> R,
     ) -> PyResult<R> {
         self.core.with_state(|state| {
-            let mut ids = std::mem::take(&mut state.ids);
-            ids.clear();
-            let encode =
-                || prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, state, ids));
-            // For a short text, let other threads wait for the GIL rather than release and reacquire it.
-            let encoded = if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) };
-            let passed = encoded.map(|()| pass(&ids));
-            if ids.capacity() <= KEPT_IDS {
-                state.ids = ids;
-            }
-            passed
+            state.with_ids(|state, ids| {
+                let encode =
+                    || prepared(preparation, text.as_bytes(), ids, |text, ids| self.core.encode(text, state, ids));
+                // For a short text, let other threads wait for the GIL rather than release and reacquire it.
+                if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) }?;
+                Ok(pass(ids))
+            })
         })
     }
 }

@@ -1,11 +1,36 @@
 //! The caches of a thread: pieces of text and their tokens.
 
+use super::tables::Level1;
+use super::token_index::TokenIndex;
 use crate::count::keys::{hash_key, short_key};
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
+use crate::runtime::interrupt::poll;
 use crate::runtime::memory::{huge_filled, prefetch};
 
+/// Caches by the length of a piece.
+pub(super) struct Caches {
+    pub(super) short: ShortPieces,
+    pub(super) medium: MediumPieces,
+    pub(super) long: LongPieces,
+}
+
+impl Caches {
+    /// Caches with the short pieces that become one token: a third to a half of the new pieces of a text.
+    pub(super) fn new(level: &Level1, sets: usize) -> Self {
+        let mut short = ShortPieces::new(sets);
+        for (key, id) in
+            level.token_index.iter().chain(level.short_whole_tokens().into_iter().flat_map(TokenIndex::iter))
+        {
+            poll(1);
+            let place = ShortPieces::place(short.sets(), key);
+            short.insert(place, key, &[level.packed.get(id as usize).copied().unwrap_or(id)]);
+        }
+        Self { short, medium: MediumPieces::new(), long: LongPieces::default() }
+    }
+}
+
 /// Maximum number of tokens of a cached short piece.
-pub(in crate::encode) const TOKENS: usize = 4;
+pub(super) const TOKENS: usize = 4;
 
 /// Longer pieces are not cached.
 const LONG_BYTES: usize = 1 << 12;
@@ -25,27 +50,27 @@ struct Entry {
 /// A cache set of two entries, the most recently used first: one cache line of the processor.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(in crate::encode) struct Set([Entry; 2]);
+pub(super) struct Set([Entry; 2]);
 
 /// Cache of pieces of up to 15 bytes, by key (`keys::short_key`): two-way set-associative.
-pub(in crate::encode) struct ShortPieces {
+pub(super) struct ShortPieces {
     sets: Vec<Set>,
 }
 
 impl ShortPieces {
     /// A cache of `n` sets (a power of two) of 64 bytes each.
-    pub(in crate::encode) fn new(n: usize) -> Self {
+    pub(super) fn new(n: usize) -> Self {
         Self { sets: huge_filled(n, Set([Entry { key: NO_KEY, packed: [0; TOKENS] }; 2])) }
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn sets(&mut self) -> &mut [Set] {
+    pub(super) fn sets(&mut self) -> &mut [Set] {
         &mut self.sets
     }
 
     /// The set of a key; prefetches it.
     #[inline(always)]
-    pub(in crate::encode) fn place(sets: &[Set], key: u128) -> u32 {
+    pub(super) fn place(sets: &[Set], key: u128) -> u32 {
         let place = hash_key(key) as usize & (sets.len() - 1);
         prefetch(sets, place);
         place as u32
@@ -53,7 +78,7 @@ impl ShortPieces {
 
     /// The packed tokens of a key. The first holds their number minus one (`COUNT`).
     #[inline(always)]
-    pub(in crate::encode) fn get(sets: &mut [Set], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
+    pub(super) fn get(sets: &mut [Set], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
         let set = &mut sets[place as usize].0;
         if set[0].key != key {
             if set[1].key != key {
@@ -66,7 +91,7 @@ impl ShortPieces {
 
     /// Evicts the LRU entry and inserts at the LRU position, so that one-off pieces never displace a hot one: half of
     /// all pieces never recur.
-    pub(in crate::encode) fn insert(&mut self, place: u32, key: u128, packed: &[u32]) {
+    pub(super) fn insert(&mut self, place: u32, key: u128, packed: &[u32]) {
         let mut entry = Entry { key, packed: [0; TOKENS] };
         entry.packed[..packed.len()].copy_from_slice(packed);
         entry.packed[0] = entry.packed[0] & !COUNT | (packed.len() as u32 - 1) << COUNT_SHIFT;
@@ -78,7 +103,7 @@ impl ShortPieces {
 
 /// Maximum length of a medium piece, and maximum number of its tokens.
 const MEDIUM: usize = 31;
-pub(in crate::encode) const MEDIUM_TOKENS: usize = 7;
+pub(super) const MEDIUM_TOKENS: usize = 7;
 
 /// One cache line of the processor.
 #[derive(Clone, Copy)]
@@ -90,7 +115,7 @@ struct Medium {
 }
 
 /// Cache of pieces of 16 to 31 bytes: direct-mapped. It grows with their number, because some texts have few.
-pub(in crate::encode) struct MediumPieces {
+pub(super) struct MediumPieces {
     entries: Vec<Medium>,
     inserted: usize,
 }
@@ -99,7 +124,7 @@ pub(in crate::encode) struct MediumPieces {
 const MEDIUM_ENTRIES: std::ops::RangeInclusive<usize> = 1 << 9..=1 << 15;
 
 impl MediumPieces {
-    pub(in crate::encode) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(*MEDIUM_ENTRIES.start())
     }
 
@@ -110,7 +135,7 @@ impl MediumPieces {
 
     /// The key of a piece; None if it is too long.
     #[inline(always)]
-    pub(in crate::encode) fn key(text: &[u8], start: usize, end: usize) -> Option<[u128; 2]> {
+    pub(super) fn key(text: &[u8], start: usize, end: usize) -> Option<[u128; 2]> {
         let middle = start + 16;
         (end - start <= MEDIUM).then(|| {
             [u128::from_le_bytes(*text[start..].first_chunk().expect("16 bytes")), short_key(text, middle, end)]
@@ -123,17 +148,17 @@ impl MediumPieces {
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn prefetch(&self, key: [u128; 2]) {
+    pub(super) fn prefetch(&self, key: [u128; 2]) {
         prefetch(&self.entries, self.place(key));
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn get(&self, key: [u128; 2]) -> Option<&[u32]> {
+    pub(super) fn get(&self, key: [u128; 2]) -> Option<&[u32]> {
         let entry = &self.entries[self.place(key)];
         (entry.key == key).then(|| &entry.tokens[..entry.length as usize])
     }
 
-    pub(in crate::encode) fn insert(&mut self, key: [u128; 2], packed: &[u32]) {
+    pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32]) {
         if packed.len() <= MEDIUM_TOKENS {
             self.inserted += 1;
             if self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
@@ -149,21 +174,21 @@ impl MediumPieces {
 
 /// Cache of longer pieces, by their bytes.
 #[derive(Default)]
-pub(in crate::encode) struct LongPieces {
+pub(super) struct LongPieces {
     table: hashbrown::HashMap<Box<[u8]>, Box<[u32]>, rustc_hash::FxBuildHasher>,
     memory: usize,
 }
 
 impl LongPieces {
     #[inline(always)]
-    pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
+    pub(super) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
         if piece.len() <= MEDIUM {
             return None;
         }
         self.table.get(piece).map(|packed| &**packed)
     }
 
-    pub(in crate::encode) fn insert(&mut self, piece: &[u8], packed: &[u32]) {
+    pub(super) fn insert(&mut self, piece: &[u8], packed: &[u32]) {
         if piece.len() > LONG_BYTES {
             return;
         }

@@ -14,7 +14,7 @@ const SHORT_ROW: usize = SHORT + 1;
 const LONG_ROW: usize = 2 * SHORT_ROW;
 
 /// Maximum number of tokens of a lane.
-pub(in crate::encode) const MOST_TOKENS: usize = LONG_ROW - 1;
+pub(super) const MOST_TOKENS: usize = LONG_ROW - 1;
 
 /// Greater than any rank. Ranks are shifted to make space for the position in the same integer.
 const NO_RANK: u32 = MOST_MERGES as u32;
@@ -37,7 +37,7 @@ struct Lane<const ROW: usize> {
 
 /// Sequences by number.
 #[derive(Default)]
-pub(in crate::encode) struct Lanes {
+pub(super) struct Lanes {
     short: Vec<Lane<SHORT_ROW>>,
     long: Vec<Lane<LONG_ROW>>,
     /// Results in arbitrary order, and the range of each sequence in them.
@@ -46,7 +46,7 @@ pub(in crate::encode) struct Lanes {
 }
 
 impl Lanes {
-    pub(in crate::encode) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.short.clear();
         self.long.clear();
         self.tokens.clear();
@@ -55,7 +55,7 @@ impl Lanes {
 
     /// Adds a sequence that is merged already.
     #[inline(always)]
-    pub(in crate::encode) fn add_merged(&mut self, tokens: &[u32]) {
+    pub(super) fn add_merged(&mut self, tokens: &[u32]) {
         self.ranges.push((self.tokens.len() as u32, tokens.len() as u32));
         memory::reserve(&mut self.tokens, tokens.len());
         self.tokens.extend_from_slice(tokens);
@@ -63,11 +63,7 @@ impl Lanes {
 
     /// Adds a sequence of up to `MOST_TOKENS` tokens to merge. `found`: the merge of each adjacent pair.
     #[inline(always)]
-    pub(in crate::encode) fn add(
-        &mut self,
-        tokens: impl ExactSizeIterator<Item = u32>,
-        found: impl Iterator<Item = PairMerge>,
-    ) {
+    pub(super) fn add(&mut self, tokens: impl ExactSizeIterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
         let number = self.ranges.len();
         if tokens.len() < SHORT_ROW {
             self.short.push(Lane::new(number, tokens, found));
@@ -79,13 +75,13 @@ impl Lanes {
 
     /// The result of a sequence.
     #[inline(always)]
-    pub(in crate::encode) fn get(&mut self, number: usize) -> &mut [u32] {
+    pub(super) fn get(&mut self, number: usize) -> &mut [u32] {
         let (start, length) = self.ranges[number];
         &mut self.tokens[start as usize..][..length as usize]
     }
 
     /// Merges all lanes.
-    pub(in crate::encode) fn merge(&mut self, pairs: &FixedPairs) {
+    pub(super) fn merge(&mut self, pairs: &FixedPairs) {
         let Self { short, long, tokens, ranges } = self;
         merge(short, pairs, tokens, ranges);
         merge(long, pairs, tokens, ranges);

@@ -1,11 +1,12 @@
 //! Level 1: pieces of text between which no phase-1 merge can join, looked up in a cache or merged.
 
-pub mod cache;
+mod cache;
 mod characters;
-pub(super) mod lanes;
-mod lookup;
+mod lanes;
+mod misses;
 pub(super) mod pieces;
-pub(super) mod queue;
+mod queue;
 mod seams;
-pub(super) mod token_index;
-pub(super) mod whole_tokens;
+pub(super) mod tables;
+mod token_index;
+mod whole_tokens;

@@ -1,242 +1,166 @@
-//! Level 1: splits text into pieces that are looked up instead of merged.
+//! Level 1 on a text: cuts pieces where none of its merges can join, and appends their tokens.
 
 use std::ops::Range;
 
-use super::characters::Characters;
-use super::queue::{MARK_FIRST, MARK_PART};
-use super::seams::Seams;
-use super::token_index::{Origins, TokenIndex};
-use crate::count::keys::{short_key, SHORT};
-use crate::encode::merge::{merge, Scratch};
-use crate::encode::pairs::{byte_pair, pair_merge, FixedPairs, PairMerge, PairTable, NO_MERGE};
-use crate::encode::{bits::Bits, definition::Definition, rules::Rule, state::State};
-use crate::pretokenize::masks::high_bits;
+use super::cache::Caches;
+use super::misses::Misses;
+use super::queue::{Queue, MARK_FIRST, MARK_PART};
+use super::tables::Level1;
+use crate::count::keys::SHORT;
+use crate::encode::packed::FIRST;
 use crate::runtime::{interrupt::poll, memory};
 
-/// See `Level1::dead`. It is the high bit, so that one instruction turns bytes into a bit mask.
-const DEAD: u8 = 1 << 7;
+/// Level 1 of an encoding thread: the pieces that are pending, and caches.
+pub(in crate::encode) struct Pieces {
+    queue: Queue,
+    misses: Misses,
+    caches: Caches,
+    /// Dead byte pairs (see `Level1::dead_pairs`) of a block of 64 bytes, and the start of the block.
+    dead: u64,
+    block: usize,
+    /// Packed tokens that are gathered for level 2.
+    pub(in crate::encode) gathered: Vec<u32>,
+}
 
-/// The merges of level 1, and tables derived from them.
-pub(in crate::encode) struct Level1 {
-    pub(in crate::encode) pairs: FixedPairs,
-    /// Merges of two bytes, indexed by the bytes.
-    pub(in crate::encode) bytes: Vec<PairMerge>,
-    pub(in crate::encode) packed_bytes: [u32; 256],
-    /// Indexed by two bytes: `DEAD` if no merge joins a token that ends in the first to a token that begins with the
-    /// second.
-    dead: Box<[u8; 1 << 16]>,
-    pub(in crate::encode) seams: Seams,
-    pub(in crate::encode) characters: Characters,
-    /// Cut at dead byte pairs in pieces of any length: the scanner's pieces are long.
-    pub(in crate::encode) cut_all: bool,
-    /// Tokens that replace a whole piece of the scanner although merges do not produce them.
-    pub(in crate::encode) whole_tokens: Option<TokenIndex>,
-    /// Tokens by their bytes, shared by all threads.
-    pub(in crate::encode) token_index: TokenIndex,
-    /// Packed tokens by id. Empty if they equal the ids.
-    pub(in crate::encode) packed: Vec<u32>,
+/// Level 1 on one text. The tokens of a piece are appended to `out` when they are known, at the latest by `flush`.
+/// `FIRSTS`: the first token of each piece of the scanner is marked with `packed::FIRST`.
+pub(in crate::encode) struct Run<'a, const FIRSTS: bool> {
+    level: &'a Level1,
+    pieces: &'a mut Pieces,
+    text: &'a [u8],
+    /// Packed tokens.
+    pub(in crate::encode) out: &'a mut Vec<u32>,
+}
+
+impl Pieces {
+    /// `sets`: size of the cache of short pieces.
+    pub(in crate::encode) fn new(level: &Level1, sets: usize) -> Self {
+        Self {
+            queue: Queue::new(),
+            misses: Misses::default(),
+            caches: Caches::new(level, sets),
+            dead: 0,
+            block: usize::MAX,
+            gathered: Vec::new(),
+        }
+    }
 }
 
 impl Level1 {
-    pub(in crate::encode) fn new(definition: &Definition, rules: &[Rule], cut_all: bool, packed: Vec<u32>) -> Self {
-        let Definition { tokens, byte_ids, .. } = definition;
-        let mut pairs = PairTable::new(rules.len());
-        let mut dead: Box<[u8; 1 << 16]> = vec![DEAD; 1 << 16].try_into().expect("a length");
-        for Rule { rank, merge } in rules {
-            pairs.insert(merge.left, merge.right, pair_merge(*rank, merge.new));
-            if let (Some(&last), Some(&first)) = (tokens.get(merge.left).last(), tokens.get(merge.right).first()) {
-                dead[byte_pair(last, first)] = 0;
-            }
-        }
-        let bytes = (0..=u16::MAX).map(|two| {
-            let [left, right] = two.to_le_bytes().map(usize::from);
-            match dead[two as usize] {
-                DEAD => NO_MERGE,
-                _ => pairs.get(byte_ids[left], byte_ids[right]),
-            }
-        });
-        let bytes = bytes.collect();
-        let pairs = FixedPairs::new(&pairs);
-        let mut level = Self {
-            pairs,
-            bytes,
-            packed_bytes: *byte_ids,
-            dead,
-            seams: Seams::new(definition, rules),
-            characters: Characters::default(),
-            cut_all,
-            whole_tokens: None,
-            token_index: TokenIndex::default(),
-            packed,
-        };
-        level.token_index = level.index_tokens(definition, rules);
-        level.characters = Characters::new(definition, rules, &level.token_index);
-        level
-    }
-
-    /// Indexes tokens of up to 15 bytes that merging their own bytes produces.
-    fn index_tokens(&self, definition: &Definition, rules: &[Rule]) -> TokenIndex {
-        let tokens = &definition.tokens;
-        let origins = Origins::new(definition, rules);
-        let mut token_index = TokenIndex::new(tokens.len());
-        let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
-        let mut makes_itself = |id: u32, bytes: &[u8]| {
-            self.merge_bytes(bytes, &mut ids, &mut scratch);
-            ids == [id]
-        };
-        // Whether each token is produced by its own bytes, parts first: ranks are in that order if there are origins.
-        let mut produced = Bits::new(tokens.len());
-        definition.byte_ids.iter().for_each(|&id| produced.set(id as usize));
-        for Rule { merge, .. } in rules {
-            let (id, bytes) = (merge.new, tokens.get(merge.new));
-            let found = match &origins {
-                None => bytes.len() <= SHORT && makes_itself(id, bytes),
-                Some(origins) => {
-                    produced.get(merge.left as usize)
-                        && produced.get(merge.right as usize)
-                        && origins.meet(merge, |left, right| self.pairs.get(left, right))
-                }
-            };
-            if found {
-                produced.set(id as usize);
-                if bytes.len() <= SHORT {
-                    token_index.insert(short_key(bytes, 0, bytes.len()), id);
-                }
-            }
-        }
-        token_index
-    }
-
-    /// Makes these tokens replace whole pieces of up to 15 bytes, although merges do not produce them. No effect with
-    /// `cut_all`, where parts of pieces are looked up.
-    pub(in crate::encode) fn set_whole_tokens(&mut self, definition: &Definition, ids: &[u32]) {
-        if self.cut_all {
-            return;
-        }
-        let mut whole_tokens = TokenIndex::new(definition.tokens.len());
-        for &id in ids {
-            let bytes = definition.tokens.get(id);
-            if (1..=SHORT).contains(&bytes.len()) {
-                whole_tokens.insert(short_key(bytes, 0, bytes.len()), id);
-            }
-        }
-        self.whole_tokens = Some(whole_tokens);
-    }
-
-    /// Whether merging the bytes, at most 15, produces one token.
-    pub(in crate::encode) fn is_token(&self, bytes: &[u8]) -> bool {
-        bytes.len() <= SHORT && self.token_index.get(short_key(bytes, 0, bytes.len())).is_some()
-    }
-
-    /// The packed token of an id.
+    /// Starts on a text.
     #[inline(always)]
-    pub(in crate::encode) fn pack(&self, id: u32) -> u32 {
-        self.packed[id as usize]
+    pub(in crate::encode) fn run<'a, const FIRSTS: bool>(
+        &'a self,
+        text: &'a [u8],
+        pieces: &'a mut Pieces,
+        out: &'a mut Vec<u32>,
+    ) -> Run<'a, FIRSTS> {
+        pieces.queue.start_at(0);
+        pieces.misses.list.clear();
+        pieces.block = usize::MAX;
+        Run { level: self, pieces, text, out }
     }
 
-    /// Discards what is pending of another text and starts at a position of this one. `FIRSTS`: as in `cut`.
+    /// Appends the packed tokens of merging a non-empty text, without replacing whole pieces by tokens.
+    pub(in crate::encode) fn merged(&self, text: &[u8], pieces: &mut Pieces, out: &mut Vec<u32>) {
+        let mut run = self.run::<true>(text, pieces, out);
+        run.queue(text.len() as u64 | MARK_PART);
+        run.finish();
+    }
+}
+
+impl<const FIRSTS: bool> Run<'_, FIRSTS> {
+    const FIRST: u64 = if FIRSTS { MARK_FIRST } else { 0 };
+
+    /// The same run, for functions out of line and closures. As nothing points to it, it stays in registers.
     #[inline(always)]
-    pub(in crate::encode) fn begin<const FIRSTS: bool>(&self, at: usize, state: &mut State) {
-        state.queue.begin(at, FIRSTS || self.whole_tokens.is_some());
-        state.misses.clear();
-        state.block = usize::MAX;
+    pub(in crate::encode) fn apart(&mut self) -> Run<'_, FIRSTS> {
+        Run { level: self.level, pieces: self.pieces, text: self.text, out: self.out }
     }
 
-    /// Appends the packed tokens of a piece of the scanner to `out`, now or with `flush`. The piece starts where the
-    /// one before ended. `FIRSTS`: the first token is marked with `packed::FIRST`.
+    /// Adds a piece of the scanner. It starts where the one before ended.
     #[inline(always)]
-    pub(in crate::encode) fn cut<const FIRSTS: bool>(
-        &self,
-        text: &[u8],
-        start: usize,
-        end: usize,
-        state: &mut State,
-        out: &mut Vec<u32>,
-    ) {
-        let first = if FIRSTS { MARK_FIRST } else { 0 };
-        if self.cut_all || end - start > SHORT {
-            return self.cut_apart(text, start, end, first, state, out);
+    pub(in crate::encode) fn push(&mut self, start: usize, end: usize) {
+        if self.level.cut_all || end - start > SHORT {
+            return self.apart().split(start, end);
         }
-        self.push(text, end as u64 | first, state, out);
+        self.queue(end as u64 | Self::FIRST);
     }
 
-    /// `cut` for a long piece: splits it where level 1 never merges.
+    /// Appends the tokens of all pieces so far.
+    #[inline(always)]
+    pub(in crate::encode) fn flush(&mut self) {
+        self.apart().look_up(true);
+    }
+
+    #[inline(always)]
+    pub(in crate::encode) fn finish(mut self) {
+        self.flush();
+    }
+
+    /// `push` of a long piece: splits it where level 1 never merges.
     #[inline(never)]
-    fn cut_apart(&self, text: &[u8], start: usize, end: usize, first: u64, state: &mut State, out: &mut Vec<u32>) {
+    fn split(mut self, start: usize, end: usize) {
+        if let Some(id) = self.level.whole_tokens.as_ref().and_then(|tokens| tokens.get(&self.text[start..end])) {
+            self.flush();
+            memory::push(self.out, if FIRSTS { id | FIRST } else { id });
+            return self.pieces.queue.start_at(end);
+        }
         // A part of a piece must not be confused with a whole piece.
-        let part = if self.whole_tokens.is_some() { MARK_PART } else { 0 };
-        let (mut at, mut from, mut marks) = (start + 1, start, first | part);
+        let part = if self.level.short_whole_tokens().is_some() { MARK_PART } else { 0 };
+        let (mut at, mut from, mut marks) = (start + 1, start, Self::FIRST | part);
         while at < end {
             let block = at & !63;
-            if block != state.block {
+            if block != self.pieces.block {
                 poll(64);
-                state.block = block;
-                state.dead = self.dead_pairs(text, block);
+                self.pieces.block = block;
+                self.pieces.dead = self.level.dead_pairs(self.text, block);
             }
             let stop = end.min(block + 64);
-            let mut cuts = state.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
+            let mut cuts = self.pieces.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
             while cuts != 0 {
                 let cut = block + cuts.trailing_zeros() as usize;
-                self.cut_characters(text, from..cut, (marks, part), state, out);
+                self.split_characters(from..cut, marks, part);
                 (from, marks) = (cut, part);
                 cuts &= cuts - 1;
             }
             at = stop;
         }
-        self.cut_characters(text, from..end, (marks, part), state, out);
+        self.split_characters(from..end, marks, part);
     }
 
     /// Queues a part of a piece, or parts of it if it is long: with marks of the first one and of the others.
     #[inline(always)]
-    fn cut_characters(
-        &self,
-        text: &[u8],
-        range: Range<usize>,
-        (mut marks, part): (u64, u64),
-        state: &mut State,
-        out: &mut Vec<u32>,
-    ) {
+    fn split_characters(&mut self, range: Range<usize>, mut marks: u64, part: u64) {
         let end = range.end as u64;
         if range.len() > SHORT {
-            self.seams.each_uncrossed(text, range, |cut| {
-                self.push(text, cut as u64 | marks, state, out);
+            self.level.seams.each_uncrossed(self.text, range, |cut| {
+                self.queue(cut as u64 | marks);
                 marks = part;
             });
         }
-        self.push(text, end | marks, state, out);
+        self.queue(end | marks);
     }
 
-    /// Appends the packed tokens of merging a non-empty text, without replacing whole pieces by tokens.
-    pub(in crate::encode) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        self.begin::<true>(0, state);
-        self.push(text, text.len() as u64 | MARK_PART, state, out);
-        self.flush(text, state, out);
-    }
-
-    /// Bit i is set if no merge of level 1 joins byte `block` + i to the byte before it.
+    /// Queues a piece: its end, with marks.
     #[inline(always)]
-    fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
-        let mut found = [0; 64];
-        match text.get(block.wrapping_sub(1)..block + 64) {
-            Some(bytes) => {
-                let bytes: &[u8; 65] = bytes.try_into().expect("65 bytes");
-                (0..64).for_each(|i| found[i] = self.dead[byte_pair(bytes[i], bytes[i + 1])]);
-            }
-            None => {
-                let first = block.max(1);
-                let bytes = &text[first - 1..text.len().min(block + 64)];
-                let found = &mut found[first - block..];
-                found.iter_mut().zip(bytes.windows(2)).for_each(|(to, two)| *to = self.dead[byte_pair(two[0], two[1])]);
-            }
+    fn queue(&mut self, end: u64) {
+        if self.pieces.queue.push(end) {
+            self.apart().look_up(false);
         }
-        high_bits(&found)
     }
 
-    /// Merges the bytes of a piece into `ids`.
-    pub(in crate::encode) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
-        ids.clear();
-        memory::reserve(ids, bytes.len());
-        self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
-        merge(ids, |left, right| self.pairs.get(left, right), scratch);
+    /// Appends the tokens of the queued pieces that are cached, and those of the misses if they are due or with `all`.
+    #[inline(never)]
+    fn look_up(self, all: bool) {
+        let Self { level, pieces: Pieces { queue, misses, caches, .. }, text, out } = self;
+        if FIRSTS || level.short_whole_tokens().is_some() {
+            queue.look_up::<true>(text, caches, misses, out);
+        } else {
+            queue.look_up::<false>(text, caches, misses, out);
+        }
+        if misses.are_due(out.len()) || all && !misses.list.is_empty() {
+            misses.merge(level, text, caches, out);
+        }
     }
 }

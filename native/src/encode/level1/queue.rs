@@ -1,70 +1,138 @@
-//! Pieces that are looked up in the cache together.
+//! Pieces that are looked up in the caches together.
+
+use super::cache::{Caches, MediumPieces, ShortPieces, MEDIUM_TOKENS, TOKENS};
+use super::misses::{Miss, Misses};
+use crate::count::keys::{short_key, SHORT};
+use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
+use crate::runtime::{interrupt::poll, memory};
 
 /// Pieces per batch.
-pub(in crate::encode) const AHEAD: usize = 64;
+const AHEAD: usize = 64;
 
 /// Marks in a queued end: the first token gets `packed::FIRST`; the key gets `PART`.
-pub(in crate::encode) const MARK_FIRST: u64 = 1 << 63;
-pub(in crate::encode) const MARK_PART: u64 = 1 << 62;
-pub(in crate::encode) const END: u64 = MARK_PART - 1;
+pub(super) const MARK_FIRST: u64 = 1 << 63;
+pub(super) const MARK_PART: u64 = 1 << 62;
+const END: u64 = MARK_PART - 1;
 
 /// In a key: the piece is a part of one of the scanner's pieces.
-pub(in crate::encode) const PART: u128 = 1 << 127;
+const PART: u128 = 1 << 127;
 
 /// Consecutive pieces of a text.
-pub(in crate::encode) struct Queue {
-    pub(in crate::encode) n: usize,
+pub(super) struct Queue {
+    n: usize,
     /// Start of the first piece.
-    pub(in crate::encode) start: usize,
+    start: usize,
     /// Ends of the pieces, with marks.
-    pub(in crate::encode) ends: [u64; AHEAD],
-    /// Whether ends may have marks.
-    pub(in crate::encode) marked: bool,
+    ends: [u64; AHEAD],
     /// Keys of the pieces (0 for long ones), and their cache sets.
-    pub(in crate::encode) keys: [u128; AHEAD],
-    pub(in crate::encode) places: [u32; AHEAD],
+    keys: [u128; AHEAD],
+    places: [u32; AHEAD],
+    /// Tokens of the pieces.
+    room: [u32; AHEAD * MEDIUM_TOKENS],
     /// Pieces that are not cached, with the number of tokens before theirs.
-    pub(in crate::encode) absent: Vec<(usize, usize)>,
+    absent: Vec<(usize, usize)>,
 }
 
 impl Queue {
-    pub(in crate::encode) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             n: 0,
             start: 0,
             ends: [0; AHEAD],
-            marked: true,
             keys: [0; AHEAD],
             places: [0; AHEAD],
+            room: [0; AHEAD * MEDIUM_TOKENS],
             absent: Vec::new(),
         }
     }
 
+    /// Empties the queue.
     #[inline(always)]
-    pub(in crate::encode) fn begin(&mut self, start: usize, marked: bool) {
-        (self.n, self.start, self.marked) = (0, start, marked);
+    pub(super) fn start_at(&mut self, start: usize) {
+        (self.n, self.start) = (0, start);
     }
 
     /// Adds a piece. Returns whether the queue is full.
     #[inline(always)]
-    pub(in crate::encode) fn push(&mut self, end: u64) -> bool {
+    pub(super) fn push(&mut self, end: u64) -> bool {
         self.ends[self.n & (AHEAD - 1)] = end;
         self.n += 1;
         self.n == AHEAD
     }
+
+    /// Empties the queue: appends the tokens of the pieces that are cached, and adds the others to the misses.
+    /// `MARKED`: ends may have marks.
+    #[inline(never)]
+    pub(super) fn look_up<const MARKED: bool>(
+        &mut self,
+        text: &[u8],
+        caches: &mut Caches,
+        misses: &mut Misses,
+        out: &mut Vec<u32>,
+    ) {
+        let Caches { short, medium, .. } = caches;
+        let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
+        // All keys first, so that their entries are prefetched while the next keys are computed.
+        let Self { n, start: first_start, ends, keys, places, room, absent } = self;
+        let (ends, keys, places) = (&ends[..*n], &mut keys[..*n], &mut places[..*n]);
+        let sets = short.sets();
+        let mut start = *first_start;
+        for ((&marked, key), place) in ends.iter().zip(&mut *keys).zip(&mut *places) {
+            let end = unmarked(marked);
+            let part = if MARKED && marked & MARK_PART != 0 { PART } else { 0 };
+            if end - start <= SHORT {
+                *key = short_key(text, start, end) | part;
+                *place = ShortPieces::place(sets, *key);
+            } else {
+                *key = 0;
+                if let Some(key) = MediumPieces::key(text, start, end) {
+                    medium.prefetch(key);
+                }
+            }
+            start = end;
+        }
+        let mut at = 0;
+        let start_of = |i: usize| if i == 0 { *first_start } else { unmarked(ends[i - 1]) };
+        for (i, ((&marked, &key), &place)) in ends.iter().zip(&*keys).zip(&*places).enumerate() {
+            let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
+            if key == 0 {
+                let packed = MediumPieces::key(text, start_of(i), unmarked(marked)).and_then(|key| medium.get(key));
+                match packed {
+                    Some(packed) => {
+                        room[at..at + packed.len()].copy_from_slice(packed);
+                        room[at] |= first;
+                        at += packed.len();
+                    }
+                    None => note_miss(absent, i, at),
+                }
+                continue;
+            }
+            match ShortPieces::get(sets, place, key) {
+                Some(packed) => {
+                    // Copy all four and advance by their number: no branch on it.
+                    let to: &mut [u32; TOKENS] = (&mut room[at..at + TOKENS]).try_into().expect("as many");
+                    *to = [packed[0] & !COUNT | first, packed[1], packed[2], packed[3]];
+                    at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
+                }
+                None => note_miss(absent, i, at),
+            }
+        }
+        for (i, at) in absent.drain(..) {
+            let start = start_of(i);
+            let first = if MARKED && ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
+            let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
+            misses.list.push(Miss { key, place, start, end, first, at, new: false });
+        }
+        poll(start - *first_start);
+        (*n, *first_start) = (0, start);
+        memory::reserve(out, at);
+        out.extend_from_slice(&room[..at]);
+    }
 }
 
-/// A piece that is not cached.
-#[derive(Clone, Copy)]
-pub(in crate::encode) struct Miss {
-    pub(in crate::encode) key: u128,
-    pub(in crate::encode) place: u32,
-    pub(in crate::encode) start: usize,
-    pub(in crate::encode) end: usize,
-    /// `packed::FIRST` or 0.
-    pub(in crate::encode) first: u32,
-    /// Position of its tokens in the output.
-    pub(in crate::encode) at: usize,
-    /// Whether to cache its tokens.
-    pub(in crate::encode) new: bool,
+/// Out of line: most pieces are cached.
+#[cold]
+#[inline(never)]
+fn note_miss(absent: &mut Vec<(usize, usize)>, i: usize, at: usize) {
+    absent.push((i, at));
 }

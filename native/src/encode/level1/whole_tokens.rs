@@ -1,9 +1,13 @@
 //! Tokens that replace a whole piece of the scanner although merges do not produce them (`ignore_merges`).
 
+use super::token_index::TokenIndex;
+use crate::count::keys::{short_key, SHORT};
 use crate::vocabulary::Tokens;
 
 /// Tokens by the bytes of a whole piece.
 pub(in crate::encode) struct WholeTokens {
+    /// Tokens of up to 15 bytes, looked up like other pieces. None if all pieces are split.
+    pub(super) short: Option<TokenIndex>,
     ids: hashbrown::HashMap<Box<[u8]>, u32, rustc_hash::FxBuildHasher>,
     /// By a hash of the first two bytes: a bit per token length, with one bit for 63 and above. There are few tokens,
     /// so this rejects nearly every piece.
@@ -11,10 +15,14 @@ pub(in crate::encode) struct WholeTokens {
 }
 
 impl WholeTokens {
-    pub(in crate::encode) fn new(tokens: &Tokens, ids: &[u32]) -> Self {
-        let mut this = Self { ids: Default::default(), lengths: vec![0; 1 << 12] };
+    pub(super) fn new(tokens: &Tokens, ids: &[u32], split_all: bool) -> Self {
+        let short = (!split_all).then(|| TokenIndex::new(tokens.len()));
+        let mut this = Self { short, ids: Default::default(), lengths: vec![0; 1 << 12] };
         for &id in ids {
             let bytes = tokens.get(id);
+            if let Some(short) = this.short.as_mut().filter(|_| (1..=SHORT).contains(&bytes.len())) {
+                short.insert(short_key(bytes, 0, bytes.len()), id);
+            }
             this.lengths[Self::slot(bytes)] |= 1 << bytes.len().min(63);
             this.ids.insert(bytes.into(), id);
         }
@@ -27,7 +35,7 @@ impl WholeTokens {
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<u32> {
+    pub(super) fn get(&self, piece: &[u8]) -> Option<u32> {
         if piece.len() < 2 || self.lengths[Self::slot(piece)] >> piece.len().min(63) & 1 == 0 {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Incremental encoding with preparation.
 
-use super::{cuts::Cuts, text_stream::TextStream};
+use super::text_stream::TextStream;
 use crate::encode::{encoder::Encoder, preparation::Preparation, state::State};
 use crate::text::normalize::{certain_end, normalized};
 use crate::text::specials::{Part, PendingText};
@@ -19,7 +19,6 @@ pub struct PreparedStream {
 pub struct Target<'a> {
     pub preparation: &'a Preparation,
     pub encoder: &'a Encoder,
-    pub cuts: &'a Cuts,
     /// Maximum number of pending bytes.
     pub limit: usize,
     pub state: &'a mut State,
@@ -84,11 +83,11 @@ impl Late<'_> {
 
     fn push_normalized(&mut self, text: &[u8], last: bool, target: &mut Target) -> Result<(), String> {
         let stream = &mut *self.stream;
-        let Target { preparation, encoder, cuts, limit, state, out } = target;
+        let Target { preparation, encoder, limit, state, out } = target;
         match &preparation.late {
-            None => stream.push(text, encoder, cuts, *limit, state, out)?,
+            None => stream.push(text, encoder, *limit, state, out)?,
             Some(specials) => self.late.push(text, specials, last, |part| match part {
-                Part::Text(text) => stream.push(text, encoder, cuts, *limit, state, out),
+                Part::Text(text) => stream.push(text, encoder, *limit, state, out),
                 Part::Token(id) => {
                     stream.finish(encoder, state, out)?;
                     out.push(id);

@@ -1,6 +1,5 @@
 //! Incremental encoding.
 
-use super::cuts::Cuts;
 use crate::encode::{encoder::Encoder, state::State};
 use crate::runtime::memory;
 
@@ -20,14 +19,13 @@ impl TextStream {
         &mut self,
         part: &[u8],
         encoder: &Encoder,
-        cuts: &Cuts,
         limit: usize,
         state: &mut State,
         out: &mut Vec<u32>,
     ) -> Result<(), String> {
         memory::reserve(&mut self.pending, part.len());
         self.pending.extend_from_slice(part);
-        match cuts.last(encoder.definition(), &self.pending, self.searched) {
+        match encoder.cuts().last(encoder.definition(), &self.pending, self.searched) {
             Some(cut) => {
                 encoder.encode(&self.pending[..cut], state, out)?;
                 self.pending.drain(..cut);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{fragments::Fragments, sample::Sample, sketch::Sketch};
-use crate::encode::superwords::{SuperwordScratch, Superwords};
+use crate::encode::{level2::Runs, superwords::Superwords};
 use crate::text::unit::Unit;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<u32, u64>,
     /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
-    scratch: SuperwordScratch,
+    runs: Runs,
     merged: Vec<u32>,
 }
 
@@ -95,7 +95,7 @@ impl Worker {
         let Some(seen) = seen else { return gather(self, piece) };
         let mut merged = std::mem::take(&mut self.merged);
         merged.clear();
-        seen.apply(piece, &mut self.scratch, &mut merged);
+        seen.apply(piece, &mut self.runs, &mut merged);
         gather(self, &merged);
         self.merged = merged;
     }

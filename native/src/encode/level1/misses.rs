@@ -1,0 +1,108 @@
+//! Pieces that are not cached.
+
+use super::cache::{Caches, MediumPieces, TOKENS};
+use super::lanes::{Lanes, MOST_TOKENS};
+use super::tables::Level1;
+use crate::encode::merge::{merge, Scratch};
+use crate::encode::pairs::byte_pair;
+use crate::runtime::memory;
+
+/// Misses that are merged together.
+const MISSES_PER_BATCH: usize = 32;
+
+/// Merge pending misses once this many tokens follow the first one; they have to be shifted.
+const MAX_SHIFTED: usize = 1 << 12;
+
+/// A piece that is not cached.
+#[derive(Clone, Copy)]
+pub(super) struct Miss {
+    pub(super) key: u128,
+    pub(super) place: u32,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// `packed::FIRST` or 0.
+    pub(super) first: u32,
+    /// Position of its tokens in the output.
+    pub(super) at: usize,
+    /// Whether to cache its tokens.
+    pub(super) new: bool,
+}
+
+/// Pieces whose tokens are missing in the output.
+#[derive(Default)]
+pub(super) struct Misses {
+    pub(super) list: Vec<Miss>,
+    lanes: Lanes,
+    ids: Vec<u32>,
+    scratch: Scratch,
+}
+
+impl Misses {
+    /// Whether to merge them now. `n`: number of tokens in the output.
+    #[inline(always)]
+    pub(super) fn are_due(&self, n: usize) -> bool {
+        self.list.len() >= MISSES_PER_BATCH || self.list.first().is_some_and(|miss| n - miss.at > MAX_SHIFTED)
+    }
+
+    /// Inserts the tokens of the pieces where they belong.
+    #[inline(never)]
+    pub(super) fn merge(&mut self, level: &Level1, text: &[u8], caches: &mut Caches, out: &mut Vec<u32>) {
+        let Self { list, lanes, ids, scratch } = self;
+        let Caches { short, medium, long } = caches;
+        lanes.clear();
+        for Miss { key, start, end, new, .. } in list.iter_mut() {
+            let bytes = &text[*start..*end];
+            if let Some(packed) = long.get(bytes) {
+                lanes.add_merged(packed);
+                continue;
+            }
+            *new = true;
+            if let Some(id) = level.short_whole_tokens().filter(|_| *key != 0).and_then(|tokens| tokens.get(*key)) {
+                lanes.add_merged(&[id]);
+            } else if bytes.len() <= MOST_TOKENS && bytes.is_ascii() {
+                let found = bytes.windows(2).map(|two| level.bytes[byte_pair(two[0], two[1])]);
+                lanes.add(bytes.iter().map(|&byte| level.packed_bytes[byte as usize]), found);
+            } else {
+                ids.clear();
+                memory::reserve(ids, bytes.len());
+                level.characters.each(bytes, &level.packed_bytes, |id| ids.push(id));
+                let pair = |left, right| level.pairs.get(left, right);
+                if ids.len() <= MOST_TOKENS {
+                    lanes.add(ids.iter().copied(), ids.windows(2).map(|two| pair(two[0], two[1])));
+                } else {
+                    merge(ids, pair, scratch);
+                    lanes.add_merged(ids);
+                }
+            }
+        }
+        lanes.merge(&level.pairs);
+
+        let mut end = out.len();
+        let mut to = end + (0..list.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
+        memory::reserve(out, to - end);
+        out.resize(to, 0);
+        for (lane, &Miss { key, place, start, end: stop, first, at, new }) in list.iter().enumerate().rev() {
+            let packed = lanes.get(lane);
+            if new {
+                if !level.packed.is_empty() {
+                    packed.iter_mut().for_each(|id| *id = level.packed[*id as usize]);
+                }
+                if key != 0 {
+                    if packed.len() <= TOKENS {
+                        short.insert(place, key, packed);
+                    }
+                } else if let Some(key) = MediumPieces::key(text, start, stop) {
+                    medium.insert(key, packed);
+                } else {
+                    long.insert(&text[start..stop], packed);
+                }
+            }
+            to -= end - at;
+            out.copy_within(at..end, to);
+            (end, to) = (at, to - packed.len());
+            out[to..to + packed.len()].copy_from_slice(packed);
+            out[to] |= first;
+        }
+        list.clear();
+    }
+}
