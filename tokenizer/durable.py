@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -59,7 +58,8 @@ def move_file(source: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         with storage.disk.open(source, "rb") as content, replacing(target) as file:
-            shutil.copyfileobj(content, file, 1 << 20)
+            while block := content.read(1 << 20):
+                file.write(block)
         storage.disk.remove(source)
 
 
