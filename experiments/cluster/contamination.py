@@ -1,13 +1,14 @@
-"""Look for held-out text in training text by tasks: each searches a part of the corpus."""
+"""Look for measured text in training text by tasks: each searches a part of the corpus."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cluster.tasks import Task
+from experiments.cluster.tasks import REMEDY, Task
 from tokenizer._native import Batch
 from tokenizer.corpus.overlap import Overlap, measured_text, scan
 from tokenizer.durable import replacing
@@ -19,21 +20,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.cluster.tasks import Cluster
-    from tokenizer.corpus.corpus import Corpus
+    from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.progress import Progress
-
-_REMEDY = "delete it and the .json file of the same name, then run the same command again"
 
 
 def find_overlap(
-    cluster: Cluster, corpus: Corpus, folder: Path, ngram_words: int, progress: Progress | None = None
+    cluster: Cluster,
+    measured: Sequence[Corpus],
+    split: Split,
+    training: Sequence[Corpus],
+    folder: Path,
+    ngram_words: int,
+    progress: Progress | None = None,
 ) -> Overlap:
-    """Look for the held-out documents of a corpus in its training documents.
+    """Look for the documents of some corpora in the training documents of others.
 
     Args:
         cluster: where the tasks run.
-        corpus: the corpus.
-        folder: folder for the results of the parts, which all machines see: the held-out documents, and for each part
+        measured: corpora whose documents are looked for.
+        split: which of their documents.
+        training: corpora whose training documents are searched.
+        folder: folder for the results of the parts, which all machines see: the measured documents, and for each part
             a bit per n-gram of them.
         ngram_words: words of an n-gram; 0 to compare whole documents only.
         progress: called with the bytes of files searched.
@@ -42,40 +49,46 @@ def find_overlap(
         What `tokenizer.corpus.overlap.find_overlap` returns.
 
     Raises:
-        UserError: there are no held-out documents, or no training documents.
+        UserError: there are no measured documents, or no training documents.
     """
     tasks = [
-        Task(f"heldout-{i:05}", part.part_identity(), partial(_collect, part))
-        for i, part in enumerate(corpus.parts("heldout", cluster.part_bytes))
+        Task(f"measured-{i:05}", [split, part.part_identity()], partial(_collect, part, split))
+        for i, part in enumerate(_parts(measured, split, cluster))
     ]
-    heldout = [result.data for result in cluster.run(tasks, None, folder) if result.value["documents"]]
-    tick = Throttle(progress, "bytes of files searched")
+    collected = [result.data for result in cluster.run(tasks, None, folder) if result.value["documents"]]
     tasks = [
         Task(f"overlap-{i:05}", [ngram_words, part.part_identity()], partial(_search, part), part.stored_bytes)
-        for i, part in enumerate(corpus.parts("train", cluster.part_bytes))
+        for i, part in enumerate(_parts(training, "train", cluster))
     ]
-    found, n_bytes = measured_text(_batches(heldout), ngram_words), 0
-    for result in cluster.run(tasks, (heldout, ngram_words, cluster.threads), folder, tick):
+    tick = Throttle(progress, "bytes of files searched", sum(task.size for task in tasks))
+    found, n_bytes = measured_text(_batches(collected), ngram_words), 0
+    for result in cluster.run(tasks, (collected, ngram_words, cluster.threads), folder, tick):
         n_bytes += result.value["bytes"]
-        found.mark(read_arrays(result.data, _REMEDY)["marks"])
-    corpus.check_unchanged()
-    if not heldout or not n_bytes:
-        for _ in corpus.batches("train" if heldout else "heldout"):  # explains why there are no documents
-            pass
+        found.mark(read_arrays(result.data, REMEDY)["marks"])
+    for corpus in (*measured, *training):
+        corpus.check_unchanged()
+    if not collected or not n_bytes:
+        for corpus in training if collected else measured:
+            for _ in corpus.batches("train" if collected else split):  # explains why there are no documents
+                pass
     return Overlap(*found.found(), n_bytes)
 
 
-def _collect(part: Corpus, _: None, path: Path) -> dict[str, Any]:
-    """Write the held-out documents of a part."""
-    batches = list(part.batches("heldout"))
+def _parts(corpora: Sequence[Corpus], split: Split, cluster: Cluster) -> Iterator[Corpus]:
+    return chain.from_iterable(corpus.parts(split, cluster.part_bytes) for corpus in corpora)
+
+
+def _collect(part: Corpus, split: Split, _: None, path: Path) -> dict[str, Any]:
+    """Write the measured documents of a part."""
+    batches = list(part.batches(split))
     with replacing(path) as file:
         np.savez(file, **{f"{i}-{name}": getattr(batch, name) for i, batch in enumerate(batches) for name in _BUFFERS})
     return {"documents": sum(map(len, batches))}
 
 
 def _search(part: Corpus, shared: tuple[Sequence[Path], int, int], path: Path) -> dict[str, Any]:
-    heldout, ngram_words, threads = shared
-    found = measured_text(_batches(heldout), ngram_words)
+    collected, ngram_words, threads = shared
+    found = measured_text(_batches(collected), ngram_words)
     n_bytes = scan(found, part.batches("train", readers=2, in_order=False), threads=threads)
     with replacing(path) as file:
         np.savez(file, marks=found.marks())
@@ -87,6 +100,6 @@ _BUFFERS = ("data", "offsets")
 
 def _batches(paths: Sequence[Path]) -> Iterator[Batch]:
     for path in paths:
-        arrays = read_arrays(path, _REMEDY)
+        arrays = read_arrays(path, REMEDY)
         for i in range(len(arrays) // len(_BUFFERS)):
             yield Batch.from_buffers(*(arrays[f"{i}-{name}"] for name in _BUFFERS))

@@ -34,6 +34,8 @@ _STRAGGLES = 4
 _LEAST_STRAGGLER_SECONDS = 10.0
 _VISIBLE_SECONDS = 60.0
 """Time for a file that another machine has written to appear, on a file system that caches folders."""
+REMEDY = "delete it and the .json file of the same name, then run the same command again"
+"""What to do about damaged data of a task."""
 _logger = logging.getLogger(__name__)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.cli.compose import load
 from experiments.cli.console import Reporter, finish, percent, si
 from experiments.cli.options import (
     TOKENIZER,
@@ -20,12 +23,16 @@ from experiments.cli.options import (
     labels_of,
     open_any,
     open_text,
+    report_skipped,
 )
+from experiments.cluster import connect
+from experiments.cluster.fertility import ClusterReading
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
-from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, survey
+from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text
+from experiments.fertility.reading import LocalReading
 from experiments.fertility.serving import costs, deployment
-from experiments.fertility.training_text import overlap, recorded
+from experiments.fertility.training_text import recorded
 from experiments.report import fertility as page
 from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
@@ -36,10 +43,14 @@ from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from experiments.config import RunnerConfig
     from experiments.fertility.documents import Documents
-    from experiments.fertility.training_text import Overlap
+    from experiments.fertility.reading import Reading
     from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
     from tokenizer.pretrained import Pretrained
@@ -63,6 +74,18 @@ class Arm:
     name: str
     loaded: Pretrained
     training: list[Corpus]
+
+
+class Overlap(NamedTuple):
+    """Measured documents that are in training text.
+
+    Attributes:
+        text: Names of the training files.
+        documents: bool[n_documents], whether a document has the same text as one of theirs.
+    """
+
+    text: list[str]
+    documents: NDArray[np.bool_]
 
 
 def parser() -> Parser:
@@ -104,6 +127,10 @@ def parser() -> Parser:
     )  # fmt: skip
     options.add_argument("--threads", type=int, help="threads (default: SUPERBPE_THREADS, or all cores)")
     options.add_argument(
+        "--runner", nargs="+", default=["local"], metavar="NAME|KEY=VALUE",
+        help="where the text is read: local, ray or slurm, and settings of `runner` (%(default)s)",
+    )  # fmt: skip
+    options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
     return options
@@ -115,29 +142,32 @@ def _run(arguments: argparse.Namespace) -> None:
             raise UserError(f"--{name.replace('_', '-')} {value} must be at least {least}")
     if not arguments.alpha > 0:
         raise UserError(f"--alpha {arguments.alpha:g} must be greater than 0, as an order of a Rényi entropy")
-    threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed = deployment(arguments.deployment)
+    thread_count(arguments.threads)  # fails early
+    reporter = Reporter()
+    deployed, runner = deployment(arguments.deployment), _runner(arguments)
     texts = _texts(arguments)
     arms = _arms(arguments)
     reference = _reference(arguments.reference, arms)
-    with reporter.stage("text"):
-        documents = survey(texts, arguments.sources, reporter.progress)
-        overlaps = _overlaps(arms, texts, threads, reporter)
-    ordered = [reference, *(arm for arm in arms if arm is not reference)]
-    rows: dict[str, list[measures.Row]] = {}
-    with reporter.stage("tokens"):
-        tallies = tally(
-            [arm.loaded.tokenizer for arm in ordered], texts, documents, alpha=arguments.alpha,
-            memory_bytes=arguments.memory_mb * 1_000_000, threads=threads, progress=reporter.progress,
-        )  # fmt: skip
-        for arm, counted in zip(ordered, tallies, strict=True):
-            if arm is reference:
-                reference_tokens = counted.tokens
-            if not counted.tokens.any():
-                raise UserError(f"{arm.name} gives no token for this text; leave it out")
-            found = overlaps[arm.name]
-            in_training = None if found is None else found.documents
-            rows[arm.name] = measures.rows(arm.name, counted, reference_tokens, arguments.alpha, in_training)
+    with _reading(arguments, runner, texts, arms, reporter) as reading:
+        with reporter.stage("text"):
+            documents = reading.documents(arguments.sources)
+            overlaps = _overlaps(arms, reading)
+        ordered = [reference, *(arm for arm in arms if arm is not reference)]
+        rows: dict[str, list[measures.Row]] = {}
+        with reporter.stage("tokens"):
+            tallies = tally(
+                reading, [arm.loaded.tokenizer for arm in ordered], documents, alpha=arguments.alpha,
+                memory_bytes=arguments.memory_mb * 1_000_000, progress=reporter.progress,
+            )  # fmt: skip
+            for arm, counted in zip(ordered, tallies, strict=True):
+                if arm is reference:
+                    reference_tokens = counted.tokens
+                if not counted.tokens.any():
+                    raise UserError(f"{arm.name} gives no token for this text; leave it out")
+                found = overlaps[arm.name]
+                in_training = None if found is None else found.documents
+                rows[arm.name] = measures.rows(arm.name, counted, reference_tokens, arguments.alpha, in_training)
+    report_skipped(reporter, *(text.corpus for text in texts))
     report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
     storage.disk.make_folder(arguments.out)
     write_json(arguments.out / NUMBERS, report)
@@ -220,9 +250,28 @@ def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
     raise UserError(f"--reference {name!r} is not a tokenizer; the names are {', '.join(arm.name for arm in arms)}")
 
 
-def _overlaps(
-    arms: Sequence[Arm], texts: Sequence[Text], threads: int, reporter: Reporter
-) -> dict[str, Overlap | None]:
+def _runner(arguments: argparse.Namespace) -> RunnerConfig:
+    found = load([f"runner.{word}" if "=" in word else f"runner={word}" for word in arguments.runner]).runner
+    return found if arguments.threads is None else replace(found, threads=arguments.threads)
+
+
+@contextmanager
+def _reading(
+    arguments: argparse.Namespace, runner: RunnerConfig, texts: Sequence[Text], arms: Sequence[Arm], reporter: Reporter
+) -> Iterator[Reading]:
+    """Yield what reads the text, on this machine or on a cluster."""
+    cluster = connect(runner)
+    if cluster is None:
+        yield LocalReading(texts, thread_count(runner.threads), reporter.progress)
+        return
+    corpora = [*(text.corpus for text in texts), *chain.from_iterable(arm.training for arm in arms)]
+    tasks = arguments.out / f".tasks-{digest([corpus.identity() for corpus in corpora])[:12]}"
+    with cluster.results(tasks) as folder:
+        yield ClusterReading(cluster, texts, folder, reporter.progress)
+    storage.disk.remove_folder(tasks)
+
+
+def _overlaps(arms: Sequence[Arm], reading: Reading) -> dict[str, Overlap | None]:
     """Overlap of each tokenizer's training text with the documents; None if its training text is unknown."""
     found: dict[str, Overlap] = {}
     overlaps: dict[str, Overlap | None] = {}
@@ -231,7 +280,8 @@ def _overlaps(
         if any(corpus.files for corpus in arm.training):
             key = digest([corpus.identity() for corpus in arm.training])
             if key not in found:
-                found[key] = overlap(texts, arm.training, threads, reporter.progress)
+                names = [path.name for corpus in arm.training for path, _ in corpus.files]
+                found[key] = Overlap(names, reading.overlap(arm.training))
             overlaps[arm.name] = found[key]
     return overlaps
 

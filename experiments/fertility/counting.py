@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.fertility.documents import batches
 from lm.data.shards import END_OF_TEXT
 from superbpe.inspection.measures import renyi_gradient
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from experiments.fertility.documents import Documents, Text
+    from experiments.fertility.documents import Documents
+    from experiments.fertility.reading import Reading
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
@@ -38,8 +35,10 @@ class Tally:
         lost: int64[n_documents], bytes of each document that no token stands for, or only the unknown token.
         changed: bool[n_documents], whether a document decodes to another text.
         counts: int64[n_cells, vocab_size], occurrences of each token in each cell.
-        gradients: float64[n_documents] by kind of group: the derivative of the group's Rényi entropy by each
-            token's probability, summed over the tokens of the document.
+        weights: float64[n_groups, vocab_size], the derivative of a group's Rényi entropy by each token's probability;
+            while documents are weighed.
+        rows: For each cell, the row of `weights` by kind of group.
+        gradients: float64[n_documents] by kind of group: the weights of its tokens, summed over each document.
     """
 
     def __init__(self, tokenizer: TokenizerLike, documents: Documents) -> None:
@@ -48,7 +47,8 @@ class Tally:
         self.tokens, self.lost, self.changed = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
         self.counts = np.zeros((len(documents.cells), tokenizer.vocab_size), np.int64)
         self.gradients = {group.by: np.zeros(n) for group in documents.groups}
-        self._weights: list[dict[str, NDArray[np.float64]]] = []
+        self.weights = np.empty((0, tokenizer.vocab_size))
+        self.rows: list[dict[str, int]] = []
         self._mark = tokenizer.special_tokens[END_OF_TEXT]
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
@@ -79,13 +79,15 @@ class Tally:
 
     def counted(self, alpha: float) -> None:
         """Compute the derivatives of the Rényi entropies once all batches are counted; then `weigh` may be called."""
-        self._weights = [{} for _ in self.documents.cells]
+        self.rows = [{} for _ in self.documents.cells]
+        weights: list[NDArray[np.float64]] = []
         for group in self.documents.groups:
             counts = self.counts[group.cells].sum(axis=0)
             if counts.any():
-                weights = renyi_gradient(counts, alpha)
-                for cell in np.flatnonzero(group.cells):
-                    self._weights[cell][group.by] = weights
+                for cell in np.flatnonzero(group.cells).tolist():
+                    self.rows[cell][group.by] = len(weights)
+                weights.append(renyi_gradient(counts, alpha))
+        self.weights = np.array(weights).reshape(-1, self.counts.shape[1])
 
     def weigh(self, batch: Batch, first: int) -> None:
         """Sum the derivatives over the tokens of a batch."""
@@ -96,13 +98,13 @@ class Tally:
             own, n_tokens = ids[np.repeat(chosen, lengths)], lengths[chosen]
             starts = np.cumsum(n_tokens) - n_tokens
             values = np.zeros(len(own) + 1)  # a document without tokens may start at the end
-            for by, weights in self._weights[cell].items():
-                np.take(weights, own, out=values[:-1], mode="clip")  # other modes make a copy
+            for by, row in self.rows[cell].items():
+                np.take(self.weights[row], own, out=values[:-1], mode="clip")  # other modes make a copy
                 self.gradients[by][at][chosen] = np.where(n_tokens > 0, np.add.reduceat(values, starts), 0)
 
     def weighed(self) -> None:
         """Free the derivatives once all batches are weighed."""
-        self._weights = []
+        self.weights, self.rows = self.weights[:0], []
 
     def _cells(self, at: slice) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         """Each cell of the documents, and which of them are in it."""
@@ -112,13 +114,12 @@ class Tally:
 
 
 def tally(
+    reading: Reading,
     tokenizers: Sequence[TokenizerLike],
-    texts: Sequence[Text],
     documents: Documents,
     *,
     alpha: float,
     memory_bytes: int,
-    threads: int,
     progress: Progress | None = None,
 ) -> Iterator[Tally]:
     """Count the tokens of the documents with each tokenizer.
@@ -127,32 +128,26 @@ def tally(
     the Rényi entropy, whose derivatives depend on all counts.
 
     Args:
+        reading: Reads the text.
         tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
-        texts: The files that `documents` was read from.
-        documents: The documents.
+        documents: The documents of the text.
         alpha: Order of the Rényi entropy.
         memory_bytes: Limit for the counts of tokenizers that are measured together; at least one is.
-        threads: Number of threads.
         progress: Called with the bytes encoded, over all tokenizers.
 
     Yields:
         The counts of each tokenizer, in order.
     """
-    total = 2 * len(tokenizers) * int(documents.n_bytes.sum())
-    tick, done = Throttle(progress, "bytes encoded", total), 0
-
-    def add(n_bytes: int) -> None:
-        nonlocal done
-        done += n_bytes
-        tick(done)
-
+    n_bytes = int(documents.n_bytes.sum())
+    tick, before = Throttle(progress, "bytes encoded", 2 * len(tokenizers) * n_bytes), 0
     for together in _together(tokenizers, documents, memory_bytes):
         found = [Tally(tokenizer, documents) for tokenizer in together]
-        n_documents = _run([each.add for each in found], texts, threads, add)
-        assert n_documents == len(documents), "the text has other documents than the survey found"
+        reading.count(found, lambda done: tick(before + done))  # noqa: B023
+        before += len(found) * n_bytes
         for each in found:
             each.counted(alpha)
-        _run([each.weigh for each in found], texts, threads, add)
+        reading.weigh(found, lambda done: tick(before + done))  # noqa: B023
+        before += len(found) * n_bytes
         for each in found:
             each.weighed()
         yield from found
@@ -172,31 +167,3 @@ def _together(
         taken.append(tokenizer)
         size += needed
     yield taken
-
-
-def _run(
-    jobs: Sequence[Callable[[Batch, int], None]], texts: Sequence[Text], threads: int, done: Callable[[int], None]
-) -> int:
-    """Call every job with every batch, and `done` with the size of each finished batch.
-
-    Returns:
-        The number of documents.
-    """
-    pending: deque[tuple[Future[None], int]] = deque()
-
-    def finish() -> None:
-        future, n_bytes = pending.popleft()
-        future.result()
-        done(n_bytes)
-
-    first = 0
-    with ThreadPoolExecutor(threads) as pool:
-        for batch in batches(texts):
-            for job in jobs:
-                if len(pending) == 2 * threads:
-                    finish()
-                pending.append((pool.submit(job, batch, first), batch.n_bytes))
-            first += len(batch)
-        while pending:
-            finish()
-    return first

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lm.data.scripts import script
-from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError, listed
-from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from tokenizer._native import Batch
+    from lm.data.survey import Survey
     from tokenizer.corpus.corpus import Corpus
-    from tokenizer.progress import Progress
 
 ALL, SOURCE, SCRIPT = "all", "source", "script"
 """How documents are grouped."""
@@ -52,7 +47,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Documents:
-    """The measured documents, in the order of `batches`.
+    """The measured documents, in the order of the texts.
 
     A cell is a pair of source and script. Tokens are counted by cell, and every group is a union of cells.
 
@@ -83,40 +78,43 @@ class Documents:
             found += sorted(rows, key=lambda group: -int(self.n_bytes[group.documents].sum()))
         return found
 
+    def part(self, start: int, stop: int) -> tuple[Documents, NDArray[np.int64]]:
+        """Some of the documents with only their cells, and the indices of these cells."""
+        at = slice(start, stop)
+        present, cell = np.unique(self.cell[at], return_inverse=True)
+        cells = tuple(self.cells[i] for i in present.tolist())
+        return Documents(self.n_bytes[at], self.n_words[at], cell, cells), present
 
-def survey(texts: Sequence[Text], most_sources: int, progress: Progress | None = None) -> Documents:
-    """Read the documents.
+
+def documents_of(surveyed: Iterable[tuple[Text, Sequence[Survey]]], most_sources: int) -> Documents:
+    """The documents of all texts.
 
     Args:
-        texts: The files.
+        surveyed: Each text with the surveys of its parts, in order.
         most_sources: The largest sources are kept apart; all others are one source.
-        progress: Called with the number of bytes read.
 
     Raises:
         UserError: If a text has no documents.
     """
-    sizes, words, cell = array("q"), array("q"), array("q")
     cells: dict[tuple[str, str], int] = {}
-    tick, done = Throttle(progress, "bytes read"), 0
-    for text in texts:
-        before = len(sizes)
-        for origin, document in documents_by_origin(text.corpus, "all"):
-            data = document.encode()
-            sizes.append(len(data))
-            words.append(len(document.split()))
-            cell.append(cells.setdefault((text.name or origin, script(document)), len(cells)))
-            done += len(data)
-            tick(done)
-        if len(sizes) == before:
+    found = []
+    for text, parts in surveyed:
+        if not any(map(len, parts)):
             raise UserError(f"{listed(path for path, _ in text.corpus.files)} contains no text")
-    found = Documents(np.array(sizes), np.array(words), np.array(cell), tuple(cells))
-    return _largest(found, most_sources)
+        found += [(part.n_bytes, part.n_words, _cells(text.name, part, cells)) for part in parts]
+    n_bytes, n_words, cell = map(np.concatenate, zip(*found, strict=True))
+    return _largest(Documents(n_bytes, n_words, cell, tuple(cells)), most_sources)
 
 
-def batches(texts: Sequence[Text]) -> Iterator[Batch]:
-    """The documents in batches, in the order of `survey`."""
-    for text in texts:
-        yield from text.corpus.batches("all")
+def _cells(name: str | None, part: Survey, cells: dict[tuple[str, str], int]) -> NDArray[np.int64]:
+    """Cell of each document of a part; new ones are added in the order of their first document."""
+    pairs = part.source.astype(np.int64) * len(part.scripts) + part.script
+    distinct, first, of_document = np.unique(pairs, return_index=True, return_inverse=True)
+    places = np.empty(len(distinct), np.int64)
+    for i in np.argsort(first).tolist():
+        source, script = divmod(int(distinct[i]), len(part.scripts))
+        places[i] = cells.setdefault((name or part.sources[source], part.scripts[script]), len(cells))
+    return places[of_document]
 
 
 def _largest(documents: Documents, most_sources: int) -> Documents:

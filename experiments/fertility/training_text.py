@@ -1,17 +1,14 @@
-"""Measured documents that also are in a tokenizer's training text."""
+"""The training text of a tokenizer, found by its record."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import CorpusSource, build, part
-from experiments.fertility.documents import batches
 from experiments.report.training_counts import tokenizer_folder
 from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.text import embedded_text
@@ -19,44 +16,12 @@ from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
 from tokenizer.checksums import digest
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
-from tokenizer.corpus.overlap import find_overlap
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 from tokenizer.urls import is_remote
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from experiments.fertility.documents import Text
-    from tokenizer.progress import Progress
-
-
 _UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
 """Errors of records and text that were moved, changed, deleted or written by another version."""
-
-
-class Overlap(NamedTuple):
-    """Measured documents that are in training text.
-
-    Attributes:
-        text: Names of the training files.
-        documents: bool[n_documents], whether a document has the same text as one of theirs.
-    """
-
-    text: list[str]
-    documents: NDArray[np.bool_]
-
-
-def overlap(
-    texts: Sequence[Text], corpora: Sequence[Corpus], threads: int | None = None, progress: Progress | None = None
-) -> Overlap:
-    """Find the measured documents that occur in the training splits of these corpora."""
-    training = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in corpora)
-    found = find_overlap(batches(texts), training, threads=threads, progress=progress)
-    return Overlap([path.name for corpus in corpora for path, _ in corpus.files], found.whole)
 
 
 def recorded(path: Path) -> Corpus | None:

@@ -71,7 +71,7 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
     def find(folder: Path) -> Overlap:
         if cluster is not None:
             with cluster.results(folder) as parts:
-                return contamination.find_overlap(cluster, corpus, parts, n_words, progress)
+                return contamination.find_overlap(cluster, [corpus], "heldout", [corpus], parts, n_words, progress)
         training = corpus.batches("train", readers=2, in_order=False)
         return find_overlap(corpus.batches("heldout"), training, n_words, threads=runner.threads, progress=progress)
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.cluster import connect
+from experiments.cluster.surveying import surveys_of
 from experiments.results import HeldoutDocuments
-from lm.data.scripts import script
+from lm.data.survey import joined, survey
 from lm.evaluate.bits_per_byte import Grouping
-from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
+    from lm.data.survey import Survey
 
 _ARRAYS = "documents.npz"
 # Increased when the rules for grouping documents change.
-_VERSION = 1
+_VERSION = 2
 
 
 def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
@@ -38,25 +40,26 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     """
     config = text.corpus.config
 
+    cluster = connect(context.config.runner)
+
+    def find(folder: Path) -> Survey:
+        if cluster is None:
+            return survey(text.corpus, "heldout", hashes=True)
+        progress = context.reporter.progress
+        with cluster.results(folder) as results:
+            (parts,) = surveys_of(cluster, [text.corpus], "heldout", results, progress, hashes=True)
+        return joined(found for _, found in parts)
+
     def build(folder: Path) -> HeldoutDocuments:
-        sources: list[str] = []
-        scripts: list[str] = []
-        sizes: list[int] = []
-        found = hashlib.sha256()
-        for source, document in documents_by_origin(text.corpus, "heldout"):
-            sources.append(source)
-            scripts.append(script(document))
-            data = document.encode()
-            sizes.append(len(data))
-            found.update(sizes[-1].to_bytes(8, "little") + data)
-        names: dict[str, list[str]] = {}
-        arrays: dict[str, Any] = {"bytes": np.array(sizes, np.int64)}
-        for key, values in (("source", sources), ("script", scripts)):
-            names[key], arrays[key] = _indexed(values)
+        found = find(folder)
         with replacing(folder / _ARRAYS) as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+            np.savez_compressed(file, allow_pickle=False, bytes=found.n_bytes, source=found.source, script=found.script)
         return HeldoutDocuments(
-            corpus=text.hash, split="heldout", n_documents=len(sizes), names=names, sha256=found.hexdigest()
+            corpus=text.hash,
+            split="heldout",
+            n_documents=len(found),
+            names={"source": found.sources, "script": found.scripts},
+            sha256=hashlib.sha256(found.hashes.data).hexdigest(),
         )
 
     with context.reporter.stage("documents"):
@@ -66,6 +69,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
             config={"source_field": config.source_field, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
+            resumable=cluster is not None,
         )
     found = artifact.contents.names
     what = f"heldout: {artifact.contents.n_documents:,} documents of {len(found['source']):,} sources, scripts: "
@@ -89,9 +93,3 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
         )
     return {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
-
-
-def _indexed(values: Sequence[str]) -> tuple[list[str], NDArray[np.int32]]:
-    """Distinct values in order of first appearance, and the index of each value among them."""
-    places = {value: i for i, value in enumerate(dict.fromkeys(values))}
-    return list(places), np.array([places[value] for value in values], np.int32)

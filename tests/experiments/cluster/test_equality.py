@@ -166,16 +166,16 @@ def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, t
 def test_overlaps_are_equal(corpus, cluster, tmp_path, ngram_words):
     local = again(corpus)
     expected = find_overlap(local.batches("heldout"), local.batches("train"), ngram_words)
-    cluster._backend.faults = {"overlap-00003": ["lost", "lost"], "heldout-00001": ["lost"]}
-    found = find_overlap_by(cluster, corpus, tmp_path / "parts", ngram_words)
+    cluster._backend.faults = {"overlap-00003": ["lost", "lost"], "measured-00001": ["lost"]}
+    found = find_overlap_by(cluster, [corpus], "heldout", [corpus], tmp_path / "parts", ngram_words)
     for name, column in expected._asdict().items():
         assert np.array_equal(getattr(found, name), column), name
     assert expected.words.sum() > expected.shared.sum() > 0 or ngram_words == 0
     tasks = cluster._backend.submitted
-    assert {name.partition("-")[0] for name in tasks} == {"heldout", "overlap"}
+    assert {name.partition("-")[0] for name in tasks} == {"measured", "overlap"}
     assert len(set(tasks)) > 20
     tasks.clear()
-    find_overlap_by(cluster, corpus, tmp_path / "parts", ngram_words)
+    find_overlap_by(cluster, [corpus], "heldout", [corpus], tmp_path / "parts", ngram_words)
     assert not tasks, "all results are kept"
 
 
@@ -196,7 +196,7 @@ def test_errors_are_those_of_this_machine(corpus, cluster, tmp_path, settings):
     with pytest.raises(UserError) as expected:
         list(empty.batches("heldout"))
     with pytest.raises(UserError) as found:
-        find_overlap_by(cluster, empty, tmp_path / "overlap", 5)
+        find_overlap_by(cluster, [empty], "heldout", [empty], tmp_path / "overlap", 5)
     assert str(found.value) == str(expected.value)
 
 

@@ -57,6 +57,6 @@ def test_artifacts_are_equal(
         assert artifact == expected[name], name
     assert not list((tmp_path / "ray").rglob("parts"))
     submitted = [name for backend in backends for name in backend.submitted]
-    kinds = {"count", "merge", "call", "encode", "tokens", "heldout", "overlap"}
+    kinds = {"count", "merge", "call", "encode", "tokens", "measured", "overlap", "survey"}
     assert {name.partition("-")[0] for name in submitted} == kinds
     assert len(submitted) > 30

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from experiments.cli.console import Reporter
 from experiments.cli.main import run as run_stage
 from experiments.fertility import command, measures
 from experiments.fertility.counting import Tally, tally
-from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, Text, survey
+from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, Text
 from experiments.fertility.measures import ratio
+from experiments.fertility.reading import LocalReading
 from lm.data.scripts import script
 from lm.data.shards import END_OF_TEXT
 from lm.evaluate.deployment import Deployment, serving_cost
@@ -77,9 +77,10 @@ def texts_of(made: Made) -> list[Text]:
 
 def counted(tokenizers: list[TokenizerLike], made: Made, **options: Any) -> tuple[Documents, list[Tally]]:
     read = texts_of(made)
-    documents = survey(read, 50)
-    settings = {"alpha": 2.5, "memory_bytes": 10**9, "threads": 2} | options
-    return documents, list(tally(tokenizers, read, documents, **settings))
+    reading = LocalReading(read, options.pop("threads", 2))
+    documents = reading.documents(50)
+    settings = {"alpha": 2.5, "memory_bytes": 10**9} | options
+    return documents, list(tally(reading, tokenizers, documents, **settings))
 
 
 def test_totals_equal_those_of_the_reference_encoder(made: Made, trained: dict[str, Tokenizer]) -> None:
@@ -123,7 +124,8 @@ def test_threads_memory_and_batches_do_not_change_the_counts(made: Made, trained
     read = [
         text._replace(corpus=Corpus(CorpusConfig(text.corpus.config.paths, batch_bytes=700))) for text in texts_of(made)
     ]
-    again = tally(arms, read, survey(read, 50), alpha=2.5, memory_bytes=1, threads=3)
+    reading = LocalReading(read, 3)
+    again = tally(reading, arms, reading.documents(50), alpha=2.5, memory_bytes=1)
     for one, other in zip(once, again, strict=True):
         assert (one.counts == other.counts).all()
         assert (one.tokens == other.tokens).all()
@@ -175,12 +177,12 @@ def test_few_documents_have_no_interval() -> None:
 def test_only_the_largest_sources_are_kept_apart(made: Made) -> None:
     read = [Text(None, Corpus(CorpusConfig([str(made.root / "english.jsonl")], separator=None)))]
     names = [Text(f"{i}", Corpus(CorpusConfig([str(path)]))) for i, path in enumerate(_parts(made, 4))]
-    assert len([group for group in survey(names, 4).groups if group.by == SOURCE]) == 4
-    documents = survey(names, 3)
+    assert len([group for group in LocalReading(names, 1).documents(4).groups if group.by == SOURCE]) == 4
+    documents = LocalReading(names, 1).documents(3)
     groups = [group for group in documents.groups if group.by == SOURCE]
     assert {group.name for group in groups[1:]} | {groups[0].name} >= {"3", "2 other sources"}
     assert sum(len(group.documents) for group in groups) == len(documents) == 10
-    assert len(survey(read, 3).groups) > 1
+    assert len(LocalReading(read, 1).documents(3).groups) > 1
 
 
 def test_memory_grows_linearly_with_sources(tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_memory_grows_linearly_with_sources(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps({"text": "x" * (1 + i % 7), "url": f"{i}"}) + "\n" for i in range(3000)))
     read = [Text(None, Corpus(CorpusConfig([str(path)], source_field="url")))]
     tracemalloc.start()
-    documents = survey(read, 4)
+    documents = LocalReading(read, 1).documents(4)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5_000_000  # a byte for each pair of sources takes 9 MB
@@ -339,7 +341,7 @@ def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None
     configs = [CorpusConfig([path]), CorpusConfig([path], max_bytes=1000), CorpusConfig([path], heldout_fraction=0.5)]
     loaded = load_pretrained(made.root / "gpt2")
     arms = [command.Arm(str(i), loaded, [Corpus(config)]) for i, config in enumerate(configs)]
-    found = command._overlaps(arms, texts_of(made), 1, Reporter())
+    found = command._overlaps(arms, LocalReading(texts_of(made), 1))
     for arm in arms:
         overlap = found[arm.name]
         assert overlap is not None
@@ -388,4 +390,4 @@ def test_ctrl_c_writes_nothing(made: Made, tmp_path: Path, monkeypatch: pytest.M
 def test_an_empty_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match=re.escape("empty.txt")):
-        survey([Text(None, Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))], 50)
+        LocalReading([Text(None, Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))], 1).documents(50)

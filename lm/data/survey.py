@@ -1,0 +1,94 @@
+"""Size, words, source and script of each document of a corpus. They do not depend on a tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm.data.scripts import script
+from tokenizer.corpus.origins import documents_by_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from tokenizer.corpus.corpus import Corpus, Split
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The documents of a corpus, in its order.
+
+    Attributes:
+        sources: Names of the sources, in order of first appearance.
+        scripts: Names of the scripts, in order of first appearance.
+        n_bytes: int64[n_documents], bytes of UTF-8.
+        n_words: int64[n_documents], whitespace-separated words.
+        source: int32[n_documents], index into `sources`.
+        script: int32[n_documents], index into `scripts`.
+        hashes: uint8[n_documents, 32], SHA-256 of the text; no rows if they were not asked for.
+    """
+
+    sources: list[str]
+    scripts: list[str]
+    n_bytes: NDArray[np.int64]
+    n_words: NDArray[np.int64]
+    source: NDArray[np.int32]
+    script: NDArray[np.int32]
+    hashes: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.n_bytes)
+
+
+def survey(corpus: Corpus, split: Split, *, hashes: bool = False, done: Callable[[int], None] | None = None) -> Survey:
+    """Read the documents of a corpus, or of one of its parts.
+
+    Args:
+        corpus: The corpus.
+        split: The documents to read, as for `documents_by_origin`.
+        hashes: Whether to hash the documents.
+        done: Called after each document, with the bytes read.
+
+    Raises:
+        UserError: A record does not have the field that names its source.
+    """
+    sizes, words, source, writing = array("q"), array("q"), array("i"), array("i")
+    digests, n_bytes = bytearray(), 0
+    sources: dict[str, int] = {}
+    scripts: dict[str, int] = {}
+    for origin, document in documents_by_origin(corpus, split):
+        data = document.encode()
+        sizes.append(len(data))
+        words.append(len(document.split()))
+        source.append(sources.setdefault(origin, len(sources)))
+        writing.append(scripts.setdefault(script(document), len(scripts)))
+        if hashes:
+            digests += hashlib.sha256(data).digest()
+        if done is not None:
+            n_bytes += len(data)
+            done(n_bytes)
+    rows = np.frombuffer(digests, np.uint8).reshape(-1, 32)
+    columns = (np.array(sizes), np.array(words), np.array(source), np.array(writing), rows)
+    return Survey(list(sources), list(scripts), *columns)
+
+
+def joined(surveys: Iterable[Survey]) -> Survey:
+    """The survey of a corpus, given those of its parts, of which there is at least one."""
+    sources: dict[str, int] = {}
+    scripts: dict[str, int] = {}
+    columns: list[tuple[NDArray[Any], ...]] = []
+    for part in surveys:
+        source, writing = _places(part.sources, sources), _places(part.scripts, scripts)
+        columns.append((part.n_bytes, part.n_words, source[part.source], writing[part.script], part.hashes))
+    return Survey(list(sources), list(scripts), *map(np.concatenate, zip(*columns, strict=True)))
+
+
+def _places(names: Iterable[str], among: dict[str, int]) -> NDArray[np.int32]:
+    """Index of each name among all names, to which new ones are added."""
+    return np.array([among.setdefault(name, len(among)) for name in names], np.int32)
