@@ -13,7 +13,7 @@ from tokenizer.durable import write_whole
 
 STOP_SECONDS = 20.0
 """Time for tasks to write their checkpoints after the request to stop."""
-_INTERVAL_SECONDS = 2.0
+_INTERVAL_SECONDS = 1.0
 _STOP = "stop"
 
 

@@ -1,7 +1,8 @@
 """Encode a corpus into shards by tasks: some encode a part each, then others copy the tokens of a shard each.
 
 Where a shard ends depends on the tokens of all parts before it, so that the shards are those of one machine. This
-process only adds up the numbers of tokens, and writes the lists of documents.
+process only adds up the numbers of tokens, and writes the lists of documents. As soon as some shards are full, they are
+written and their parts deleted, so that the second copy of the tokens stays small.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from experiments.cluster.tasks import Task, wait_for
+from experiments.cluster.tasks import Task, returned, wait_for
 from lm.data.shard_files import StoredTokens, copy_tokens, damaged
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
 from tokenizer import storage
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
-from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -30,19 +30,12 @@ if TYPE_CHECKING:
     from lm.data.shard_writer import Writer
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.interface import TokenizerLike
-    from tokenizer.progress import Progress
 
 
 def encoded_by(
-    cluster: Cluster,
-    corpus: Corpus,
-    split: Split,
-    tokenizer: TokenizerLike,
-    folder: Path,
-    writer: Writer,
-    progress: Progress | None = None,
+    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path, writer: Writer
 ) -> Generator[Encoded]:
-    """The encoded documents that a writer lacks, in order; then writes its shards. A source for `write_encoded`.
+    """The encoded documents that a writer lacks, in order; also writes its shards. A source for `write_encoded`.
 
     Args:
         cluster: where the tasks run.
@@ -51,7 +44,6 @@ def encoded_by(
         tokenizer: encodes the documents.
         folder: folder for the tokens of the parts, which all machines see.
         writer: the writer.
-        progress: called with the number of tokens copied into shards.
 
     Raises:
         UserError: there are no documents, or fewer than in the finished shards.
@@ -60,9 +52,10 @@ def encoded_by(
         Task(f"encode-{i:05}", [split, tokenizer.sha256, part.part_identity()], partial(_encode, part, split))
         for i, part in enumerate(corpus.parts(split, cluster.part_bytes))
     ]
-    done, first = writer.n_documents, 0
-    skipped = []
-    for result in cluster.run(tasks, (tokenizer, cluster.threads), folder):
+    done = writer.n_documents
+    skipped, first = _written(tasks, folder, done)
+    read: list[Path] = []
+    for result in cluster.run(tasks[len(skipped) :], (tokenizer, cluster.threads), folder):
         for encoded in _blocks(result, writer.encoder.dtype):
             n = len(encoded.ends)
             skip = min(max(done - first, 0), n)
@@ -70,18 +63,59 @@ def encoded_by(
                 yield encoded.without(skip)
             first += n
         skipped.append(result.value["skipped"])
+        read.append(result.data)
+        if len(writer.planned) >= cluster.slots():
+            _write_shards(cluster, folder, writer, read)
     check_complete(writer, done, first)
     corpus.skipped.add_parts(skipped)
     corpus.check_unchanged()
     if first == 0:
         for _ in corpus.batches(split):  # explains why there are no documents
             pass
-    shards = writer.planned()
-    tick = Throttle(progress, "tokens copied into shards", sum(shard.n_tokens for shard in shards))
-    tasks = [Task(shard.path.stem, None, partial(_copy, shard.blocks), shard.n_tokens) for shard in shards]
-    for result in cluster.run(tasks, None, folder, tick):
+    writer.close_shard()
+    _write_shards(cluster, folder, writer, read)
+
+
+def _written(tasks: Sequence[Task], folder: Path, done: int) -> tuple[list[dict[str, Any]], int]:
+    """What was skipped of each of the first parts whose documents are all in finished shards; number of documents.
+
+    These parts are deleted.
+
+    Args:
+        tasks: the tasks that encode the parts.
+        folder: folder of their results.
+        done: documents in finished shards.
+    """
+    skipped, first = [], 0
+    for task in tasks:
+        value = returned(task, folder)
+        if value is None or first + value["documents"] > done:
+            break
+        storage.disk.remove(task.data(folder), missing_ok=True)
+        skipped.append(value["skipped"])
+        first += value["documents"]
+    return skipped, first
+
+
+def _write_shards(cluster: Cluster, folder: Path, writer: Writer, read: list[Path]) -> None:
+    """Write the full shards by tasks, and delete the parts that no other shard needs.
+
+    Tasks that encode go on meanwhile: a cluster keeps more of them submitted than run at once.
+
+    Args:
+        cluster: where the tasks run.
+        folder: folder of the tasks.
+        writer: the writer.
+        read: parts whose documents were added to the writer; deleted ones are removed from the list.
+    """
+    tasks = [Task(shard.path.stem, None, partial(_copy, shard.blocks)) for shard in writer.planned]
+    for result in cluster.run(tasks, None, folder):
         wait_for(result.data)
         writer.take(result.data, result.value)
+    needed = writer.needed()
+    for path in [path for path in read if path not in needed]:
+        storage.disk.remove(path, missing_ok=True)
+        read.remove(path)
 
 
 def _encode(part: Corpus, split: Split, shared: tuple[TokenizerLike, int], path: Path) -> dict[str, Any]:
@@ -101,7 +135,12 @@ def _encode(part: Corpus, split: Split, shared: tuple[TokenizerLike, int], path:
         at, packed = file.tell(), io.BytesIO()
         np.savez(packed, **arrays)
         file.write(packed.getbuffer())
-    return {"skipped": part.part_skipped(), "lists": at, "xxh3_128": xxhash.xxh3_128_hexdigest(packed.getbuffer())}
+    return {
+        "documents": len(arrays.get("ends", ())),
+        "skipped": part.part_skipped(),
+        "lists": at,
+        "xxh3_128": xxhash.xxh3_128_hexdigest(packed.getbuffer()),
+    }
 
 
 _LISTS = {"documents": "<i8", "xxh3_64": "<u8", "ends": "<i8", "sizes": "<i8", "normalized": "<i8", "covered": "<u4"}

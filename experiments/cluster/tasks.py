@@ -34,7 +34,7 @@ _STRAGGLES = 4
 _LEAST_STRAGGLER_SECONDS = 10.0
 _VISIBLE_SECONDS = 60.0
 """Time for a file that another machine has written to appear, on a file system that caches folders."""
-REMEDY = "delete it and the .json file of the same name, then run the same command again"
+REMEDY = "delete it, then run the same command again"
 """What to do about damaged data of a task."""
 _logger = logging.getLogger(__name__)
 
@@ -68,6 +68,10 @@ class Task:
         """Names of its files without their extensions."""
         return f"{self.name}-{digest(self.identity)[:16]}"
 
+    def data(self, folder: Path) -> Path:
+        """The path for its data."""
+        return folder / f"{self.stem}.data"
+
 
 class Result(NamedTuple):
     """Result of a task: what its call returned, and the path that was passed to it."""
@@ -76,13 +80,19 @@ class Result(NamedTuple):
     data: Path
 
 
-def finished(task: Task, folder: Path) -> Any:
-    """What the call of a finished task returned, or None."""
+def returned(task: Task, folder: Path) -> Any:
+    """What the call of a finished task returned, or None; its data may be deleted."""
     if task.identity is None:
         return None
     with suppress(FileNotFoundError, ValueError):
         return read_sealed(folder / f"{task.stem}.json")["value"]
     return None
+
+
+def finished(task: Task, folder: Path) -> Any:
+    """What the call of a finished task returned, or None; a task whose data was deleted is not finished."""
+    value = returned(task, folder)
+    return value if value is not None and task.data(folder).exists() else None
 
 
 def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
@@ -93,7 +103,7 @@ def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
     """
     if (value := finished(task, folder)) is None:
         try:
-            value = task.call(shared, folder / f"{task.stem}.data")
+            value = task.call(shared, task.data(folder))
         except UserError as error:
             return {"error": str(error)}
         except LostError as error:
@@ -165,7 +175,7 @@ class Cluster:
 
     def __init__(self, backend: Backend, runner: RunnerConfig) -> None:
         self._backend, self._timeout, self._folder = backend, runner.timeout_s, runner.folder
-        self.gpus = backend.gpus
+        self.slots, self.gpus = backend.slots, backend.gpus
         self.threads = runner.threads or 1
         self.part_bytes = runner.part_mb * 1_000_000
 
@@ -238,7 +248,7 @@ class Cluster:
                     if report is not None:
                         report(state.done)
                 state.top_up(shared)  # before the caller spends time on the result
-                data = folder / f"{task.stem}.data"
+                data = task.data(folder)
                 if task.identity is not None:
                     wait_for(data)
                 yield Result(results[i], data)
@@ -288,7 +298,7 @@ class _Run:
         self.attempts.update(zip(handles, attempts, strict=True))
 
     def _beat(self, index: int) -> Beat | None:
-        return last_beat(self.folder / f"{self.tasks[index].stem}.data") if self.patient else None
+        return last_beat(self.tasks[index].data(self.folder)) if self.patient else None
 
     def step(self, shared: Any) -> None:
         """Submit, wait a moment, and take what has ended."""

@@ -116,7 +116,7 @@ def _write(
         batches = corpus.batches(split, readers=reading_threads(threads))
         return write_shards(target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes)
     with cluster.results(folder) as parts:
-        source = partial(encoded_by, cluster, corpus, split, tokenizer, parts, progress=progress)
+        source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
         return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes)
 
 

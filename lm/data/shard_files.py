@@ -152,7 +152,7 @@ class StoredTokens:
 
 def damaged(path: Path) -> str:
     """What to tell the user of a damaged result of a task."""
-    return f"{path} is damaged; delete it and the .json file of the same name, then run the same command again"
+    return f"{path} is damaged; delete it, then run the same command again"
 
 
 def copy_tokens(blocks: Sequence[StoredTokens], to: IO[bytes], before_reading: Callable[[Path], None]) -> str:

@@ -321,10 +321,19 @@ class Writer:
         else:
             self._planned.append(full)
 
+    @property
     def planned(self) -> list[Shard]:
-        """The shards whose tokens are stored, after all documents were added."""
-        self._finish_shard()
+        """The full shards whose tokens are stored."""
         return [full.shard for full in self._planned]
+
+    def close_shard(self) -> None:
+        """Let the current shard be the last, after all documents were added."""
+        self._finish_shard()
+
+    def needed(self) -> set[Path]:
+        """Files with stored tokens of shards that are not finished."""
+        shards = [*self.planned, *([] if self._shard is None else [self._shard])]
+        return {block.path for shard in shards for block in shard.blocks}
 
     def take(self, path: Path, digest: str) -> None:
         """Finish the first of the planned shards.

@@ -103,10 +103,9 @@ def test_a_damaged_part_is_an_error_that_names_it(corpus, cluster, tmp_path, dam
     content = bytearray(part.read_bytes())
     content[0 if damaged == "tokens" else -100] ^= 1
     part.write_bytes(content)
-    with pytest.raises(UserError, match=re.escape(f"{part} is damaged; delete it and the .json file")):
+    with pytest.raises(UserError, match=re.escape(f"{part} is damaged; delete it, then run")):
         write_encoded(tmp_path / "found", tokenizer, source)
     part.unlink()
-    part.with_suffix(".json").unlink()
     write_encoded(tmp_path / "found", tokenizer, source)
     write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), threads=1)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
@@ -141,8 +140,8 @@ def interrupted(method, calls):
     return call
 
 
-@pytest.mark.parametrize("method", ["add", "take"])
-def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch, method):
+@pytest.mark.parametrize(("method", "damage"), [("add", False), ("take", False), ("take", True)])
+def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch, method, damage):
     tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
     layout = ShardConfig(tokens_per_shard=2000)
     write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), layout, threads=1)
@@ -153,13 +152,18 @@ def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, t
             write_encoded(tmp_path / "found", tokenizer, source, layout)
     copied = {path.stem for path in tmp_path.glob(".found.partial/tokens-*.json")}
     assert len(copied) == (4 if method == "take" else 0)
+    encoded = {path.stem for path in tmp_path.glob("parts/encode-*.json")}
+    kept = {path.stem for path in tmp_path.glob("parts/encode-*.data")}
+    assert (kept < encoded) == (method == "take"), "parts whose shards are written are deleted"
+    if damage:
+        (tmp_path / ".found.partial" / "tokens-00001.bin").write_bytes(b"")
     before = set(cluster._backend.submitted)
     cluster._backend.submitted.clear()
     write_encoded(tmp_path / "found", tokenizer, source, layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     repeated = before & set(cluster._backend.submitted)
-    assert not repeated & copied
-    assert len(repeated) <= 5, "only those that were cancelled or not taken"
+    assert bool(repeated & copied) == damage
+    assert damage or len(repeated) <= 5, "only those that were cancelled or not taken"
 
 
 @pytest.mark.parametrize("ngram_words", [0, 5])
