@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.cli.console import Pace, duration, si
+from experiments.cluster import connect
 from experiments.results import TrainedModel
 from experiments.stages import budget
 from experiments.stages.documents import groupings
@@ -34,6 +35,8 @@ _SOURCES = 5
 _MODEL_BYTES, _CHECKPOINT_BYTES = 4, 12
 _DOCUMENT_BYTES, _COVERED_BYTES = 16, 4
 """Bytes of the files beside the tokens of shards, per document and, where tokens vary in bytes, per token."""
+_STORED_TOKEN_BYTES = 8
+"""Most bytes of a token in the results of tasks."""
 _ANNOUNCED_BYTES = 1e9
 _TIMED_STEPS = 20
 """Steps to time before an estimate, unless they are slow."""
@@ -85,15 +88,18 @@ def check_space(
         n_bytes: Size of the training text.
         n_documents: Number of its documents.
     """
-    copies = 1 + (context.config.shards.shuffle_seed is not None) + (context.config.runner.name != "local")
-    needed = 0.0
+    config = context.config
+    needs = [0.0]
     for arm, shards in heldout:
         if not shards_exist(context, text, arm):
             per_token = np.dtype(shards.contents.dtype).itemsize + (0 if arm.tokenizer.fixed_bytes else _COVERED_BYTES)
-            needed += (n_bytes / shards.contents.bytes_per_token + n_documents) * per_token
-            needed += n_documents * _DOCUMENT_BYTES
-    # An arm's extra copies are gone before the next one is encoded.
-    needed *= 1 + (copies - 1) / max(len(heldout), 1)
+            n_tokens = n_bytes / shards.contents.bytes_per_token + n_documents
+            needs.append(n_tokens * per_token + n_documents * _DOCUMENT_BYTES)
+    # Second copies of an arm's tokens are gone before the next one is encoded.
+    needed = sum(needs) + (max(needs) if config.shards.shuffle_seed is not None else 0)
+    if (cluster := connect(config.runner)) is not None:
+        in_progress = config.shards.tokens_per_shard * _STORED_TOKEN_BYTES + 2 * cluster.part_bytes
+        needed += min(max(needs), cluster.slots() * in_progress)
     root = context.store.root
     unfinished = 0
     for path in root.glob(".shards-*.resumable/**/*"):
