@@ -276,8 +276,8 @@ class RunnerConfig:
             reported progress is given up after this time without any.
         gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
             model if the Ray cluster has GPUs, and otherwise for training in this process.
-        folder: Folder for the results of tasks, which all machines share; None for the folder of the artifact.
-            Several machines need it if artifacts are in a bucket, because its local cache is on one of them.
+        folder: Folder for the results of tasks, which all machines share, or `s3://…` or `gs://…` with Ray. None for
+            the folder of the artifact, or for the bucket of the artifacts if there are several machines.
         slurm: Parameters of submitit, such as `slurm_partition`.
     """
 

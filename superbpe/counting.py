@@ -446,10 +446,10 @@ def merge_parts(task: Task, argument: tuple[Sequence[str], str]) -> Partial:
 
 def _finished(path: Path, task: Task) -> Partial | None:
     """The result in a file that an earlier call has written; None if there is none."""
-    if not path.exists():
+    if not storage.disk.exists(path):
         return None
     with _parquet(path) as file:
-        return Partial(str(path), *_about(file, path, task), path.stat().st_size)
+        return Partial(str(path), *_about(file, path, task), storage.disk.size(path))
 
 
 def _write(
@@ -481,7 +481,7 @@ def _write(
             key = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(keys))
             names = pa.DictionaryArray.from_arrays(np.zeros(len(counts), np.int8), [name]).cast(pa.string())
             writer.write_table(pa.table([names, key, pa.array(counts)], schema=schema))
-    return Partial(str(path), dict(n_bytes), full, path.stat().st_size)
+    return Partial(str(path), dict(n_bytes), full, storage.disk.size(path))
 
 
 _Group = tuple[str, npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]
@@ -525,7 +525,7 @@ def _parquet(path: Path) -> Iterator[Any]:
     damaged = f"{path} is damaged; delete it, so that its part is counted again"
     try:
         check_file(path)
-        with pq.ParquetFile(storage.disk.local(path)) as file:
+        with storage.disk.borrowed(path) as local, pq.ParquetFile(local) as file:
             yield file
     except FileNotFoundError:
         raise UserError(f"{path}, the result of a pass over a part of the corpus, is missing") from None

@@ -38,7 +38,7 @@ def check_file(path: Path) -> None:
         FileNotFoundError: the path does not exist.
         UserError: the path exists but is not a file that stores data.
     """
-    mode = path.stat().st_mode
+    mode = storage.disk.mode(path)
     if stat.S_ISREG(mode) and not _is_generated(path):
         return
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
@@ -126,16 +126,17 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     import zlib
     from zipfile import BadZipFile
 
-    try:
-        with np.load(storage.disk.local(path), allow_pickle=False) as saved:
-            # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member, and
-            # the member's size may be damaged as well.
-            damaged = saved.zip.testzip()
-            arrays = {} if damaged else dict(saved)
-    except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
-        if not is_damage(error):
-            raise
-        raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
+    with storage.disk.borrowed(path) as local:
+        try:
+            with np.load(local, allow_pickle=False) as saved:
+                # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
+                # and the member's size may be damaged as well.
+                damaged = saved.zip.testzip()
+                arrays = {} if damaged else dict(saved)
+        except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+            if not is_damage(error):
+                raise
+            raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
     if damaged:
         raise UserError(f"{path} is damaged (the checksum of {damaged} differs); {remedy}")
     for name, array in arrays.items():

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizer import storage
 from tokenizer.errors import UserError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _CERTAIN = 0.5
 """Share of an estimate that must fit: an estimate may be twice too large, and work that fits is never rejected."""
-
-
-def free_bytes(folder: Path) -> int:
-    """Free bytes of the disk of a folder, or of its first parent that exists."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return storage.disk.free_bytes(folder)
 
 
 def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
@@ -30,7 +26,7 @@ def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     Raises:
         UserError: less than half of `expected` is free.
     """
-    free = free_bytes(folder)
+    free = storage.disk.free_bytes(folder)
     if free < expected * _CERTAIN:
         raise UserError(
             f"{folder}: the {what} need about {expected / 1e9:.3g} GB, but {free / 1e9:.3g} GB of the disk are free; "

@@ -1,8 +1,7 @@
 """File operations on everything that is kept: artifacts, shards, checkpoints, counts, tokenizer folders and reports.
 
-All of them go through `disk`, which tests replace to make an operation fail. An object store would implement the same
-methods. It has no rename, but nothing depends on one: a file appears under its name as a whole, and a folder counts as
-complete once its manifest, which is written last, is there.
+All of them go through `disk`, which tests replace to make an operation fail. `tokenizer.corpus.remote_disk` implements
+the same methods for object storage, for files that appear under their names as a whole.
 """
 
 from __future__ import annotations
@@ -40,12 +39,31 @@ class Disk:
         with naming(path), self.open(path, "rb") as file:
             return file.read()
 
+    def exists(self, path: Path) -> bool:
+        """Return whether there is a file or a folder with this path."""
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        """Return the size of a file in bytes."""
+        return path.stat().st_size
+
+    def mode(self, path: Path) -> int:
+        """Return the type and the permissions of a file."""
+        return path.stat().st_mode
+
     def local(self, path: Path) -> Path:
         """Return a local path of a file, for a library that reads or maps it itself."""
         return path
 
+    @contextmanager
+    def borrowed(self, path: Path) -> Iterator[Path]:
+        """Yield a local path of a file, for a library that reads it itself in the block."""
+        yield path
+
     def free_bytes(self, folder: Path) -> int:
-        """Return the free bytes of the disk of a folder."""
+        """Return the free bytes of the disk of a folder, or of its first parent that exists."""
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         return shutil.disk_usage(folder).free
 
     @contextmanager

@@ -136,7 +136,8 @@ def _weigh(
     path: Path,
 ) -> dict[str, Any]:
     (stored, own), threads = shared
-    weights, first = np.load(storage.disk.local(stored), mmap_mode="r"), 0
+    with storage.disk.borrowed(stored) as local:
+        weights, first = np.load(local, mmap_mode="r"), 0
     tallies = []
     for tokenizer, rows in own:
         each = Tally(tokenizer, documents)

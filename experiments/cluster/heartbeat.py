@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tokenizer import storage
 from tokenizer.durable import write_whole
+from tokenizer.errors import UserError
 
 STOP_SECONDS = 20.0
 """Time for tasks to write their checkpoints after the request to stop."""
@@ -47,11 +48,11 @@ class Heartbeat:
         """
         if time.monotonic() < self._next:
             return
-        with suppress(OSError):
+        with suppress(OSError, UserError):
             write_whole(self._path, json.dumps(Beat(done, time.time())))
-        # After the write: on NFS, it makes this machine look at the folder again.
-        if (self._path.parent / _STOP).exists():
-            raise KeyboardInterrupt
+            # After the write: on NFS, it makes this machine look at the folder again.
+            if storage.disk.exists(self._path.parent / _STOP):
+                raise KeyboardInterrupt
         self._next = time.monotonic() + _INTERVAL_SECONDS
 
 

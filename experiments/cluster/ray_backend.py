@@ -32,7 +32,7 @@ class RayBackend:
         runner: settings; `address` is None to start a cluster of processes on this machine.
     """
 
-    watched = True
+    watched, needs_files = True, False
 
     def __init__(self, runner: RunnerConfig) -> None:
         self._threads, self._workers = runner.threads or 1, runner.workers

@@ -25,7 +25,7 @@ class SlurmBackend:
         runner: settings; `address` is a cluster of submitit: None for Slurm, "local" for processes of this machine.
     """
 
-    watched = False
+    watched, needs_files = False, True
 
     def __init__(self, runner: RunnerConfig) -> None:
         import submitit

@@ -6,6 +6,7 @@ import logging
 import statistics
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_
 from experiments.store.cache import marked
 from tokenizer import storage
 from tokenizer.checksums import digest, read_sealed, write_sealed
+from tokenizer.corpus.remote_disk import bucket_path, on_bucket, use_buckets
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ _VISIBLE_SECONDS = 60.0
 """Time for a file that another machine has written to appear, on a file system that caches folders."""
 REMEDY = "delete it, then run the same command again"
 """What to do about damaged data of a task."""
+_LOOK_UPS = 32
+"""Results that are looked for at the same time; each takes a request or two in a bucket."""
 _logger = logging.getLogger(__name__)
 
 
@@ -92,7 +96,7 @@ def returned(task: Task, folder: Path) -> Any:
 def finished(task: Task, folder: Path) -> Any:
     """What the call of a finished task returned, or None; a task whose data was deleted is not finished."""
     value = returned(task, folder)
-    return value if value is not None and task.data(folder).exists() else None
+    return value if value is not None and storage.disk.exists(task.data(folder)) else None
 
 
 def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
@@ -101,6 +105,8 @@ def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
     Returns:
         `{"value": ...}`, `{"error": ...}` for the user, or `{"lost": ...}` if the task must be run again.
     """
+    if on_bucket(folder):
+        use_buckets()
     if (value := finished(task, folder)) is None:
         try:
             value = task.call(shared, task.data(folder))
@@ -119,9 +125,11 @@ class Backend(Protocol):
     Attributes:
         watched: whether a task starts soon after it was submitted, so that slow and hanging tasks can be told from
             waiting ones.
+        needs_files: whether the folder of a task must be on a file system.
     """
 
     watched: bool
+    needs_files: bool
 
     def several_machines(self) -> bool:
         """Whether tasks may run on machines that do not see this one's folders."""
@@ -183,21 +191,36 @@ class Cluster:
     def results(self, folder: Path) -> Iterator[Path]:
         """Yield the folder for the results of an artifact's tasks, which is deleted when the block succeeds.
 
+        It is in `runner.folder`, or else in the folder of the artifact, or else, if that is in the local cache of a
+        bucket, which other machines do not see, in the bucket.
+
         Args:
             folder: the unfinished folder of the artifact.
+        """
+        shared = self.shared(folder.parent)
+        parts = folder.resolve() / "parts" if shared is None else shared / folder.name
+        yield parts
+        storage.disk.remove_folder(parts)
+
+    def shared(self, artifacts: Path) -> Path | None:
+        """The folder for results that all machines share; None for that of the artifacts.
 
         Raises:
-            UserError: the folder is in the local cache of a bucket, which other machines do not see.
+            UserError: it would be in a bucket, but the backend needs files.
         """
-        cache = marked(folder.parent)
-        if self._folder is None and cache is not None and self._backend.several_machines():
+        cache = marked(artifacts)
+        if self._folder is not None:
+            path = bucket_path(self._folder)
+        elif cache is not None and self._backend.several_machines():
+            path = bucket_path(f"{cache['url']}/.tasks")
+        else:
+            return None
+        if on_bucket(path) and self._backend.needs_files:
             raise UserError(
-                f"artifacts={cache['url']} with several machines needs a folder for the results of tasks, which all of "
-                f"them share: set runner.folder, because they do not see this machine's cache {folder.parent}"
+                f"results of tasks cannot be in {cache['url'] if cache else self._folder} with this runner, whose jobs "
+                "are files: set runner.folder to a folder of a file system that all nodes share"
             )
-        parts = folder / "parts" if self._folder is None else Path(self._folder) / folder.name
-        yield parts.resolve()
-        storage.disk.remove_folder(parts)
+        return path if on_bucket(path) else path.resolve()
 
     def map(self, function: Callable[[Any], Any], arguments: Sequence[Any], folder: Path) -> Iterator[Any]:
         """Results of a function that keeps them itself, in the order of its arguments; like the builtin `map`.
@@ -239,7 +262,9 @@ class Cluster:
             UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
         """
         storage.disk.make_folder(folder)
-        results = {i: value for i, task in enumerate(tasks) if (value := finished(task, folder)) is not None}
+        with ThreadPoolExecutor(_LOOK_UPS) as pool:
+            values = list(pool.map(partial(finished, folder=folder), tasks))
+        results = {i: value for i, value in enumerate(values) if value is not None}
         state = _Run(self._backend, silence if patient else self._timeout, tasks, folder, results, patient=patient)
         try:
             for i, task in enumerate(tasks):
@@ -406,7 +431,7 @@ def wait_for(data: Path) -> None:
         UserError: it does not.
     """
     deadline = time.monotonic() + _VISIBLE_SECONDS
-    while not data.exists():
+    while not storage.disk.exists(data):
         if time.monotonic() > deadline:
             raise UserError(
                 f"a task has written {data}, which this machine does not see; set runner.folder to a folder that all "

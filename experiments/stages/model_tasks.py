@@ -150,9 +150,9 @@ class ModelTasks:
             Task(f"{what}-{i:04}", None, partial(_work, job, self.gpus), max(map(sum, job.runs.values())), self.gpus)
             for i, job in enumerate(jobs)
         ]
-        shared, silence = context.config.runner.folder, context.config.runner.timeout_s
+        silence, root = context.config.runner.timeout_s, context.store.root
         # A name of its own: runs that share the artifacts may be on the cluster at the same time.
-        folder = ((context.store.root if shared is None else Path(shared)) / f".tasks-{uuid4().hex[:12]}").resolve()
+        folder = (self.cluster.shared(root) or root.resolve()) / f".tasks-{uuid4().hex[:12]}"
         results = []
         try:
             with context.reporter.stage(f"{what} side by side"):

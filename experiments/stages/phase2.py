@@ -19,9 +19,10 @@ from superbpe.inspection.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
+from tokenizer import storage
 from tokenizer.checksums import digest
+from tokenizer.corpus.remote_disk import on_bucket
 from tokenizer.errors import UserError
-from tokenizer.space import free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,9 +59,10 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
         key = digest([mixture.hash, cluster.part_bytes])
         run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
         if memory is not None:
-            most, free = si(len(parts) * max(memory, _SEAMS_MB) * 1e6), si(free_bytes(folder))
+            most = si(len(parts) * max(memory, _SEAMS_MB) * 1e6)
+            free = "" if on_bucket(folder) else f" ({si(storage.disk.free_bytes(folder))}B free)"
             usual = "0.2 to 0.4 bytes per byte of text"
-            context.reporter.say(f"each pass writes {usual}, at most {most}B, to {folder} ({free}B free)")
+            context.reporter.say(f"each pass writes {usual}, at most {most}B, to {folder}{free}")
         return Parts(parts, folder, run, threads=cluster.threads, key=key)
 
     def build_from(folder: Path, text: Parts | list[Source]) -> TrainedTokenizer:

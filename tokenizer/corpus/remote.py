@@ -367,6 +367,11 @@ class _RandomAccess(io.RawIOBase):
         blocks = map(self._block, starts, lengths) if len(starts) < 2 else self._pool.map(self._block, starts, lengths)
         return b"".join(blocks)
 
+    def readinto(self, buffer: Any) -> int:
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
     def _block(self, start: int, length: int) -> bytes:
         return self._file._block(self._read, start, length, self._stop)
 

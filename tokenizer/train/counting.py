@@ -137,15 +137,16 @@ class PretokenCounts:
             check_file(path)
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
-        try:
-            table = pq.read_table(storage.disk.local(path))
-        except parquet_errors() as error:
-            if not is_damage(error):
-                raise
-            raise UserError(
-                f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes them to "
-                "files named counts.parquet"
-            ) from None
+        with storage.disk.borrowed(path) as local:
+            try:
+                table = pq.read_table(local)
+            except parquet_errors() as error:
+                if not is_damage(error):
+                    raise
+                raise UserError(
+                    f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes "
+                    "them to files named counts.parquet"
+                ) from None
         try:
             about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
             version = about.get("version")

@@ -13,7 +13,7 @@ from experiments.config import RunnerConfig
 class Threads:
     """`faults[name]` are what happens to the attempts of a task, one after the other: "lost", or seconds to wait."""
 
-    watched, several = True, False
+    watched, several, needs_files = True, False, False
 
     def __init__(self, slots: int = 2, gpus: int | None = None, **faults: list) -> None:
         self.n_gpus = gpus

@@ -1,7 +1,8 @@
 """Shards from a loopback bucket on Ray, with a worker killed in each stage, equal those of local files.
 
-`python -m tests.experiments.cluster.bucket_run TEXT WORK`: TEXT is a folder of .jsonl files, WORK an empty folder with
-space for two copies of the shards. Prints the kills, the times and each comparison; the exit code is 1 if files differ.
+Text, artifacts and the results of tasks are in the bucket. `python -m tests.experiments.cluster.bucket_run TEXT WORK`:
+TEXT is a folder of .jsonl files, WORK an empty folder with space for two copies of the shards. Prints the kills, the
+times and each comparison; the exit code is 1 if files differ.
 """
 
 from __future__ import annotations
@@ -16,26 +17,30 @@ from typing import Any
 
 import psutil
 
+from tokenizer.corpus import remote
+
 _STAGES = ("count", "seams", "fragments", "encode")
 """Starts of the names of the results of tasks."""
 _COMMON = ("corpus=files", "corpus.heldout_fraction=0.01", "bpe.vocab_size=16384", "superbpe.transition=0.8")
 _RAY = {"RAY_AUTH_MODE": "disabled", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+_TASKS = "s3://bucket/tasks"
 _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_REGION": "us-east-1"}
 
 
-def shard(work: Path, *settings: str, **environment: str) -> subprocess.Popen[bytes]:
+def shard(work: Path, *settings: str) -> subprocess.Popen[bytes]:
     """Start `superbpe shard`."""
     command = [sys.executable, "-m", "experiments", "shard", *_COMMON, f"hydra.run.dir={work}", *settings]
-    return subprocess.Popen(command, env={**os.environ, **environment})
+    return subprocess.Popen(command)
 
 
-def kill_in_each_stage(run: subprocess.Popen[bytes], cache: Path) -> list[str]:
+def kill_in_each_stage(run: subprocess.Popen[bytes]) -> list[str]:
     """Kill one busy worker once each stage has its first result; return the stages."""
     killed: list[str] = []
     while run.poll() is None:
         time.sleep(0.3)
-        results = [path.name for path in cache.rglob("parts/*") if path.suffix in (".json", ".parquet")]
-        found = {stage for stage in _STAGES if any(name.startswith(stage) for name in results)}
+        results = [url.rpartition("/")[2] for url in remote.names(f"{_TASKS}/*/*")]
+        written = [name for name in results if name.endswith((".json", ".parquet"))]
+        found = {stage for stage in _STAGES if any(name.startswith(stage) for name in written)}
         for stage in found - set(killed):
             if busy := workers(run.pid):
                 busy[0].kill()
@@ -75,9 +80,11 @@ def main(text: Path, work: Path) -> int:
         assert endpoint.stdout is not None
         environment = {**_RAY, **_CREDENTIALS, "AWS_ENDPOINT_URL": endpoint.stdout.readline().strip()}
         places = ["corpus.paths=['s3://bucket/*.jsonl']", "artifacts=s3://bucket/artifacts", f"artifacts_cache={cache}"]
+        os.environ |= environment
         started = time.monotonic()
-        run = shard(work / "far", *places, "runner=ray", "runner.workers=3", "runner.part_mb=32", **environment)
-        killed = kill_in_each_stage(run, cache)
+        runner = ["runner=ray", "runner.workers=3", "runner.part_mb=32", f"runner.folder={_TASKS}"]
+        run = shard(work / "far", *places, *runner)
+        killed = kill_in_each_stage(run)
         print(f"ray: exit code {run.returncode}, {time.monotonic() - started:.0f} s", flush=True)
         endpoint.kill()
     expected, found = checksums(near / "artifacts"), checksums(cache)

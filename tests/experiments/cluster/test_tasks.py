@@ -131,13 +131,16 @@ def test_the_bytes_of_finished_tasks_are_reported(tmp_path):
     assert seen == sorted(seen)
 
 
-def test_several_machines_need_a_folder_beside_the_cache_of_a_bucket(tmp_path):
+def test_several_machines_share_a_folder_or_the_bucket_of_the_artifacts(tmp_path):
     backend = Threads()
     cache = cache_of("s3://bucket/artifacts", str(tmp_path / "cache"))
     with cluster_of(backend).results(cache / "count-1") as parts:
         assert parts == cache / "count-1" / "parts"
     backend.several = True
-    message = r"artifacts=s3://bucket/artifacts with several machines needs .* set runner.folder"
+    assert cluster_of(backend).shared(cache) == Path("s3:/bucket/artifacts/.tasks")
+    assert cluster_of(backend, folder="gs://me@other/tasks/").shared(cache) == Path("gs:/other/tasks")
+    backend.needs_files = True
+    message = r"cannot be in s3://bucket/artifacts with this runner.*set runner.folder"
     with pytest.raises(UserError, match=message), cluster_of(backend).results(cache / "count-1"):
         pass
     with cluster_of(backend, folder=str(tmp_path / "shared")).results(cache / "count-1") as parts:
