@@ -53,12 +53,15 @@ def find_overlap(
     """
     tasks = [
         Task(f"measured-{i:05}", [split, part.part_identity()], partial(_collect, part, split))
-        for i, part in enumerate(_parts(measured, split, cluster))
+        for i, part in enumerate(_parts(measured, split, cluster.part_bytes))
     ]
-    collected = [result.data for result in cluster.run(tasks, None, folder) if result.value["documents"]]
+    results = [result for result in cluster.run(tasks, None, folder) if result.value["documents"]]
+    collected = [result.data for result in results]
+    # Each task reads all measured text, so it searches at least as much.
+    searched_bytes = max(cluster.part_bytes, sum(result.value["bytes"] for result in results))
     tasks = [
         Task(f"overlap-{i:05}", [ngram_words, part.part_identity()], partial(_search, part), part.stored_bytes)
-        for i, part in enumerate(_parts(training, "train", cluster))
+        for i, part in enumerate(_parts(training, "train", searched_bytes))
     ]
     tick = Throttle(progress, "bytes of files searched", sum(task.size for task in tasks))
     found, n_bytes = measured_text(_batches(collected), ngram_words), 0
@@ -74,8 +77,8 @@ def find_overlap(
     return Overlap(*found.found(), n_bytes)
 
 
-def _parts(corpora: Sequence[Corpus], split: Split, cluster: Cluster) -> Iterator[Corpus]:
-    return chain.from_iterable(corpus.parts(split, cluster.part_bytes) for corpus in corpora)
+def _parts(corpora: Sequence[Corpus], split: Split, part_bytes: int) -> Iterator[Corpus]:
+    return chain.from_iterable(corpus.parts(split, part_bytes) for corpus in corpora)
 
 
 def _collect(part: Corpus, split: Split, _: None, path: Path) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def _collect(part: Corpus, split: Split, _: None, path: Path) -> dict[str, Any]:
     batches = list(part.batches(split))
     with replacing(path) as file:
         np.savez(file, **{f"{i}-{name}": getattr(batch, name) for i, batch in enumerate(batches) for name in _BUFFERS})
-    return {"documents": sum(map(len, batches))}
+    return {"documents": sum(map(len, batches)), "bytes": sum(batch.n_bytes for batch in batches)}
 
 
 def _search(part: Corpus, shared: tuple[Sequence[Path], int, int], path: Path) -> dict[str, Any]:
