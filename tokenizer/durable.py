@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_BLOCK_BYTES = 1 << 25
+"""Bytes per read of a file that is copied; enough for concurrent requests to object storage."""
+
+
 def partial_name(path: Path) -> Path:
     """Return a temporary name in the folder of `path`: `.NAME.….partial`, unique for every writer."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.partial")
@@ -58,7 +62,7 @@ def move_file(source: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         with storage.disk.open(source, "rb") as content, replacing(target) as file:
-            while block := content.read(1 << 20):
+            while block := content.read(_BLOCK_BYTES):
                 file.write(block)
         storage.disk.remove(source)
 

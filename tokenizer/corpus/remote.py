@@ -367,6 +367,9 @@ class _RandomAccess(io.RawIOBase):
         blocks = map(self._block, starts, lengths) if len(starts) < 2 else self._pool.map(self._block, starts, lengths)
         return b"".join(blocks)
 
+    def readall(self) -> bytes:
+        return self.read()
+
     def readinto(self, buffer: Any) -> int:
         content = self.read(len(buffer))
         buffer[: len(content)] = content

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SCHEMES = ("s3:", "gs:")
-_BUFFER_BYTES = 1 << 16
 
 
 def on_bucket(path: Path) -> bool:
@@ -80,7 +80,7 @@ class BucketDisk(storage.Disk):
             return super().open(path, mode)
         if mode == "rb":
             file = _found(path).open(remote.Stop())
-            return cast(IO[bytes], io.BufferedReader(file, _BUFFER_BYTES))
+            return cast(IO[bytes], io.BufferedReader(file, remote.BLOCK_BYTES))
         assert mode == "wb", "an object cannot be changed"
         handle, name = tempfile.mkstemp(prefix="superbpe-upload-")
         self._written[path] = Path(name)
@@ -121,8 +121,7 @@ class BucketDisk(storage.Disk):
         with tempfile.TemporaryDirectory(prefix="superbpe-object-") as folder:
             copy = Path(folder) / path.name
             with self.open(path, "rb") as source, super().open(copy, "wb") as target:
-                while block := source.read(remote.BLOCK_BYTES * remote.AHEAD):
-                    target.write(block)
+                shutil.copyfileobj(source, target, remote.BLOCK_BYTES * remote.AHEAD)
             yield copy
 
     def free_bytes(self, folder: Path) -> int:

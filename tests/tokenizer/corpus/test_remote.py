@@ -15,9 +15,11 @@ import pytest
 
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, storage
 from tokenizer.corpus import remote, remote_web
 from tokenizer.corpus.remote import _is_temporary
+from tokenizer.corpus.remote_disk import bucket_path
+from tokenizer.durable import write_whole
 from tokenizer.files import weighted
 from tokenizer.urls import without_credentials
 
@@ -140,6 +142,20 @@ def test_files_are_written_to_gcs_in_parts_and_deleted(gcs, tmp_path):
     assert remote.names("gs://bucket/made/*/*") == ["gs://bucket/made/deep/empty"]
     remote.delete("gs://bucket/made")
     assert remote.names("gs://bucket/made/*/*") == []
+
+
+@pytest.mark.slow
+def test_paths_of_objects_on_gcs(gcs, tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "disk", storage.disk)  # restored at the end
+    path = bucket_path("gs://bucket/made") / "x.bin"
+    content = random.Random(0).randbytes(100_000)
+    write_whole(path, content)
+    with storage.disk.borrowed(path) as local, storage.disk.open(path, "rb") as file:
+        assert local.read_bytes() == content
+        file.seek(50_000)
+        assert file.read(10) == content[50_000:50_010]
+    storage.disk.remove(path)
+    assert not storage.disk.exists(path)
 
 
 def test_long_pauses_between_attempts_are_announced(monkeypatch):

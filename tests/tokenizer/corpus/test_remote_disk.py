@@ -11,6 +11,7 @@ import pytest
 from tests.tokenizer.corpus.endpoint import Endpoint
 from tokenizer import UserError, storage
 from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.corpus import remote
 from tokenizer.corpus.remote_disk import bucket_path, on_bucket
 from tokenizer.durable import move_file, replacing, write_whole
 from tokenizer.files import read_arrays
@@ -33,6 +34,27 @@ def test_only_urls_of_buckets_are_paths_of_objects(folder: Path) -> None:
     assert not on_bucket(Path())
     with pytest.raises(UserError, match=r"hf://datasets/a cannot be written; name a folder, s3://BUCKET"):
         bucket_path("hf://datasets/a")
+
+
+def test_long_reads_take_few_requests(folder: Path, endpoint: Endpoint, tmp_path: Path) -> None:
+    block = remote.BLOCK_BYTES
+    write_whole(folder / "x.bin", bytes(20 * block))
+
+    def requests() -> int:
+        found = sum(method == "GET" and "bytes=" in str(headers) for method, _, headers in endpoint.requests)
+        endpoint.requests.clear()
+        return found
+
+    requests()
+    assert len(storage.disk.read(folder / "x.bin")) == 20 * block
+    assert requests() == 20
+    with storage.disk.open(folder / "x.bin", "rb") as file:
+        for at in range(0, 20 * block, block // 4):  # small pieces in order, as blocks of tokens are read
+            file.seek(at)
+            file.readinto(bytearray(block // 4))  # type: ignore[attr-defined]
+    assert requests() == 20
+    move_file(folder / "x.bin", tmp_path / "y.bin")
+    assert requests() == 20
 
 
 @pytest.mark.parametrize("size", [0, 10, 5000, 100_000])
