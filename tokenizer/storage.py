@@ -58,7 +58,7 @@ class Disk:
     @contextmanager
     def borrowed(self, path: Path) -> Iterator[Path]:
         """Yield a local path of a file, for a library that reads it itself in the block."""
-        yield path
+        yield self.local(path)
 
     def free_bytes(self, folder: Path) -> int:
         """Return the free bytes of the disk of a folder, or of its first parent that exists."""

@@ -116,7 +116,7 @@ class BucketDisk(storage.Disk):
     def borrowed(self, path: Path) -> Iterator[Path]:
         """Yield a local path of a file for the time of the block: of an object, a temporary copy."""
         if not on_bucket(path):
-            yield path
+            yield self.local(path)
             return
         with tempfile.TemporaryDirectory(prefix="superbpe-object-") as folder:
             copy = Path(folder) / path.name
