@@ -102,11 +102,12 @@ def stoppable() -> Iterator[None]:
 def unmasked() -> Iterator[None]:
     """If the block fails after a signal in `stoppable`, raise the signal's exception instead of the error.
 
-    A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does).
+    A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does). Ray
+    replaces all exceptions of signal handlers by `KeyboardInterrupt`.
     """
     try:
         yield
-    except Exception:
-        if _stop is not None:
+    except (Exception, KeyboardInterrupt) as error:
+        if _stop is not None and type(error) is not _stop:
             raise _stop from None
         raise

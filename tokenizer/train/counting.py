@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -23,6 +24,7 @@ from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.space import check_free
 from tokenizer.special import check_special_tokens
 
 DEFAULT_MEMORY_BYTES = 4 << 30
@@ -249,7 +251,8 @@ def count_pretokens(
             readers, parts = (n_threads + 1) // 2, counter.takes_parts
             read = partial(Corpus.batches, readers=readers, in_order=False, parts=parts, batch_bytes=_BATCH_BYTES)
             batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
-            n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"))
+            room = _Room(folder, _least_bytes(text))
+            n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"), room)
             if n_bytes == 0 and not (isinstance(text, Corpus) and text.part):
                 raise UserError("the corpus is empty; name files that contain text")
             data, offsets, counts = counter.finish()
@@ -260,16 +263,61 @@ def count_pretokens(
     )
 
 
-def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle) -> tuple[int, int]:
+def _feed(
+    counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle, room: _Room
+) -> tuple[int, int]:
     """Feed all batches to the counter; returns the number of bytes and documents."""
     n_bytes = n_documents = 0
     for batch in batches:
         counter.add(batch)
         n_bytes += batch.n_bytes
         n_documents += len(batch) - batch.continued
+        room.check(n_bytes)
         tick(n_bytes)
     tick.finish(n_bytes)
     return n_bytes, n_documents
+
+
+def _least_bytes(text: Text) -> int:
+    """A lower bound of the bytes that will be counted; 0 if there is none."""
+    if not isinstance(text, Corpus):
+        return 0
+    config = text.config
+    chosen = config.max_bytes is not None or config.min_score is not None or config.max_document_bytes is not None
+    if chosen or config.sample < 1:
+        return 0
+    # Records have other fields, too; compressed files have several times as much text as bytes.
+    return text.stored_bytes if all(form == "txt" for _, form in text.files) else text.stored_bytes // 2
+
+
+@dataclass
+class _Room:
+    """Whether the disk has room for the runs of the rest of the text.
+
+    Attributes:
+        folder: folder of the runs.
+        n_bytes: size of the text, or a lower bound.
+        n_runs: runs at the last check, which is repeated when their number changes.
+    """
+
+    folder: Path
+    n_bytes: int
+    n_runs: int = 0
+
+    def check(self, done: int) -> None:
+        """Stop if the runs will not fit, to judge by those of the first `done` bytes of text."""
+        sizes = []
+        for run in self.folder.iterdir():
+            with suppress(FileNotFoundError):  # runs are merged meanwhile
+                sizes.append(run.stat().st_size)
+        if len(sizes) != self.n_runs:
+            self.n_runs = len(sizes)
+            check_free(
+                self.folder.parent,
+                round(sum(sizes) * max(self.n_bytes - done, 0) / done),
+                "counts beyond the memory limit",
+                "free some space, or raise memory_bytes or change spill_folder",
+            )
 
 
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:

@@ -60,7 +60,7 @@ def test_a_signal_while_a_command_works_is_reported(number, capsys):
 
 
 @pytest.mark.parametrize("number", CODES)
-@pytest.mark.parametrize("error", [AttributeError, UserError])
+@pytest.mark.parametrize("error", [AttributeError, UserError, KeyboardInterrupt])
 def test_a_library_cannot_hide_a_signal_behind_an_error(number, error, capsys):
     def job() -> None:
         try:
