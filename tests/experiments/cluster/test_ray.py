@@ -21,6 +21,7 @@ from experiments.cluster import connect, tasks
 from experiments.cluster.contamination import find_overlap as find_overlap_by
 from experiments.cluster.counting import count
 from experiments.cluster.fertility import ClusterReading
+from experiments.cluster.heartbeat import Heartbeat
 from experiments.cluster.sharding import encoded_by
 from experiments.cluster.tasks import Task
 from experiments.config import RunnerConfig
@@ -239,6 +240,24 @@ def test_a_stopped_worker_does_not_keep_the_others_waiting(runner, tmp_path, mon
     cluster = connect(runner)
     chosen = [Task(f"part-{i}", [i], partial(hang, i, 10_000)) for i in range(4)]
     assert [r.value["number"] for r in cluster.run(chosen, None, tmp_path)] == [0, 1, 2, 3]
+
+
+def stop_after_a_beat(shared: object, path: Path) -> dict:
+    """Report half of the text; stop the process in the first attempt."""
+    Heartbeat(path)(5)
+    marker = path.with_suffix(".attempted")
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return {"attempts": 2}
+
+
+def test_a_patient_task_whose_worker_stops_is_run_again(cluster, tmp_path):
+    seen: list[int] = []
+    chosen = [Task("model", None, stop_after_a_beat, 10)]
+    (result,) = cluster.run(chosen, None, tmp_path, seen.append, patient=True, silence=3.0)
+    assert result.value == {"attempts": 2}
+    assert 5 in seen, "the progress before it stopped"
 
 
 def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
