@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::cache::Caches;
+use super::cache::{Caches, MEDIUM};
 use super::misses::Misses;
 use super::queue::{Queue, MARK_FIRST, MARK_PART};
 use super::tables::Level1;
@@ -105,6 +105,9 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             self.flush();
             memory::push(self.out, if FIRSTS { id | FIRST } else { id });
             return self.pieces.queue.start_at(end);
+        }
+        if !self.level.cut_all && end - start <= MEDIUM {
+            return self.queue(end as u64 | Self::FIRST);
         }
         // A part of a piece must not be confused with a whole piece.
         let part = if self.level.short_whole_tokens().is_some() { MARK_PART } else { 0 };
