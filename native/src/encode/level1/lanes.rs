@@ -103,7 +103,13 @@ fn merge<const ROW: usize>(lanes: &mut [Lane<ROW>], active: &mut Vec<usize>, pai
     while !active.is_empty() {
         // In a separate pass: a row is loaded as a whole some time after its parts were stored.
         active.iter().for_each(|&lane| lanes[lane].take_up(pairs));
-        active.retain(|&lane| lanes[lane].step(pairs));
+        let mut n = 0;
+        for i in 0..active.len() {
+            let lane = active[i];
+            active[n] = lane;
+            n += lanes[lane].step(pairs) as usize;
+        }
+        active.truncate(n);
     }
 }
 
