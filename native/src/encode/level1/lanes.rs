@@ -41,12 +41,12 @@ enum Place {
     Long(usize),
 }
 
+/// Sequences by number.
 #[derive(Default)]
 pub(super) struct Lanes {
     short: Vec<Lane<SHORT_ROW>>,
     long: Vec<Lane<LONG_ROW>>,
     merged: Vec<u32>,
-    /// By the number of the sequence.
     places: Vec<Place>,
     /// Lanes in which pairs may be left to merge.
     active: Vec<usize>,
@@ -127,7 +127,7 @@ impl<const ROW: usize> Lane<ROW> {
         made: [[0; ROW]; 2],
     };
 
-    /// Adds a lane. It is filled in place: a copy would load rows whose parts have just been stored.
+    /// Adds a lane. It is filled in place, because a copy would load rows whose parts have just been stored.
     #[inline(always)]
     fn add(lanes: &mut Vec<Self>, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
         let at = lanes.len();
