@@ -16,7 +16,8 @@ pub(in crate::encode) struct WholeTokens {
 
 impl WholeTokens {
     pub(super) fn new(tokens: &Tokens, ids: &[u32]) -> Self {
-        let mut this = Self { short: TokenIndex::new(tokens.len()), ids: Default::default(), lengths: vec![0; 1 << 12] };
+        let mut this =
+            Self { short: TokenIndex::new(tokens.len()), ids: Default::default(), lengths: vec![0; 1 << 12] };
         for &id in ids {
             let bytes = tokens.get(id);
             if (1..=SHORT).contains(&bytes.len()) {
