@@ -65,7 +65,7 @@ impl Classes {
     }
 
     /// Class bits of a code point.
-    #[inline]
+    #[inline(always)]
     pub fn of(&self, code_point: u32) -> u8 {
         let block = self.block_of[code_point as usize / BLOCK] as usize;
         self.blocks[block][code_point as usize % BLOCK]
@@ -77,11 +77,15 @@ impl Classes {
         match text.get(at) {
             None => (0, 0),
             Some(&byte) if byte < 128 => (self.ascii[byte as usize], 1),
-            Some(_) => {
-                let (code_point, length) = decode(text, at);
-                (self.of(code_point), length)
-            }
+            Some(_) => self.wide_at(text, at),
         }
+    }
+
+    /// `at` outside ASCII, in one function for all scanners.
+    #[inline(never)]
+    fn wide_at(&self, text: &[u8], at: usize) -> (u8, usize) {
+        let (code_point, length) = decode(text, at);
+        (self.of(code_point), length)
     }
 
     /// Class bits of the character that ends at `text[at]`; 0 at the start.

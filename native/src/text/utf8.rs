@@ -1,7 +1,7 @@
 //! Decoding of UTF-8.
 
 /// Code point and byte length of the non-ASCII character at `text[at]`. A malformed byte is U+FFFD, one byte long.
-#[inline]
+#[inline(always)]
 pub fn decode(text: &[u8], at: usize) -> (u32, usize) {
     const MALFORMED: (u32, usize) = (0xFFFD, 1);
     let rest = &text[at..];

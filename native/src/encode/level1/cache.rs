@@ -102,7 +102,7 @@ impl ShortPieces {
 }
 
 /// Maximum length of a medium piece, and maximum number of its tokens.
-const MEDIUM: usize = 31;
+pub(super) const MEDIUM: usize = 31;
 pub(super) const MEDIUM_TOKENS: usize = 7;
 
 /// One cache line of the processor.

@@ -72,26 +72,24 @@ impl Characters {
     /// Calls `put` with the tokens to merge: of characters where that is exact, otherwise of bytes.
     #[inline(always)]
     pub(in crate::encode) fn each(&self, piece: &[u8], bytes: &[u32; 256], mut put: impl FnMut(u32)) {
-        let mut at = 0;
+        let (mut at, mut before) = (0, NEVER);
         while at < piece.len() {
             let (code_point, length) = if piece[at] < 0x80 { (0, 1) } else { decode(piece, at) };
             let end = at + length;
+            let after = if end == piece.len() { NEVER } else { self.lowest(piece[end - 1], piece[end]) };
             // Not four bytes, which have no entry, and no overlong form of a character.
-            if length == 2 + (code_point >= 0x800) as usize && code_point < 1 << 16 && !self.tokens.is_empty() {
-                let (token, formed) = self.tokens[code_point as usize];
-                let lowest = |seam: usize| match seam {
-                    0 => NEVER,
-                    _ if seam == piece.len() => NEVER,
-                    _ => self.crossing[byte_pair(piece[seam - 1], piece[seam])],
-                };
-                if formed < lowest(at) && formed < lowest(end) {
-                    put(token);
-                    at = end;
-                    continue;
-                }
+            let whole = length == 2 + (code_point >= 0x800) as usize;
+            match self.tokens.get(code_point as usize) {
+                Some(&(token, formed)) if whole && formed < before && formed < after => put(token),
+                _ => piece[at..end].iter().for_each(|&byte| put(bytes[byte as usize])),
             }
-            put(bytes[piece[at] as usize]);
-            at += 1;
+            (at, before) = (end, after);
         }
+    }
+
+    /// Lowest rank of the merges that join parts of two characters.
+    #[inline(always)]
+    fn lowest(&self, last: u8, first: u8) -> u32 {
+        self.crossing.get(byte_pair(last, first)).copied().unwrap_or(NEVER)
     }
 }

@@ -20,8 +20,6 @@ pub(super) const MOST_TOKENS: usize = LONG_ROW - 1;
 const NO_RANK: u32 = MOST_MERGES as u32;
 
 struct Lane<const ROW: usize> {
-    /// Number of the sequence.
-    number: u32,
     length: u32,
     /// Position of the latest merge.
     at: Option<u32>,
@@ -35,81 +33,83 @@ struct Lane<const ROW: usize> {
     made: [[u32; ROW]; 2],
 }
 
+/// Where the tokens of a sequence are: a range of those that were merged already, or a lane.
+#[derive(Clone, Copy)]
+enum Place {
+    Merged(usize, usize),
+    Short(usize),
+    Long(usize),
+}
+
 /// Sequences by number.
 #[derive(Default)]
 pub(super) struct Lanes {
     short: Vec<Lane<SHORT_ROW>>,
     long: Vec<Lane<LONG_ROW>>,
-    /// Results in arbitrary order, and the range of each sequence in them.
-    tokens: Vec<u32>,
-    ranges: Vec<(u32, u32)>,
+    merged: Vec<u32>,
+    places: Vec<Place>,
+    /// Lanes in which pairs may be left to merge.
+    active: Vec<usize>,
 }
 
 impl Lanes {
     pub(super) fn clear(&mut self) {
         self.short.clear();
         self.long.clear();
-        self.tokens.clear();
-        self.ranges.clear();
+        self.merged.clear();
+        self.places.clear();
     }
 
     /// Adds a sequence that is merged already.
     #[inline(always)]
     pub(super) fn add_merged(&mut self, tokens: &[u32]) {
-        self.ranges.push((self.tokens.len() as u32, tokens.len() as u32));
-        memory::reserve(&mut self.tokens, tokens.len());
-        self.tokens.extend_from_slice(tokens);
+        self.places.push(Place::Merged(self.merged.len(), tokens.len()));
+        memory::reserve(&mut self.merged, tokens.len());
+        self.merged.extend_from_slice(tokens);
     }
 
     /// Adds a sequence of up to `MOST_TOKENS` tokens to merge. `found`: the merge of each adjacent pair.
     #[inline(always)]
     pub(super) fn add(&mut self, tokens: impl ExactSizeIterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
-        let number = self.ranges.len();
         if tokens.len() < SHORT_ROW {
-            self.short.push(Lane::new(number, tokens, found));
+            self.places.push(Place::Short(self.short.len()));
+            Lane::add(&mut self.short, tokens, found);
         } else {
-            self.long.push(Lane::new(number, tokens, found));
+            self.places.push(Place::Long(self.long.len()));
+            Lane::add(&mut self.long, tokens, found);
         }
-        self.ranges.push((0, 0));
     }
 
     /// The result of a sequence.
     #[inline(always)]
     pub(super) fn get(&mut self, number: usize) -> &mut [u32] {
-        let (start, length) = self.ranges[number];
-        &mut self.tokens[start as usize..][..length as usize]
+        match self.places[number] {
+            Place::Merged(start, length) => &mut self.merged[start..][..length],
+            Place::Short(lane) => self.short[lane].result(),
+            Place::Long(lane) => self.long[lane].result(),
+        }
     }
 
     /// Merges all lanes.
     pub(super) fn merge(&mut self, pairs: &FixedPairs) {
-        let Self { short, long, tokens, ranges } = self;
-        merge(short, pairs, tokens, ranges);
-        merge(long, pairs, tokens, ranges);
+        merge(&mut self.short, &mut self.active, pairs);
+        merge(&mut self.long, &mut self.active, pairs);
     }
 }
 
-/// Merges lanes and appends their tokens.
 #[inline(never)]
-fn merge<const ROW: usize>(
-    lanes: &mut Vec<Lane<ROW>>,
-    pairs: &FixedPairs,
-    tokens: &mut Vec<u32>,
-    ranges: &mut [(u32, u32)],
-) {
-    while !lanes.is_empty() {
+fn merge<const ROW: usize>(lanes: &mut [Lane<ROW>], active: &mut Vec<usize>, pairs: &FixedPairs) {
+    active.extend(0..lanes.len());
+    while !active.is_empty() {
         // In a separate pass: a row is loaded as a whole some time after its parts were stored.
-        lanes.iter_mut().for_each(|lane| lane.take_up(pairs));
-        let mut i = 0;
-        while i < lanes.len() {
-            let lane = &mut lanes[i];
-            if lane.step(pairs) {
-                i += 1;
-                continue;
-            }
-            ranges[lane.number as usize] = (tokens.len() as u32, lane.length);
-            tokens.extend_from_slice(&lane.tokens[0][..lane.length as usize]);
-            lanes.swap_remove(i);
+        active.iter().for_each(|&lane| lanes[lane].take_up(pairs));
+        let mut n = 0;
+        for i in 0..active.len() {
+            let lane = active[i];
+            active[n] = lane;
+            n += lanes[lane].step(pairs) as usize;
         }
+        active.truncate(n);
     }
 }
 
@@ -117,18 +117,22 @@ impl<const ROW: usize> Lane<ROW> {
     const PLACE: i32 = ROW as i32 - 1;
     const NONE: i32 = (NO_RANK as i32) << ROW.trailing_zeros();
 
+    const EMPTY: Self = Self {
+        length: 0,
+        at: None,
+        left: 0,
+        right: 0,
+        tokens: [[0; ROW]; 2],
+        ranks: [[i32::MAX; ROW]; 2],
+        made: [[0; ROW]; 2],
+    };
+
+    /// Adds a lane. It is filled in place, because a copy would load rows whose parts have just been stored.
     #[inline(always)]
-    fn new(number: usize, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) -> Self {
-        let mut lane = Self {
-            number: number as u32,
-            length: 0,
-            at: None,
-            left: 0,
-            right: 0,
-            tokens: [[0; ROW]; 2],
-            ranks: [[i32::MAX; ROW]; 2],
-            made: [[0; ROW]; 2],
-        };
+    fn add(lanes: &mut Vec<Self>, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
+        let at = lanes.len();
+        lanes.push(Self::EMPTY);
+        let lane = &mut lanes[at];
         for (to, token) in lane.tokens[0].iter_mut().zip(tokens) {
             *to = token;
             lane.length += 1;
@@ -136,7 +140,11 @@ impl<const ROW: usize> Lane<ROW> {
         for (place, found) in (0..ROW).zip(found) {
             lane.put(place, found);
         }
-        lane
+    }
+
+    #[inline(always)]
+    fn result(&mut self) -> &mut [u32] {
+        &mut self.tokens[0][..self.length as usize]
     }
 
     #[inline(always)]

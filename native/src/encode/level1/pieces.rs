@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 
-use super::cache::Caches;
+use super::cache::{Caches, MEDIUM, TOKENS};
 use super::misses::Misses;
 use super::queue::{Queue, MARK_FIRST, MARK_PART};
 use super::tables::Level1;
 use crate::count::keys::SHORT;
 use crate::encode::packed::FIRST;
 use crate::runtime::{interrupt::poll, memory};
+
+/// Bytes between two calls of `poll`.
+const POLLED: usize = 1 << 12;
 
 /// Level 1 of an encoding thread: the pieces that are pending, and caches.
 pub(in crate::encode) struct Pieces {
@@ -81,7 +84,9 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     /// Adds a piece of the scanner. It starts where the one before ended.
     #[inline(always)]
     pub(in crate::encode) fn push(&mut self, start: usize, end: usize) {
-        if self.level.cut_all || end - start > SHORT {
+        // With superwords, half of the pieces of code have one to three bytes: cutting them does not pay.
+        let uncut = if self.level.cut_all { TOKENS } else { SHORT };
+        if end - start > uncut {
             return self.apart().split(start, end);
         }
         self.queue(end as u64 | Self::FIRST);
@@ -106,13 +111,19 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             memory::push(self.out, if FIRSTS { id | FIRST } else { id });
             return self.pieces.queue.start_at(end);
         }
+        if !self.level.cut_all && end - start <= MEDIUM {
+            // Merging its parts instead would save less than cutting costs.
+            return self.queue(end as u64 | Self::FIRST);
+        }
         // A part of a piece must not be confused with a whole piece.
         let part = if self.level.short_whole_tokens().is_some() { MARK_PART } else { 0 };
         let (mut at, mut from, mut marks) = (start + 1, start, Self::FIRST | part);
         while at < end {
             let block = at & !63;
             if block != self.pieces.block {
-                poll(64);
+                if block % POLLED == 0 {
+                    poll(POLLED);
+                }
                 self.pieces.block = block;
                 self.pieces.dead = self.level.dead_pairs(self.text, block);
             }

@@ -107,13 +107,13 @@ impl Level1 {
 
     /// Makes these tokens replace whole pieces of the scanner, although merges do not produce them.
     pub(in crate::encode) fn set_whole_tokens(&mut self, definition: &Definition, ids: &[u32]) {
-        self.whole_tokens = Some(WholeTokens::new(&definition.tokens, ids, self.cut_all));
+        self.whole_tokens = Some(WholeTokens::new(&definition.tokens, ids));
     }
 
     /// The whole tokens that are looked up like other short pieces.
     #[inline(always)]
     pub(super) fn short_whole_tokens(&self) -> Option<&TokenIndex> {
-        self.whole_tokens.as_ref()?.short.as_ref()
+        self.whole_tokens.as_ref().map(|tokens| &tokens.short)
     }
 
     /// Whether merging the bytes, at most 15, produces one token.

@@ -6,8 +6,8 @@ use crate::vocabulary::Tokens;
 
 /// Tokens by the bytes of a whole piece.
 pub(in crate::encode) struct WholeTokens {
-    /// Tokens of up to 15 bytes, looked up like other pieces. None if all pieces are split.
-    pub(super) short: Option<TokenIndex>,
+    /// Tokens of up to 15 bytes: whole pieces that are not split are looked up here.
+    pub(super) short: TokenIndex,
     ids: hashbrown::HashMap<Box<[u8]>, u32, rustc_hash::FxBuildHasher>,
     /// By a hash of the first two bytes: a bit per token length, with one bit for 63 and above. There are few tokens,
     /// so this rejects nearly every piece.
@@ -15,13 +15,13 @@ pub(in crate::encode) struct WholeTokens {
 }
 
 impl WholeTokens {
-    pub(super) fn new(tokens: &Tokens, ids: &[u32], split_all: bool) -> Self {
-        let short = (!split_all).then(|| TokenIndex::new(tokens.len()));
-        let mut this = Self { short, ids: Default::default(), lengths: vec![0; 1 << 12] };
+    pub(super) fn new(tokens: &Tokens, ids: &[u32]) -> Self {
+        let mut this =
+            Self { short: TokenIndex::new(tokens.len()), ids: Default::default(), lengths: vec![0; 1 << 12] };
         for &id in ids {
             let bytes = tokens.get(id);
-            if let Some(short) = this.short.as_mut().filter(|_| (1..=SHORT).contains(&bytes.len())) {
-                short.insert(short_key(bytes, 0, bytes.len()), id);
+            if (1..=SHORT).contains(&bytes.len()) {
+                this.short.insert(short_key(bytes, 0, bytes.len()), id);
             }
             this.lengths[Self::slot(bytes)] |= 1 << bytes.len().min(63);
             this.ids.insert(bytes.into(), id);
