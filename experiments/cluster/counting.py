@@ -1,4 +1,7 @@
-"""Count pretokens by tasks: each counts a part of the corpus, and a tree of further tasks adds up the counts."""
+"""Count pretokens by tasks: each counts a part of the corpus, and a tree of further tasks adds up the counts.
+
+This process adds up the last few.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def count(
         return count_pretokens(corpus, **settings)  # explains why there are no documents
     counted = [result.data for result in results if result.value["bytes"]]
     for level in numbers():
-        if len(counted) == 1:
+        if len(counted) <= FAN_IN:
             break
         tasks = [
             Task(f"merge-{level}-{i:05}", [path.name for path in group], partial(_add_up, group))
@@ -57,7 +60,7 @@ def count(
         ]
         tick = Throttle(progress, f"sums of counts of {FAN_IN} parts", len(tasks))
         counted = [result.data for result in _ticking(cluster.run(tasks, None, folder), tick)]
-    return PretokenCounts.load(counted[0])
+    return _sum(counted)
 
 
 def _groups(paths: Sequence[Path]) -> list[list[Path]]:
@@ -77,5 +80,9 @@ def _count(part: Corpus, settings: Mapping[str, Any], path: Path) -> dict[str, A
 
 
 def _add_up(paths: Sequence[Path], _: Any, path: Path) -> dict[str, Any]:
-    mix_counts([(PretokenCounts.load(part), 1) for part in paths]).save(path)
+    _sum(paths).save(path)
     return {}
+
+
+def _sum(paths: Sequence[Path]) -> PretokenCounts:
+    return mix_counts([(PretokenCounts.load(path), 1) for path in paths])

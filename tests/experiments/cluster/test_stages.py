@@ -70,6 +70,6 @@ def test_artifacts_are_equal(
     assert not list((tmp_path / "ray").rglob("parts"))
     assert not any("s3:" in str(path) for path in tmp_path.rglob("*")), "objects are not local files"
     submitted = [name for backend in backends for name in backend.submitted]
-    kinds = {"count", "merge", "call", "encode", "tokens", "measured", "overlap", "survey"}
+    kinds = {"count", "call", "encode", "tokens", "measured", "overlap", "survey"}
     assert {name.partition("-")[0] for name in submitted} == kinds
     assert len(submitted) > 30
