@@ -4,34 +4,71 @@ use super::{
     classes::{self, LETTER, NUMBER, SPACE},
     masks::{Bytes, BLOCK},
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
-    windows::{classes, Classes},
+    windows::{classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
 };
 
-/// Reports the matches of a fence and the gaps between them. `find(at)` is Ok(end) of a match that starts at `at`, or
-/// Err(next position). It is only called at `candidates` of a block: all positions where a match may start, and every
-/// byte outside ASCII.
+/// The matches of a fence in the first bytes of a block.
+pub struct Found {
+    /// Starts and ends of matches.
+    boundaries: u64,
+    /// Bytes that no match before them reaches, and that no match before them looks beyond.
+    apart: u64,
+    /// Bytes that the scalar scanner has to handle, because the algebra cannot.
+    trouble: u64,
+    /// All bytes at which a match may start, whatever the text around the block, and every byte outside ASCII.
+    candidates: u64,
+}
+
+/// Leaves a block to the scalar scanner.
+#[cfg(test)]
+pub const UNKNOWN: Found = Found { boundaries: 0, apart: 0, trouble: u64::MAX, candidates: u64::MAX };
+
+/// Reports the matches of a fence and the gaps between them. `window` finds them in a block that begins where no match
+/// is going on. `find(at)` is Ok(end) of a match that starts at `at`, or Err(next position) if there is none.
 #[inline(always)]
-pub fn pieces<B: Bytes>(
+pub fn pieces(
     text: &[u8],
     mut piece: impl FnMut(usize, usize),
-    candidates: impl Fn(B) -> u64,
+    window: impl Fn(&[u8; BLOCK]) -> Found,
     find: impl Fn(usize) -> Result<usize, usize>,
 ) {
     let (mut gap, mut at) = (0, 0);
-    let (mut base, mut block) = (0, None);
+    let (mut candidates, mut base, mut scalar_until) = (0, 0, 0);
     while at < text.len() {
-        let places = match block.filter(|_| at - base < BLOCK) {
-            Some(places) => places,
-            None => {
-                base = at;
-                let places = candidates(load::<B>(&text[base..]));
-                block = Some(places);
-                places
+        if at >= scalar_until {
+            let rest = &text[at..];
+            let mut padded = [PADDING; BLOCK];
+            let bytes = rest.first_chunk().unwrap_or_else(|| {
+                padded[..rest.len()].copy_from_slice(rest);
+                &padded
+            });
+            let found = window(bytes);
+            let Found { boundaries, apart, trouble, .. } = found;
+            (candidates, base) = (found.candidates, at);
+            scalar_until = at + if trouble == 0 { BLOCK } else { BLOCK - trouble.leading_zeros() as usize };
+            // What comes before the last byte that is apart does not depend on the text after it.
+            let known = apart & !trouble & (trouble.wrapping_sub(1));
+            if known > 1 {
+                let last = known.ilog2() as usize;
+                let mut ends = boundaries & (u64::MAX >> (BLOCK - 1 - last));
+                while ends != 0 {
+                    let end = at + ends.trailing_zeros() as usize;
+                    if gap < end {
+                        piece(gap, end);
+                    }
+                    gap = end;
+                    ends &= ends - 1;
+                }
+                at += last;
+                if trouble == 0 {
+                    scalar_until = at;
+                }
+                continue;
             }
-        };
-        let ahead = places >> (at - base);
+        }
+        let ahead = candidates >> (at - base);
         if ahead & 1 == 0 {
-            at = (at + ahead.trailing_zeros() as usize).min(base + BLOCK);
+            at = (at + ahead.trailing_zeros() as usize).min(scalar_until);
             continue;
         }
         match find(at) {
@@ -68,24 +105,51 @@ fn next(mask: u64) -> u64 {
     mask >> 1 | 1 << (BLOCK - 1)
 }
 
+/// Starts and ends of ` ?[^\s\p{L}\p{N}]{LEAST,}[\r\n]*`, and the slashes right after its line breaks.
 #[inline(always)]
-pub fn uw_2025_candidates(block: impl Bytes) -> u64 {
-    let Classes { number, white, space, other, wide, .. } = classes(block);
+fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &Classes) -> (u64, u64) {
+    let Classes { space, other, .. } = *class;
+    let newline = block.equal(b'\n') | block.equal(b'\r');
+    let (mut starts, mut behind) = (runs(other), other << 1 & !other);
+    if LEAST == 2 {
+        (starts, behind) = (starts & other >> 1, behind & other << 2);
+    }
+    let newlines = continued(newline, behind);
+    let ends = behind & !newline | newlines << 1 & !newlines;
+    (starts & !(space << 1) | starts >> 1 & space | ends, block.equal(b'/') & newlines << 1)
+}
+
+#[inline(always)]
+pub fn uw_2025_window(block: impl Bytes) -> Found {
+    let class = classes(block);
+    let Classes { letter, number, white, space, other, wide } = class;
     // Two others in a row, with or without a space before them, or spaces that no word follows.
     let two = other & next(other);
-    number | wide | two | space & (next(white) | next(two) | next(wide)) | other & next(wide)
+    let candidates = number | wide | two | space & (next(white) | next(two) | next(wide)) | other & next(wide);
+    let (punctuation, slashes) = punctuation_matches::<2>(block, &class);
+    // Of a run of spaces, the last one is left to a word after it. If it is the only one, there is no match.
+    let last = space & !(space >> 1);
+    let (left, taken) = (last & !(white >> 1), last & (white >> 1));
+    let spaces = runs(space) & (space >> 1 | taken) | left & (space << 1) | taken << 1;
+    let numbers = number_starts::<3>(number) | number << 1 & !number;
+    let (boundaries, apart) = (punctuation | spaces | numbers, letter | runs(number));
+    Found { boundaries, apart, trouble: wide | slashes, candidates }
 }
 
 #[inline(always)]
-pub fn uw_paper_candidates(block: impl Bytes) -> u64 {
+pub fn uw_paper_window(block: impl Bytes) -> Found {
+    let Classes { number, wide, .. } = classes(block);
+    let boundaries = triples(number) | number << 1 & !number;
+    Found { boundaries, apart: !number, trouble: wide, candidates: number | wide }
+}
+
+#[inline(always)]
+pub fn punctuation_window(block: impl Bytes) -> Found {
     let class = classes(block);
-    class.number | class.wide
-}
-
-#[inline(always)]
-pub fn punctuation_candidates(block: impl Bytes) -> u64 {
-    let Classes { space, other, wide, .. } = classes(block);
-    other | wide | space & next(other | wide)
+    let (boundaries, _) = punctuation_matches::<1>(block, &class);
+    let Classes { letter, number, space, other, wide, .. } = class;
+    let candidates = other | wide | space & next(other | wide);
+    Found { boundaries, apart: letter | number, trouble: wide, candidates }
 }
 
 /// `\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)`

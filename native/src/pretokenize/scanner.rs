@@ -95,8 +95,8 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl Fn
         };
     }
     macro_rules! fence {
-        ($candidates:expr, $find:expr) => {
-            fence_scanners::pieces::<B>(text, piece, $candidates, |at| $find(classes, text, at))
+        ($window:expr, $find:expr) => {
+            fence_scanners::pieces(text, piece, |bytes| $window(B::load(bytes)), |at| $find(classes, text, at))
         };
     }
     match kind {
@@ -109,9 +109,9 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl Fn
         Kind::Superbpe => words!(|bytes, at| windows::o200k::<B, false>(bytes, text, at), scalar::o200k::<false>),
         Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(bytes), scalar::uw_paper),
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(bytes), scalar::whitespace),
-        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_candidates, fence_scanners::uw_2025),
-        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_candidates, fence_scanners::uw_paper),
-        Kind::PunctuationFence => fence!(fence_scanners::punctuation_candidates, fence_scanners::punctuation),
+        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window, fence_scanners::uw_2025),
+        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window, fence_scanners::uw_paper),
+        Kind::PunctuationFence => fence!(fence_scanners::punctuation_window, fence_scanners::punctuation),
         Kind::SentenceFence => sentences::pieces::<B>(classes, text, piece),
         Kind::Whole => {
             if !text.is_empty() {

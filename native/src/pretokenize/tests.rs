@@ -56,9 +56,9 @@ pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
             }
         })
     };
-    // A fence that is called at every position, not only at candidates.
+    // A fence that is called at every position.
     let everywhere = |find: &dyn Fn(usize) -> Result<usize, usize>| {
-        cut_with(text, |piece| fence_scanners::pieces::<Portable>(text, piece, |_| u64::MAX, find))
+        cut_with(text, |piece| fence_scanners::pieces(text, piece, |_| fence_scanners::UNKNOWN, find))
     };
     match kind {
         Kind::Gpt2 => each(&scalar::gpt2),

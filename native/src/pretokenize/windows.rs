@@ -22,7 +22,7 @@ pub struct Window {
 }
 
 /// Pads a window after the end of the text: a byte outside ASCII, which ends certainty.
-const PADDING: u8 = 0x80;
+pub const PADDING: u8 = 0x80;
 
 /// A shorter rest of the text is left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 12;
@@ -97,7 +97,7 @@ fn bit(i: usize) -> u64 {
 
 /// First bytes of the runs of a class.
 #[inline(always)]
-fn runs(class: u64) -> u64 {
+pub fn runs(class: u64) -> u64 {
     class & !(class << 1)
 }
 
@@ -152,14 +152,15 @@ pub fn uw_paper<B: Bytes>(bytes: &[u8; BLOCK]) -> Window {
     let class = classes(B::load(bytes));
     let number = class.number;
     let joins = class.letter | class.other;
-    let mut starts = words(&class, runs(class.letter) | runs(class.other), joins) | runs(number);
-    let triples = number & number >> 1 & number >> 2;
-    let mut cuts = (number & !(number >> 1)) >> 2 & triples;
-    while cuts != 0 {
-        starts |= cuts;
-        cuts = cuts >> 3 & triples;
-    }
+    let starts = words(&class, runs(class.letter) | runs(class.other), joins) | triples(number);
     certain(starts, class.wide, |last| if number & last != 0 { number } else { class.white })
+}
+
+/// Runs of a class that begin at one of `starts`.
+#[inline(always)]
+pub fn continued(class: u64, starts: u64) -> u64 {
+    // Adding its first bit to a run of ones clears the run and carries into the zero after it.
+    class & !class.wrapping_add(class & starts)
 }
 
 /// The common part of the cl100k and the o200k family: (starts except words and numbers, starts of runs of others,
@@ -170,8 +171,7 @@ fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
     let newline = block.equal(b'\n') | block.equal(b'\r');
     let blank = white & !newline;
     let others = runs(other) & !(space << 1);
-    // Adding its first bit to a run of ones clears the run and carries into the zero after it.
-    let taken = newline & !newline.wrapping_add(newline & (other << 1));
+    let taken = continued(newline, other << 1);
     let fresh = white & !taken;
     // A piece starts after the last line break of white space, but not after line breaks that belong to others.
     let mut after = blank & (newline << 1);
@@ -184,7 +184,7 @@ fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
 
 /// Starts of numbers, cut from the left every `MOST` digits.
 #[inline(always)]
-fn numbers<const MOST: usize>(number: u64) -> u64 {
+pub fn numbers<const MOST: usize>(number: u64) -> u64 {
     if MOST == 1 {
         return number;
     }
@@ -194,6 +194,19 @@ fn numbers<const MOST: usize>(number: u64) -> u64 {
     while more != 0 {
         starts |= more;
         more = more << 3 & full;
+    }
+    starts
+}
+
+/// Starts of numbers, cut from the right every three digits.
+#[inline(always)]
+pub fn triples(number: u64) -> u64 {
+    let mut starts = runs(number);
+    let full = number & number >> 1 & number >> 2;
+    let mut cuts = (number & !(number >> 1)) >> 2 & full;
+    while cuts != 0 {
+        starts |= cuts;
+        cuts = cuts >> 3 & full;
     }
     starts
 }
