@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
-use crate::encode::{level1::pieces::Pieces, level1::tables::Level1, stream::cuts::Cuts};
+use crate::encode::level1::pieces::{Pieces, Run};
+use crate::encode::{level1::tables::Level1, stream::cuts::Cuts};
+use crate::pretokenize::scanner::Sink;
 use crate::runtime::lock_free::{Once, Pool};
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
@@ -179,18 +181,49 @@ impl Encoder {
         let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
         let mut run = self.level1.run::<true>(text, level1, &mut packed);
-        let (mut pieces, taker) = (run.apart(), &mut *take);
-        self.definition.scanner.pieces(text, move |start, end| {
-            if pieces.out.len() >= GATHERED {
-                pieces.flush();
-                taker(pieces.out);
-                pieces.out.clear();
-            }
-            pieces.push(start, end);
-        })?;
+        self.definition.scanner.pieces(text, Gather { run: run.apart(), take })?;
         run.finish();
         take(&packed);
         level1.gathered = packed;
         Ok(())
+    }
+}
+
+/// Passes the packed level-1 tokens of whole pieces on when many are there.
+struct Gather<'a, 't> {
+    run: Run<'a, true>,
+    take: &'t mut dyn FnMut(&[u32]),
+}
+
+impl Gather<'_, '_> {
+    #[inline(never)]
+    fn take(&mut self) {
+        self.run.flush();
+        (self.take)(self.run.out);
+        self.run.out.clear();
+    }
+}
+
+impl Sink for Gather<'_, '_> {
+    #[inline(always)]
+    fn piece(&mut self, start: usize, end: usize) {
+        if self.run.out.len() >= GATHERED && self.run.is_before(start) {
+            self.take();
+        }
+        self.run.push(start, end);
+    }
+
+    #[inline(always)]
+    fn window(&mut self, start: usize, at: usize, ends: u64, last: usize) -> usize {
+        if !self.run.takes_windows() {
+            return self.pieces(start, at, ends);
+        }
+        if self.run.out.len() >= GATHERED && ends != 0 {
+            let first = ends.trailing_zeros() as usize;
+            self.run.apart().push_window(at, 1 << first, first);
+            self.take();
+        }
+        self.run.apart().push_window(at, ends, last);
+        if ends == 0 { start } else { at + ends.ilog2() as usize }
     }
 }

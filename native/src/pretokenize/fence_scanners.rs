@@ -3,6 +3,7 @@
 use super::{
     classes::{self, LETTER, NUMBER, SPACE},
     masks::{Bytes, BLOCK},
+    scanner::Sink,
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
     windows::{classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
 };
@@ -28,7 +29,7 @@ pub const UNKNOWN: Found = Found { boundaries: 0, apart: 0, trouble: u64::MAX, c
 #[inline(always)]
 pub fn pieces(
     text: &[u8],
-    mut piece: impl FnMut(usize, usize),
+    mut sink: impl Sink,
     window: impl Fn(&[u8; BLOCK]) -> Found,
     find: impl Fn(usize) -> Result<usize, usize>,
 ) {
@@ -50,15 +51,7 @@ pub fn pieces(
             let known = apart & !trouble & (trouble.wrapping_sub(1));
             if known > 1 {
                 let last = known.ilog2() as usize;
-                let mut ends = boundaries & (u64::MAX >> (BLOCK - 1 - last));
-                while ends != 0 {
-                    let end = at + ends.trailing_zeros() as usize;
-                    if gap < end {
-                        piece(gap, end);
-                    }
-                    gap = end;
-                    ends &= ends - 1;
-                }
+                gap = sink.window(gap, at, boundaries & (u64::MAX >> (BLOCK - 1 - last)), last);
                 at += last;
                 if trouble == 0 {
                     scalar_until = at;
@@ -74,9 +67,9 @@ pub fn pieces(
         match find(at) {
             Ok(end) => {
                 if gap < at {
-                    piece(gap, at);
+                    sink.piece(gap, at);
                 }
-                piece(at, end);
+                sink.piece(at, end);
                 gap = end;
                 at = end;
             }
@@ -84,7 +77,7 @@ pub fn pieces(
         }
     }
     if gap < text.len() {
-        piece(gap, text.len());
+        sink.piece(gap, text.len());
     }
 }
 

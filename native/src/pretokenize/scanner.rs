@@ -6,6 +6,39 @@ use super::patterns::{Kind, EQUIVALENT, NAMED};
 use super::{classes::CLASSES, fence_scanners, scalar, seed_plus, sentences, windows};
 use crate::runtime::quoting::quoted;
 
+/// Takes the pieces of a text, in order. A function of their starts and ends is one.
+pub trait Sink {
+    fn piece(&mut self, start: usize, end: usize);
+
+    /// Takes the pieces that end at or before byte `at + last`. Bit i of `ends` stands for an end before byte `at + i`; the
+    /// first of the pieces began at `start`. Returns where the next piece begins.
+    #[inline(always)]
+    fn window(&mut self, start: usize, at: usize, ends: u64, _last: usize) -> usize {
+        self.pieces(start, at, ends)
+    }
+
+    /// `window` piece by piece.
+    #[inline(always)]
+    fn pieces(&mut self, mut start: usize, at: usize, mut ends: u64) -> usize {
+        while ends != 0 {
+            let end = at + ends.trailing_zeros() as usize;
+            if start < end {
+                self.piece(start, end);
+            }
+            start = end;
+            ends &= ends - 1;
+        }
+        start
+    }
+}
+
+impl<F: FnMut(usize, usize)> Sink for F {
+    #[inline(always)]
+    fn piece(&mut self, start: usize, end: usize) {
+        self(start, end);
+    }
+}
+
 /// Splits text into pieces.
 pub enum Scanner {
     Named(Kind),
@@ -32,14 +65,17 @@ impl Scanner {
         Ok(Self::Regex(Box::new(Regex::new(pattern)?)))
     }
 
-    /// Calls `piece(start, end)` for every non-empty piece of `text`, in order.
+    /// Passes every non-empty piece of `text` to `sink`, in order.
     ///
     /// Fails only if a regex takes too long (see `bounded_regex`) or the text of a regex is not UTF-8.
     #[inline]
-    pub fn pieces(&self, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
+    pub fn pieces(&self, text: &[u8], mut sink: impl Sink) -> Result<(), String> {
         match self {
-            Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
-            _ => return Meter::run(text.len(), BOUNDS, |meter| self.metered_pieces(text, meter, &mut piece)),
+            Self::Named(kind) => named_pieces::<Block>(*kind, text, sink),
+            _ => {
+                let piece = |start, end| sink.piece(start, end);
+                return Meter::run(text.len(), BOUNDS, |meter| self.metered_pieces(text, meter, piece));
+            }
         }
         Ok(())
     }
@@ -87,16 +123,16 @@ fn kind(pattern: &str) -> Option<Kind> {
 }
 
 #[inline(always)]
-pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl FnMut(usize, usize)) {
+pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sink) {
     let classes = &*CLASSES;
     macro_rules! words {
         ($window:expr, $next:expr) => {
-            windows::pieces(text, piece, $window, |at| $next(classes, text, at))
+            windows::pieces(text, |start, end| sink.piece(start, end), $window, |at| $next(classes, text, at))
         };
     }
     macro_rules! fence {
         ($window:expr, $find:expr) => {
-            fence_scanners::pieces(text, piece, |bytes| $window(B::load(bytes)), |at| $find(classes, text, at))
+            fence_scanners::pieces(text, sink, |bytes| $window(B::load(bytes)), |at| $find(classes, text, at))
         };
     }
     match kind {
@@ -112,10 +148,10 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl Fn
         Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window, fence_scanners::uw_2025),
         Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window, fence_scanners::uw_paper),
         Kind::PunctuationFence => fence!(fence_scanners::punctuation_window, fence_scanners::punctuation),
-        Kind::SentenceFence => sentences::pieces::<B>(classes, text, piece),
+        Kind::SentenceFence => sentences::pieces::<B>(classes, text, |start, end| sink.piece(start, end)),
         Kind::Whole => {
             if !text.is_empty() {
-                piece(0, text.len());
+                sink.piece(0, text.len());
             }
         }
     }

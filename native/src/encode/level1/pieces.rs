@@ -1,7 +1,5 @@
 //! Level 1 on a text: cuts pieces where none of its merges can join, and appends their tokens.
 
-use std::ops::Range;
-
 use super::cache::{Caches, MEDIUM, TOKENS};
 use super::misses::Misses;
 use super::queue::{Queue, MARK_FIRST, MARK_PART};
@@ -18,11 +16,30 @@ pub(in crate::encode) struct Pieces {
     queue: Queue,
     misses: Misses,
     caches: Caches,
-    /// Dead byte pairs (see `Level1::dead_pairs`) of a block of 64 bytes, and the start of the block.
-    dead: u64,
-    block: usize,
+    cutting: Cutting,
     /// Packed tokens that are gathered for level 2.
     pub(in crate::encode) gathered: Vec<u32>,
+}
+
+/// Where pieces are cut: at dead byte pairs (see `Level1::dead_pairs`).
+#[derive(Clone, Copy)]
+struct Cutting {
+    /// Start of the part that is not queued yet, and whether a piece of the scanner starts there.
+    part: usize,
+    starts_piece: bool,
+    /// Cuts at or before this byte are queued.
+    seen: usize,
+    /// Dead pairs of a block of 64 bytes, and the start of the block.
+    dead: u64,
+    block: usize,
+}
+
+impl Cutting {
+    /// A piece starts here.
+    #[inline(always)]
+    fn start_at(&mut self, start: usize) {
+        (self.part, self.starts_piece, self.seen) = (start, true, start);
+    }
 }
 
 /// Level 1 on one text. The tokens of a piece are appended to `out` when they are known, at the latest by `flush`.
@@ -42,8 +59,7 @@ impl Pieces {
             queue: Queue::new(),
             misses: Misses::default(),
             caches: Caches::new(level, sets),
-            dead: 0,
-            block: usize::MAX,
+            cutting: Cutting { part: 0, starts_piece: true, seen: 0, dead: 0, block: usize::MAX },
             gathered: Vec::new(),
         }
     }
@@ -60,7 +76,8 @@ impl Level1 {
     ) -> Run<'a, FIRSTS> {
         pieces.queue.start_at(0);
         pieces.misses.list.clear();
-        pieces.block = usize::MAX;
+        pieces.cutting.block = usize::MAX;
+        pieces.cutting.start_at(0);
         Run { level: self, pieces, text, out }
     }
 
@@ -84,12 +101,122 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     /// Adds a piece of the scanner. It starts where the one before ended.
     #[inline(always)]
     pub(in crate::encode) fn push(&mut self, start: usize, end: usize) {
-        // With superwords, half of the pieces of code have one to three bytes: cutting them does not pay.
-        let uncut = if self.level.cut_all { TOKENS } else { SHORT };
-        if end - start > uncut {
+        if self.level.cut_all {
+            // With superwords, half of the pieces of code have one to three bytes: cutting them does not pay.
+            if end - start > TOKENS || self.pieces.cutting.part != start {
+                return self.apart().split(start, end);
+            }
+            self.pieces.cutting.start_at(end);
+        } else if end - start > SHORT {
             return self.apart().split(start, end);
         }
         self.queue(end as u64 | Self::FIRST);
+    }
+
+    /// Whether no token of the piece that starts here is queued or in `out`.
+    #[inline(always)]
+    pub(in crate::encode) fn is_before(&self, start: usize) -> bool {
+        !self.level.cut_all || self.pieces.cutting.part == start
+    }
+
+    /// Whether `push_window` may be called.
+    #[inline(always)]
+    pub(in crate::encode) fn takes_windows(&self) -> bool {
+        self.level.cut_all && self.level.whole_tokens.is_none()
+    }
+
+    /// Adds the pieces of a window (see `Sink::window`), and the parts of the next one up to its end.
+    #[inline(never)]
+    pub(in crate::encode) fn push_window(mut self, at: usize, ends: u64, last: usize) {
+        if at / POLLED != (at + last) / POLLED {
+            poll(POLLED);
+        }
+        if self.pieces.cutting.seen + 1 < at {
+            self.cut_until(at);
+        }
+        // Inside of pieces of up to four bytes: cutting them does not pay.
+        let tiny = ends << 1 & (ends >> 1 | ends >> 2 | ends >> 3) | ends << 2 & (ends >> 1 | ends >> 2) | ends << 3 & ends >> 1;
+        let seen = self.pieces.cutting.seen;
+        let after = if seen < at { u64::MAX } else { u64::MAX << (seen - at) << 1 };
+        let within = u64::MAX >> (63 - last);
+        let dead = self.level.dead_pairs(self.text, at);
+        self.queue_parts(at, (ends | dead & !tiny) & after & within, ends);
+        self.pieces.cutting.seen = at + last;
+    }
+
+    /// `push` of a long piece, or of the rest of a piece: splits it where level 1 never merges.
+    #[inline(never)]
+    fn split(mut self, start: usize, end: usize) {
+        if let Some(id) = self.level.whole_tokens.as_ref().and_then(|tokens| tokens.get(&self.text[start..end])) {
+            self.flush();
+            memory::push(self.out, if FIRSTS { id | FIRST } else { id });
+            self.pieces.cutting.start_at(end);
+            return self.pieces.queue.start_at(end);
+        }
+        if !self.level.cut_all {
+            if end - start <= MEDIUM {
+                // Merging its parts instead would save less than cutting costs.
+                return self.queue(end as u64 | Self::FIRST);
+            }
+            self.pieces.cutting.start_at(start);
+        }
+        self.cut_until(end);
+        self.queue_parts(end, 1, 1);
+        self.pieces.cutting.seen = end;
+    }
+
+    /// Queues the parts that end before `end` and were not seen yet.
+    #[inline(always)]
+    fn cut_until(&mut self, end: usize) {
+        let mut at = self.pieces.cutting.seen + 1;
+        while at < end {
+            let block = at & !63;
+            if block != self.pieces.cutting.block {
+                if block % POLLED == 0 {
+                    poll(POLLED);
+                }
+                self.pieces.cutting.block = block;
+                self.pieces.cutting.dead = self.level.dead_pairs(self.text, block);
+            }
+            let stop = end.min(block + 64);
+            let within = (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
+            self.queue_parts(block, self.pieces.cutting.dead & within, 0);
+            at = stop;
+        }
+        self.pieces.cutting.seen = end - 1;
+    }
+
+    /// Queues the parts that end at `cuts`, relative to `at`. Those in `ends` are ends of pieces, too.
+    #[inline(always)]
+    fn queue_parts(&mut self, at: usize, mut cuts: u64, ends: u64) {
+        let Cutting { mut part, mut starts_piece, .. } = self.pieces.cutting;
+        // A part of a piece must not be confused with a whole piece.
+        let mark = if self.level.short_whole_tokens().is_some() { MARK_PART } else { 0 };
+        while cuts != 0 {
+            let i = cuts.trailing_zeros() as usize;
+            let ends_piece = ends >> i & 1 != 0;
+            let whole = starts_piece && ends_piece;
+            let first = if starts_piece { Self::FIRST } else { 0 };
+            let end = at + i;
+            if end - part > SHORT {
+                self.apart().split_characters(part, end, first, mark);
+            } else {
+                self.queue(end as u64 | first | if whole { 0 } else { mark });
+            }
+            (part, starts_piece) = (end, ends_piece);
+            cuts &= cuts - 1;
+        }
+        (self.pieces.cutting.part, self.pieces.cutting.starts_piece) = (part, starts_piece);
+    }
+
+    /// Queues a part of a piece, or parts of it: with marks of the first one and of all.
+    #[inline(never)]
+    fn split_characters(mut self, start: usize, end: usize, mut first: u64, mark: u64) {
+        self.level.seams.each_uncrossed(self.text, start..end, |cut| {
+            self.queue(cut as u64 | first | mark);
+            first = 0;
+        });
+        self.queue(end as u64 | first | mark);
     }
 
     /// Appends the tokens of all pieces so far.
@@ -101,56 +228,6 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     #[inline(always)]
     pub(in crate::encode) fn finish(mut self) {
         self.flush();
-    }
-
-    /// `push` of a long piece: splits it where level 1 never merges.
-    #[inline(never)]
-    fn split(mut self, start: usize, end: usize) {
-        if let Some(id) = self.level.whole_tokens.as_ref().and_then(|tokens| tokens.get(&self.text[start..end])) {
-            self.flush();
-            memory::push(self.out, if FIRSTS { id | FIRST } else { id });
-            return self.pieces.queue.start_at(end);
-        }
-        if !self.level.cut_all && end - start <= MEDIUM {
-            // Merging its parts instead would save less than cutting costs.
-            return self.queue(end as u64 | Self::FIRST);
-        }
-        // A part of a piece must not be confused with a whole piece.
-        let part = if self.level.short_whole_tokens().is_some() { MARK_PART } else { 0 };
-        let (mut at, mut from, mut marks) = (start + 1, start, Self::FIRST | part);
-        while at < end {
-            let block = at & !63;
-            if block != self.pieces.block {
-                if block % POLLED == 0 {
-                    poll(POLLED);
-                }
-                self.pieces.block = block;
-                self.pieces.dead = self.level.dead_pairs(self.text, block);
-            }
-            let stop = end.min(block + 64);
-            let mut cuts = self.pieces.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
-            while cuts != 0 {
-                let cut = block + cuts.trailing_zeros() as usize;
-                self.split_characters(from..cut, marks, part);
-                (from, marks) = (cut, part);
-                cuts &= cuts - 1;
-            }
-            at = stop;
-        }
-        self.split_characters(from..end, marks, part);
-    }
-
-    /// Queues a part of a piece, or parts of it if it is long: with marks of the first one and of the others.
-    #[inline(always)]
-    fn split_characters(&mut self, range: Range<usize>, mut marks: u64, part: u64) {
-        let end = range.end as u64;
-        if range.len() > SHORT {
-            self.level.seams.each_uncrossed(self.text, range, |cut| {
-                self.queue(cut as u64 | marks);
-                marks = part;
-            });
-        }
-        self.queue(end | marks);
     }
 
     /// Queues a piece: its end, with marks.

@@ -134,7 +134,9 @@ impl Level1 {
         match text.get(block.wrapping_sub(1)..block + 64) {
             Some(bytes) => {
                 let bytes: &[u8; 65] = bytes.try_into().expect("65 bytes");
-                (0..64).for_each(|i| found[i] = self.dead[byte_pair(bytes[i], bytes[i + 1])]);
+                // Two bytes are loaded at once.
+                let pair = |i: usize| u16::from_le_bytes(*bytes[i..].first_chunk().expect("2 bytes"));
+                (0..64).for_each(|i| found[i] = self.dead[pair(i) as usize]);
             }
             None => {
                 let first = block.max(1);
