@@ -224,6 +224,10 @@ impl Sink for Gather<'_, '_> {
             self.take();
         }
         self.run.apart().push_window(at, ends, last);
-        if ends == 0 { start } else { at + ends.ilog2() as usize }
+        if ends == 0 {
+            start
+        } else {
+            at + ends.ilog2() as usize
+        }
     }
 }

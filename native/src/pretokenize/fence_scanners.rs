@@ -3,10 +3,13 @@
 use super::{
     classes::{self, LETTER, NUMBER, SPACE},
     masks::{Bytes, BLOCK},
-    scanner::Sink,
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
+    scanner::Sink,
     windows::{classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
 };
+
+/// Blocks of which less is known are left to the scalar scanner, because text outside ASCII rarely comes alone.
+const WORTH_A_WINDOW: usize = 40;
 
 /// The matches of a fence in the first bytes of a block.
 pub struct Found {
@@ -49,7 +52,7 @@ pub fn pieces(
             scalar_until = at + if trouble == 0 { BLOCK } else { BLOCK - trouble.leading_zeros() as usize };
             // What comes before the last byte that is apart does not depend on the text after it.
             let known = apart & !trouble & (trouble.wrapping_sub(1));
-            if known > 1 {
+            if known >> WORTH_A_WINDOW != 0 {
                 let last = known.ilog2() as usize;
                 gap = sink.window(gap, at, boundaries & (u64::MAX >> (BLOCK - 1 - last)), last);
                 at += last;

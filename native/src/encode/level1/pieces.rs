@@ -135,12 +135,14 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             self.cut_until(at);
         }
         // Inside of pieces of up to four bytes: cutting them does not pay.
-        let tiny = ends << 1 & (ends >> 1 | ends >> 2 | ends >> 3) | ends << 2 & (ends >> 1 | ends >> 2) | ends << 3 & ends >> 1;
+        let tiny = ends << 1 & (ends >> 1 | ends >> 2 | ends >> 3)
+            | ends << 2 & (ends >> 1 | ends >> 2)
+            | ends << 3 & ends >> 1;
         let seen = self.pieces.cutting.seen;
         let after = if seen < at { u64::MAX } else { u64::MAX << (seen - at) << 1 };
         let within = u64::MAX >> (63 - last);
         let dead = self.level.dead_pairs(self.text, at);
-        self.queue_parts(at, (ends | dead & !tiny) & after & within, ends);
+        self.queue_parts(at, (ends | dead & !tiny) & after & within, ends, 0);
         self.pieces.cutting.seen = at + last;
     }
 
@@ -161,7 +163,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             self.pieces.cutting.start_at(start);
         }
         self.cut_until(end);
-        self.queue_parts(end, 1, 1);
+        self.queue_parts(end, 1, 1, self.part_mark());
         self.pieces.cutting.seen = end;
     }
 
@@ -180,18 +182,26 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             }
             let stop = end.min(block + 64);
             let within = (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
-            self.queue_parts(block, self.pieces.cutting.dead & within, 0);
+            self.queue_parts(block, self.pieces.cutting.dead & within, 0, self.part_mark());
             at = stop;
         }
         self.pieces.cutting.seen = end - 1;
     }
 
+    /// The mark of a part, which must not be confused with a whole piece.
+    #[inline(always)]
+    fn part_mark(&self) -> u64 {
+        if self.level.short_whole_tokens().is_some() {
+            MARK_PART
+        } else {
+            0
+        }
+    }
+
     /// Queues the parts that end at `cuts`, relative to `at`. Those in `ends` are ends of pieces, too.
     #[inline(always)]
-    fn queue_parts(&mut self, at: usize, mut cuts: u64, ends: u64) {
+    fn queue_parts(&mut self, at: usize, mut cuts: u64, ends: u64, mark: u64) {
         let Cutting { mut part, mut starts_piece, .. } = self.pieces.cutting;
-        // A part of a piece must not be confused with a whole piece.
-        let mark = if self.level.short_whole_tokens().is_some() { MARK_PART } else { 0 };
         while cuts != 0 {
             let i = cuts.trailing_zeros() as usize;
             let ends_piece = ends >> i & 1 != 0;
