@@ -231,6 +231,52 @@ fn merges_across_characters_equal_plain_merging() {
     assert!(seams > 5000 && from_characters > 5000, "{seams} seams, {from_characters} characters");
 }
 
+/// Windows of ASCII, and text that is cut piece by piece.
+#[test]
+fn fenced_superwords_equal_plain_merging() {
+    const ASCII: [&str; 14] = ["the", " of", " a", "int", " x", "1", "2345", "!", " ();", "\n", "  ", "\t", "/", "->"];
+    const OTHERS: [&str; 4] = ["é", "…", "の", "\u{a0}"];
+    let mut random = Random(29);
+    for (name, pattern, _) in NAMED.iter().filter(|(name, _, _)| name.ends_with("-fence")) {
+        let mut superwords = 0;
+        for case in 0..24 {
+            let text = |random: &mut Random, n: usize| -> String {
+                let others = [usize::MAX, 100, 3][case % 3];
+                let word = |i| if i % others == others - 1 { &OTHERS[..] } else { &ASCII[..] };
+                (0..n).map(|i| random.of(word(i))).collect()
+            };
+            let (tokens, mut merges) = merges_in(text(&mut random, 60).as_bytes(), &mut random, 60);
+            if case % 4 == 0 {
+                disturb(&mut random, &tokens, &mut merges);
+            }
+            let phase1 = random.below(merges.len() / 2);
+            let scanner = Scanner::new(pattern).unwrap();
+            let encoder = Encoder::new(Definition {
+                tokens,
+                byte_ids: byte_ids(),
+                phase1,
+                merges: merges.clone(),
+                scanner: Scanner::new(pattern).unwrap(),
+                second_pass_fence: None,
+                eligible: None,
+            });
+            let text = text(&mut random, 1500);
+            let mut expected = Vec::new();
+            scanner
+                .pieces(text.as_bytes(), |start, end| {
+                    let mut ids: Vec<u32> = text.as_bytes()[start..end].iter().map(|&byte| byte as u32).collect();
+                    plain(&mut ids, &merges);
+                    superwords += ids.iter().filter(|&&id| id as usize >= 256 + phase1).count();
+                    expected.extend(ids);
+                })
+                .unwrap();
+            assert!(expected.len() > 1 << 10, "level 2 works several times");
+            assert_eq!(encode_all(&encoder, &[text.clone().into_bytes()]), [expected], "{name} on {text:?}");
+        }
+        assert!(superwords > 1000, "{name}: {superwords}");
+    }
+}
+
 #[test]
 fn whole_pieces_become_tokens_before_any_merge() {
     let mut random = Random(12);
