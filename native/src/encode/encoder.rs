@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
 use crate::encode::level1::pieces::{Pieces, Run};
 use crate::encode::{level1::tables::Level1, stream::cuts::Cuts};
-use crate::pretokenize::scanner::Sink;
+use crate::pretokenize::sink::Sink;
 use crate::runtime::lock_free::{Once, Pool};
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;

@@ -4,7 +4,7 @@ use super::{
     classes::{self, LETTER, NUMBER, SPACE},
     masks::{Bytes, BLOCK},
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
-    scanner::Sink,
+    sink::Sink,
     windows::{classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
 };
 

@@ -14,6 +14,7 @@ mod scalar;
 pub mod scanner;
 mod seed_plus;
 mod sentences;
+pub mod sink;
 #[cfg(test)]
 pub(crate) mod tests;
 mod windows;

@@ -1,0 +1,34 @@
+//! What takes the pieces of a text.
+
+/// Takes the pieces of a text, in order. A function of their starts and ends is one.
+pub trait Sink {
+    fn piece(&mut self, start: usize, end: usize);
+
+    /// Takes the pieces that end at or before byte `at + last`. Bit i of `ends` stands for an end before byte `at + i`; the
+    /// first of the pieces began at `start`. Returns where the next piece begins.
+    #[inline(always)]
+    fn window(&mut self, start: usize, at: usize, ends: u64, _last: usize) -> usize {
+        self.pieces(start, at, ends)
+    }
+
+    /// `window` piece by piece.
+    #[inline(always)]
+    fn pieces(&mut self, mut start: usize, at: usize, mut ends: u64) -> usize {
+        while ends != 0 {
+            let end = at + ends.trailing_zeros() as usize;
+            if start < end {
+                self.piece(start, end);
+            }
+            start = end;
+            ends &= ends - 1;
+        }
+        start
+    }
+}
+
+impl<F: FnMut(usize, usize)> Sink for F {
+    #[inline(always)]
+    fn piece(&mut self, start: usize, end: usize) {
+        self(start, end);
+    }
+}
