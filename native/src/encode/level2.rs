@@ -2,34 +2,49 @@
 
 use std::ops::Range;
 
-use super::merge::{merge, merge_long, merge_short, Scratch, SCAN};
+use super::merge::{merge, merge_short, Scratch, SCAN};
 use super::packed::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
 use super::pairs::{is_merge, pair_merge, product, FixedPairs, PairMerge, PairTable, NO_MERGE, SEAM};
 use super::rules::Rule;
+use crate::pretokenize::masks::high_bits;
 use crate::runtime::{interrupt::poll, memory};
 
-/// Seams looked up together.
-const BLOCK: usize = 256;
+/// Tokens whose seams are looked up together: one bit each.
+const BLOCK: usize = 64;
+
+/// Tokens copied together, to avoid a branch on their number.
+const COPIED: usize = 8;
 
 /// Level 2 of a thread: scratch space.
-#[derive(Default)]
 pub struct Runs {
     /// Packed tokens to merge.
     packed: Vec<u32>,
-    /// The seams of the current run, and its tokens.
-    seams: Vec<PairMerge>,
+    block: Block,
     ids: Vec<u32>,
     scratch: Scratch,
 }
 
-/// Level 2 on packed tokens: finds the runs within which seams can be crossed, and appends the ids of all tokens.
-struct Run<'a> {
-    level: &'a Level2,
-    packed: &'a [u32],
-    /// Start of the current run. The tokens before it are in `out`.
-    start: usize,
-    runs: &'a mut Runs,
-    out: &'a mut Vec<u32>,
+impl Default for Runs {
+    fn default() -> Self {
+        let block = Block {
+            packed: [0; BLOCK + COPIED],
+            found: [NO_MERGE; BLOCK],
+            ids: [0; BLOCK + COPIED],
+            n: 0,
+        };
+        Self { packed: Vec::new(), block, ids: Vec::new(), scratch: Scratch::default() }
+    }
+}
+
+/// Consecutive tokens. Their seams are numbered by the tokens to their left.
+struct Block {
+    /// The packed tokens, the one after them, and padding.
+    packed: [u32; BLOCK + COPIED],
+    /// By seam, if its flags allow to cross it: what the table of pairs has.
+    found: [PairMerge; BLOCK],
+    /// Ids of the first tokens after merging: `n` of them.
+    ids: [u32; BLOCK + COPIED],
+    n: usize,
 }
 
 /// Phase-2 merges, and the seams that they can cross, in one table.
@@ -83,105 +98,148 @@ impl Level2 {
 
     /// Appends the ids of the merged tokens to `out`. Tokens with `FIRST` have a closed seam before them.
     #[inline(always)]
-    pub(super) fn merge(&self, packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
+    pub(super) fn merge(&self, mut packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
         memory::reserve(out, packed.len());
         if !self.seams {
             return self.merge_between_firsts(packed, runs, out);
         }
-        // Whether phase 2 can cross a seam is unpredictable, and the answer is a cache miss: collect the candidate
-        // seams, then prefetch their slots, then read the answers, and branch only for seams that can be crossed.
-        let mut seams = [(0, 0); BLOCK];
-        runs.seams.clear();
-        let mut run = Run { level: self, packed, start: 0, runs, out };
-        for begin in (1..packed.len()).step_by(BLOCK) {
-            let mut n = 0;
+        while !packed.is_empty() {
             poll(BLOCK);
-            for (i, two) in packed[begin - 1..packed.len().min(begin + BLOCK)].windows(2).enumerate() {
-                seams[n & (BLOCK - 1)].0 = begin + i;
-                let (left, right) = (two[0] & LEFT_OF_SEAM != 0, two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM);
-                n += (left & right) as usize; // a branch would be mispredicted too often
-            }
-            for (at, place) in &mut seams[..n] {
-                *place = self.pairs.place_ahead(packed[*at - 1] & ID, packed[*at] & ID);
-            }
-            for &(at, place) in &seams[..n] {
-                let found = self.pairs.get_at(place, packed[at - 1] & ID, packed[at] & ID);
-                if found != NO_MERGE {
-                    run.push(at, found);
-                }
+            packed = &packed[self.merge_block(packed, runs, out)..];
+        }
+    }
+
+    /// Appends the ids of merging the first tokens. Returns their number: the seam after them is closed.
+    ///
+    /// A run is a longest sequence of tokens whose seams can be crossed.
+    #[inline(always)]
+    fn merge_block(&self, packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) -> usize {
+        let block = &mut runs.block;
+        let candidates = block.load(packed);
+        let open = self.open_seams(block, candidates);
+        let end = packed.len().min(BLOCK - open.leading_ones() as usize);
+        if end == 0 {
+            let end = self.end_of_run(packed);
+            self.merge_run(&packed[..end], runs, out);
+            return end;
+        }
+        let mut start = 0;
+        let within = u64::MAX >> (BLOCK - end);
+        let mut begins = open & !(open << 1) & within;
+        while begins != 0 {
+            let at = begins.trailing_zeros() as usize;
+            begins &= begins - 1;
+            block.copy(start..at);
+            start = at + 1 + (open >> at).trailing_ones() as usize;
+            let found = block.found[at];
+            if start == at + 2 && is_merge(found) {
+                block.ids[block.n] = product(found) & ID;
+                block.n += 1;
+            } else if start - at <= SCAN {
+                self.merge_short_run(block, at..start);
+            } else {
+                memory::extend(out, block.ids[..block.n].iter().copied());
+                block.n = 0;
+                self.merge_run(&packed[at..start], runs, out);
+                return start;
             }
         }
-        run.finish();
+        block.copy(start..end);
+        out.extend_from_slice(&block.ids[..block.n]);
+        end
+    }
+
+    /// The seams of a block that phase 2 can cross.
+    ///
+    /// Whether it can is unpredictable, and the answer is a cache miss: collect the candidates, then prefetch their
+    /// slots, then read the answers, without a branch on flags or answers.
+    #[inline(always)]
+    fn open_seams(&self, block: &mut Block, candidates: u64) -> u64 {
+        let (mut left, mut open) = (candidates, 0);
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (is_open, found) = self.pairs.find(block.packed[at] & ID, block.packed[at + 1] & ID);
+            block.found[at] = found;
+            open |= (is_open as u64) << at;
+        }
+        open
+    }
+
+    /// End of the run that begins with the first token.
+    #[inline(never)]
+    fn end_of_run(&self, packed: &[u32]) -> usize {
+        let open = |&at: &usize| {
+            poll(1);
+            packed[at] & FIRST == 0 && self.pairs.get(packed[at - 1] & ID, packed[at] & ID) != NO_MERGE
+        };
+        1 + (1..packed.len()).take_while(open).count()
+    }
+
+    /// Merges a run of up to `SCAN` tokens of a block.
+    #[inline(never)]
+    fn merge_short_run(&self, block: &mut Block, tokens: Range<usize>) {
+        let found = &mut block.found[tokens.start..tokens.end - 1];
+        let n = merge_short(&mut block.packed[tokens.clone()], found, |left, right| self.pair(left, right));
+        block.copy(tokens.start..tokens.start + n);
+    }
+
+    /// Appends the ids of merging all the tokens.
+    #[inline(never)]
+    fn merge_run(&self, packed: &[u32], Runs { ids, scratch, .. }: &mut Runs, out: &mut Vec<u32>) {
+        ids.clear();
+        memory::extend(ids, packed.iter().copied());
+        merge(ids, |left, right| self.pair(left, right), scratch);
+        memory::extend(out, ids.iter().map(|&word| word & ID));
     }
 
     #[inline(never)]
-    fn merge_between_firsts(&self, packed: &[u32], Runs { ids, scratch, .. }: &mut Runs, out: &mut Vec<u32>) {
-        by_firsts(packed, |range| {
-            ids.clear();
-            memory::reserve(ids, range.len());
-            ids.extend_from_slice(&packed[range]);
-            merge(ids, |left, right| self.pair(left, right), scratch);
-            out.extend(ids.iter().map(|&word| word & ID));
-        });
+    fn merge_between_firsts(&self, packed: &[u32], runs: &mut Runs, out: &mut Vec<u32>) {
+        by_firsts(packed, |range| self.merge_run(&packed[range], runs, out));
     }
 }
 
-impl Run<'_> {
-    /// Adds a seam that can be crossed.
+impl Block {
+    /// Loads the first tokens. Returns the seams that may be crossed as far as the flags of their tokens tell.
     #[inline(always)]
-    fn push(&mut self, at: usize, found: PairMerge) {
-        // A run of k tokens has k - 1 consecutive seams.
-        let seams = &self.runs.seams;
-        if seams.is_empty() || at != self.start + seams.len() + 1 {
-            self.end(at - 1);
-        }
-        memory::push(&mut self.runs.seams, found);
-    }
-
-    #[inline(always)]
-    fn finish(mut self) {
-        self.end(self.packed.len());
-    }
-
-    /// Merges the current run, if there is one, and copies the single tokens up to the start of the next.
-    #[inline(always)]
-    fn end(&mut self, next: usize) {
-        let Self { packed, start, .. } = *self;
-        let end = match *self.runs.seams {
-            [] => start,
-            [found] => {
-                if is_merge(found) {
-                    self.out.push(product(found) & ID);
-                } else {
-                    self.out.extend_from_slice(&[packed[start] & ID, packed[start + 1] & ID]);
-                }
-                start + 2
+    fn load(&mut self, packed: &[u32]) -> u64 {
+        self.n = 0;
+        match packed.first_chunk() {
+            Some(packed) => {
+                self.packed[..=BLOCK].copy_from_slice(packed);
+                candidates(packed)
             }
-            [..] => self.merge_run(),
-        };
-        self.runs.seams.clear();
-        self.out.extend(packed[end..next].iter().map(|word| word & ID));
-        self.start = next;
+            None => {
+                self.packed[..packed.len()].copy_from_slice(packed);
+                self.packed[packed.len()..].fill(0); // without flags
+                candidates(self.packed.first_chunk().expect("space"))
+            }
+        }
     }
 
-    /// Merges a run of at least three tokens. Returns its end.
-    #[inline(never)]
-    fn merge_run(&mut self) -> usize {
-        let Runs { seams, ids, scratch, .. } = &mut *self.runs;
-        let end = self.start + seams.len() + 1;
-        ids.clear();
-        memory::reserve(ids, end - self.start);
-        ids.extend_from_slice(&self.packed[self.start..end]);
-        let pair = |left: u32, right: u32| self.level.pair(left, right);
-        if ids.len() > SCAN {
-            merge_long(ids, pair, scratch);
-        } else {
-            let n = merge_short(ids, seams, pair);
-            ids.truncate(n);
+    /// Appends the ids of tokens that are merged.
+    #[inline(always)]
+    fn copy(&mut self, tokens: Range<usize>) {
+        let end = self.n + tokens.len();
+        let mut start = tokens.start;
+        while self.n < end {
+            let ids: [u32; COPIED] = *self.packed[start..].first_chunk().expect("padding");
+            *self.ids[self.n..].first_chunk_mut().expect("space") = ids.map(|word| word & ID);
+            start += COPIED;
+            self.n += COPIED;
         }
-        self.out.extend(ids.iter().map(|&word| word & ID));
-        end
+        self.n = end;
     }
+}
+
+/// The seams that may be crossed as far as the flags of their tokens tell.
+#[inline(always)]
+fn candidates(packed: &[u32; BLOCK + 1]) -> u64 {
+    high_bits(&std::array::from_fn(|at| {
+        let (left, right) = (packed[at], packed[at + 1]);
+        let flags = left / LEFT_OF_SEAM & right / RIGHT_OF_SEAM & !(right / FIRST);
+        (flags << 7) as u8
+    }))
 }
 
 /// Calls `range` with each range of tokens from one `FIRST` to the next.

@@ -150,6 +150,15 @@ impl FixedPairs {
         }
     }
 
+    /// Whether the pair is in the table, and if so, its merge: `get` without a branch, which would be mispredicted where
+    /// pairs are often absent.
+    #[inline(always)]
+    pub(super) fn find(&self, left: u32, right: u32) -> (bool, PairMerge) {
+        let pair = (left as u64) << 32 | right as u64;
+        let (found, merge) = self.slots[self.place_of(pair)];
+        (found == pair, merge)
+    }
+
     #[inline(always)]
     pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
         self.get_at(self.place_of((left as u64) << 32 | right as u64), left, right)
