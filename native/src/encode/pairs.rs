@@ -140,28 +140,24 @@ impl FixedPairs {
         at
     }
 
+    /// Whether the pair is in the slot, and if so, its merge. A branch on that would often be mispredicted.
     #[inline(always)]
-    pub(super) fn get_at(&self, at: usize, left: u32, right: u32) -> PairMerge {
+    pub(super) fn find_at(&self, at: usize, left: u32, right: u32) -> (bool, PairMerge) {
         let (pair, found) = self.slots[at];
-        if pair == (left as u64) << 32 | right as u64 {
-            found
-        } else {
-            NO_MERGE
-        }
+        (pair == (left as u64) << 32 | right as u64, found)
     }
 
-    /// Whether the pair is in the table, and if so, its merge: `get` without a branch, which would be mispredicted where
-    /// pairs are often absent.
     #[inline(always)]
     pub(super) fn find(&self, left: u32, right: u32) -> (bool, PairMerge) {
-        let pair = (left as u64) << 32 | right as u64;
-        let (found, merge) = self.slots[self.place_of(pair)];
-        (found == pair, merge)
+        self.find_at(self.place_of((left as u64) << 32 | right as u64), left, right)
     }
 
     #[inline(always)]
     pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
-        self.get_at(self.place_of((left as u64) << 32 | right as u64), left, right)
+        match self.find(left, right) {
+            (true, found) => found,
+            (false, _) => NO_MERGE,
+        }
     }
 }
 

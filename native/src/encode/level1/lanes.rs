@@ -4,7 +4,7 @@
 //! all of it, so no branch depends on the number of tokens left.
 
 use crate::count::keys::SHORT;
-use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
+use crate::encode::pairs::{is_merge, product, rank, FixedPairs, PairMerge};
 use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
@@ -16,7 +16,7 @@ const LONG_ROW: usize = 2 * SHORT_ROW;
 /// Maximum number of tokens of a lane.
 pub(super) const MOST_TOKENS: usize = LONG_ROW - 1;
 
-/// Greater than any rank. Ranks are shifted to make space for the position in the same integer.
+/// Greater than any rank: a power of two. Ranks are shifted to make space for the position in the same integer.
 const NO_RANK: u32 = MOST_MERGES as u32;
 
 struct Lane<const ROW: usize> {
@@ -138,7 +138,7 @@ impl<const ROW: usize> Lane<ROW> {
             lane.length += 1;
         }
         for (place, found) in (0..ROW).zip(found) {
-            lane.put(place, found);
+            lane.put(place, (is_merge(found), found));
         }
     }
 
@@ -147,10 +147,12 @@ impl<const ROW: usize> Lane<ROW> {
         &mut self.tokens[0][..self.length as usize]
     }
 
+    /// Stores the merge of the pair at `place`, if there is one.
     #[inline(always)]
-    fn put(&mut self, place: usize, found: PairMerge) {
-        self.ranks[0][place] = (rank(found).min(NO_RANK) << ROW.trailing_zeros()) as i32 | place as i32;
-        self.made[0][place] = product(found);
+    fn put(&mut self, place: usize, (found, merge): (bool, PairMerge)) {
+        let rank = rank(merge) % NO_RANK | !found as u32 * NO_RANK;
+        self.ranks[0][place] = (rank << ROW.trailing_zeros()) as i32 | place as i32;
+        self.made[0][place] = product(merge);
     }
 
     /// Loads the merges of the pairs that the latest merge created.
@@ -161,10 +163,10 @@ impl<const ROW: usize> Lane<ROW> {
             let tokens = self.tokens.as_flattened();
             let (before, token, after) = (tokens[at.saturating_sub(1)], tokens[at], tokens[at + 1]);
             if at + 1 < self.length as usize {
-                self.put(at, pairs.get_at(self.right, token, after));
+                self.put(at, pairs.find_at(self.right, token, after));
             }
             if at > 0 {
-                self.put(at - 1, pairs.get_at(self.left, before, token));
+                self.put(at - 1, pairs.find_at(self.left, before, token));
             }
         }
     }
