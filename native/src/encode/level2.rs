@@ -26,19 +26,14 @@ pub struct Runs {
 
 impl Default for Runs {
     fn default() -> Self {
-        let block = Block {
-            packed: [0; BLOCK + COPIED],
-            found: [NO_MERGE; BLOCK],
-            ids: [0; BLOCK + COPIED],
-            n: 0,
-        };
+        let block = Block { packed: [0; BLOCK + COPIED], found: [NO_MERGE; BLOCK], ids: [0; BLOCK + COPIED], n: 0 };
         Self { packed: Vec::new(), block, ids: Vec::new(), scratch: Scratch::default() }
     }
 }
 
 /// Consecutive tokens. Their seams are numbered by the tokens to their left.
 struct Block {
-    /// The packed tokens, the one after them, and padding.
+    /// The packed tokens, the one after them, and padding for `COPIED`.
     packed: [u32; BLOCK + COPIED],
     /// By seam, if its flags allow to cross it: what the table of pairs has.
     found: [PairMerge; BLOCK],
@@ -138,8 +133,7 @@ impl Level2 {
             } else if start - at <= SCAN {
                 self.merge_short_run(block, at..start);
             } else {
-                memory::extend(out, block.ids[..block.n].iter().copied());
-                block.n = 0;
+                out.extend_from_slice(&block.ids[..block.n]);
                 self.merge_run(&packed[at..start], runs, out);
                 return start;
             }
@@ -151,8 +145,8 @@ impl Level2 {
 
     /// The seams of a block that phase 2 can cross.
     ///
-    /// Whether it can is unpredictable, and the answer is a cache miss: collect the candidates, then prefetch their
-    /// slots, then read the answers, without a branch on flags or answers.
+    /// Half of the candidates are, unpredictably: without a branch on the answer, the processor waits for several slots
+    /// of the table at once.
     #[inline(always)]
     fn open_seams(&self, block: &mut Block, candidates: u64) -> u64 {
         let (mut left, mut open) = (candidates, 0);
@@ -237,7 +231,7 @@ impl Block {
 fn candidates(packed: &[u32; BLOCK + 1]) -> u64 {
     high_bits(&std::array::from_fn(|at| {
         let (left, right) = (packed[at], packed[at + 1]);
-        let flags = left / LEFT_OF_SEAM & right / RIGHT_OF_SEAM & !(right / FIRST);
+        let flags = (left / LEFT_OF_SEAM) & (right / RIGHT_OF_SEAM) & !(right / FIRST);
         (flags << 7) as u8
     }))
 }

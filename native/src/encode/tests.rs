@@ -1,5 +1,6 @@
 use super::rules::{effective_rules, superword_rank};
 use super::{definition::Definition, encoder::Encoder, merge, pairs};
+use super::{level2::Runs, superwords::Superwords};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::runtime::random::Random;
 use crate::text::{batch::Batch, documents::Documents};
@@ -274,6 +275,37 @@ fn fenced_superwords_equal_plain_merging() {
             assert_eq!(encode_all(&encoder, &[text.clone().into_bytes()]), [expected], "{name} on {text:?}");
         }
         assert!(superwords > 1000, "{name}: {superwords}");
+    }
+}
+
+/// Runs that begin and end anywhere in a block of level 2, fill it, or are longer.
+#[test]
+fn runs_of_any_length_equal_plain_merging() {
+    const LETTERS: usize = 4; // the other ids up to `N_PHASE1` are in no merge
+    const N_PHASE1: usize = 8;
+    let mut random = Random(31);
+    for case in 0..200 {
+        let merges: Vec<MergeRule> = (N_PHASE1..N_PHASE1 + 12)
+            .map(|new| {
+                let part = |random: &mut Random| {
+                    let i = random.below(LETTERS + new - N_PHASE1);
+                    (if i < LETTERS { i } else { i - LETTERS + N_PHASE1 }) as u32
+                };
+                MergeRule { left: part(&mut random), right: part(&mut random), new: new as u32 }
+            })
+            .collect();
+        let superwords = Superwords::new(N_PHASE1, merges.iter().map(|merge| (merge.left, merge.right)));
+        let mut ids = Vec::new();
+        for _ in 0..4 {
+            let most = [3, 66, 150][random.below(3)];
+            ids.extend((0..random.below(most)).map(|_| (LETTERS + random.below(N_PHASE1 - LETTERS)) as u32));
+            let letters = 1 + random.below(LETTERS);
+            ids.extend((0..random.below(most)).map(|_| random.below(letters) as u32));
+        }
+        let (mut expected, mut found) = (ids.clone(), Vec::new());
+        plain(&mut expected, &merges);
+        superwords.apply(&ids, &mut Runs::default(), &mut found);
+        assert_eq!(found, expected, "case {case}: {merges:?} on {ids:?}");
     }
 }
 

@@ -150,7 +150,7 @@ impl<const ROW: usize> Lane<ROW> {
     /// Stores the merge of the pair at `place`, if there is one.
     #[inline(always)]
     fn put(&mut self, place: usize, (found, merge): (bool, PairMerge)) {
-        let rank = rank(merge) % NO_RANK | !found as u32 * NO_RANK;
+        let rank = (rank(merge) % NO_RANK) | (!found as u32 * NO_RANK);
         self.ranks[0][place] = (rank << ROW.trailing_zeros()) as i32 | place as i32;
         self.made[0][place] = product(merge);
     }
