@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
 use crate::encode::level1::pieces::{Pieces, Run};
 use crate::encode::{level1::tables::Level1, stream::cuts::Cuts};
-use crate::pretokenize::sink::Sink;
+use crate::pretokenize::sink::{each_piece, Sink};
 use crate::runtime::lock_free::{Once, Pool};
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
@@ -167,8 +167,7 @@ impl Encoder {
             }
             None => {
                 let mut run = self.level1.run::<false>(text, level1, out);
-                let mut pieces = run.apart();
-                self.definition.scanner.pieces(text, move |start, end| pieces.push(start, end))?;
+                self.definition.scanner.pieces(text, Words { run: run.apart() })?;
                 run.finish();
                 Ok(())
             }
@@ -186,6 +185,26 @@ impl Encoder {
         take(&packed);
         level1.gathered = packed;
         Ok(())
+    }
+}
+
+/// Pieces of a tokenizer without superwords.
+struct Words<'a> {
+    run: Run<'a, false>,
+}
+
+impl Sink for Words<'_> {
+    #[inline(always)]
+    fn piece(&mut self, start: usize, end: usize) {
+        self.run.push(start, end);
+    }
+
+    #[inline(always)]
+    fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
+        if ends != 0 && self.run.push_short(start, at, ends) {
+            return at + ends.ilog2() as usize;
+        }
+        each_piece(start, at, ends, |start, end| self.piece(start, end))
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
     let classes = &*CLASSES;
     macro_rules! words {
         ($window:expr, $next:expr) => {
-            windows::pieces(text, move |start, end| sink.piece(start, end), $window, |at| $next(classes, text, at))
+            windows::pieces(text, sink, $window, |at| $next(classes, text, at))
         };
     }
     macro_rules! fence {

@@ -13,17 +13,22 @@ pub trait Sink {
 
     /// `window` piece by piece.
     #[inline(always)]
-    fn pieces(&mut self, mut start: usize, at: usize, mut ends: u64) -> usize {
-        while ends != 0 {
-            let end = at + ends.trailing_zeros() as usize;
-            if start < end {
-                self.piece(start, end);
-            }
-            start = end;
-            ends &= ends - 1;
-        }
-        start
+    fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
+        each_piece(start, at, ends, |start, end| self.piece(start, end))
     }
+}
+
+#[inline(always)]
+pub fn each_piece(mut start: usize, at: usize, mut ends: u64, mut piece: impl FnMut(usize, usize)) -> usize {
+    while ends != 0 {
+        let end = at + ends.trailing_zeros() as usize;
+        if start < end {
+            piece(start, end);
+        }
+        start = end;
+        ends &= ends - 1;
+    }
+    start
 }
 
 impl<F: FnMut(usize, usize)> Sink for F {

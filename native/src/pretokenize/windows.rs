@@ -11,6 +11,7 @@ use super::{
     masks::{Bytes, BLOCK},
     scalar::{contraction, small_contraction},
     seed_plus::{self, may_continue_number},
+    sink::Sink,
 };
 
 /// The result of a window.
@@ -31,7 +32,7 @@ const WORTH_A_WINDOW: usize = 12;
 #[inline(always)]
 pub fn pieces(
     text: &[u8],
-    mut piece: impl FnMut(usize, usize),
+    mut sink: impl Sink,
     window: impl Fn(&[u8; BLOCK], usize) -> Window,
     next: impl Fn(usize) -> usize,
 ) {
@@ -49,20 +50,14 @@ pub fn pieces(
                 // After the last window, only the uncertain end of the text is left.
                 scalar_until = if rest.len() < BLOCK { text.len() } else { at + scalar };
                 let first = at;
-                let mut ends = starts & !1;
-                while ends != 0 {
-                    let end = first + ends.trailing_zeros() as usize;
-                    piece(at, end);
-                    at = end;
-                    ends &= ends - 1;
-                }
+                at = sink.pieces(at, first, starts & !1);
                 if at > first {
                     continue;
                 }
             }
         }
         let end = next(at);
-        piece(at, end);
+        sink.piece(at, end);
         at = end;
     }
 }

@@ -113,6 +113,18 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         self.queue(end as u64 | Self::FIRST);
     }
 
+    /// `push` of pieces that end at `ends`, relative to `at`, unless one is long. Returns whether it did.
+    #[inline(always)]
+    pub(in crate::encode) fn push_short(&mut self, start: usize, at: usize, ends: u64) -> bool {
+        if self.level.cut_all || start != at || far(ends | 1) & ends != 0 {
+            return false;
+        }
+        if self.pieces.queue.push_window(at, ends, 0) {
+            self.apart().look_up(false);
+        }
+        true
+    }
+
     /// Whether no token of the piece that starts here is queued or in `out`.
     #[inline(always)]
     pub(in crate::encode) fn is_before(&self, start: usize) -> bool {
@@ -261,4 +273,14 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             misses.merge(level, text, caches, out);
         }
     }
+}
+
+/// Bytes with no set bit among the `SHORT` before them.
+#[inline(always)]
+fn far(mask: u64) -> u64 {
+    let near = mask << 1;
+    let near = near | near << 1;
+    let near = near | near << 2;
+    let near = near | near << 4;
+    !(near | near << 7)
 }

@@ -6,8 +6,12 @@ use crate::count::keys::{short_key, SHORT};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::runtime::{interrupt::poll, memory};
 
-/// Pieces per batch.
+/// The queue is full with this many pieces, and has space for those of a window more.
 const AHEAD: usize = 64;
+const SPACE: usize = AHEAD + 64;
+
+/// Pieces that are queued together, without a branch on their number.
+const TOGETHER: usize = 8;
 
 /// Marks in a queued end: the first token gets `packed::FIRST`; the key gets `PART`.
 pub(super) const MARK_FIRST: u64 = 1 << 63;
@@ -23,12 +27,12 @@ pub(super) struct Queue {
     /// Start of the first piece.
     start: usize,
     /// Ends of the pieces, with marks.
-    ends: [u64; AHEAD],
+    ends: [u64; SPACE + TOGETHER],
     /// Keys of the pieces (0 for long ones), and their cache sets.
-    keys: [u128; AHEAD],
-    places: [u32; AHEAD],
+    keys: [u128; SPACE],
+    places: [u32; SPACE],
     /// Tokens of the pieces.
-    room: [u32; AHEAD * MEDIUM_TOKENS],
+    room: [u32; SPACE * MEDIUM_TOKENS],
     /// Pieces that are not cached, with the number of tokens before theirs.
     absent: Vec<(usize, usize)>,
 }
@@ -38,10 +42,10 @@ impl Queue {
         Self {
             n: 0,
             start: 0,
-            ends: [0; AHEAD],
-            keys: [0; AHEAD],
-            places: [0; AHEAD],
-            room: [0; AHEAD * MEDIUM_TOKENS],
+            ends: [0; SPACE + TOGETHER],
+            keys: [0; SPACE],
+            places: [0; SPACE],
+            room: [0; SPACE * MEDIUM_TOKENS],
             absent: Vec::new(),
         }
     }
@@ -55,9 +59,27 @@ impl Queue {
     /// Adds a piece. Returns whether the queue is full.
     #[inline(always)]
     pub(super) fn push(&mut self, end: u64) -> bool {
-        self.ends[self.n & (AHEAD - 1)] = end;
+        self.ends[self.n & (SPACE - 1)] = end;
         self.n += 1;
-        self.n == AHEAD
+        self.n >= AHEAD
+    }
+
+    /// Adds the pieces that end at `ends`, relative to `at`. Those at `firsts` get `MARK_FIRST`. Returns whether the queue is
+    /// full.
+    #[inline(always)]
+    pub(super) fn push_window(&mut self, at: usize, mut ends: u64, firsts: u64) -> bool {
+        let mut n = self.n & (SPACE - 1);
+        self.n += ends.count_ones() as usize;
+        while ends != 0 {
+            let slots: &mut [u64; TOGETHER] = self.ends[n..].first_chunk_mut().expect("space");
+            for slot in slots {
+                let i = (ends | 1 << 63).trailing_zeros();
+                *slot = (at + i as usize) as u64 | (firsts >> i & 1) << MARK_FIRST.trailing_zeros();
+                ends &= ends.wrapping_sub(1);
+            }
+            n += TOGETHER;
+        }
+        self.n >= AHEAD
     }
 
     /// Empties the queue: appends the tokens of the pieces that are cached, and adds the others to the misses.
