@@ -11,13 +11,14 @@ pub trait Sink {
         self.pieces(start, at, ends)
     }
 
-    /// `window` piece by piece.
+    /// `window` for sinks that take whole pieces only.
     #[inline(always)]
     fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
         each_piece(start, at, ends, |start, end| self.piece(start, end))
     }
 }
 
+/// Calls `piece` with the pieces of a window (see `Sink::window`). Returns where the next piece begins.
 #[inline(always)]
 pub fn each_piece(mut start: usize, at: usize, mut ends: u64, mut piece: impl FnMut(usize, usize)) -> usize {
     while ends != 0 {

@@ -50,7 +50,7 @@ pub fn pieces(
                 // After the last window, only the uncertain end of the text is left.
                 scalar_until = if rest.len() < BLOCK { text.len() } else { at + scalar };
                 let first = at;
-                at = sink.pieces(at, first, starts & !1);
+                at = sink.pieces(at, at, starts & !1);
                 if at > first {
                     continue;
                 }

@@ -113,13 +113,13 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         self.queue(end as u64 | Self::FIRST);
     }
 
-    /// `push` of pieces that end at `ends`, relative to `at`, unless one is long. Returns whether it did.
+    /// Adds the pieces of a window (see `Sink::pieces`) if none is long or empty. Returns whether it did.
     #[inline(always)]
     pub(in crate::encode) fn push_short(&mut self, start: usize, at: usize, ends: u64) -> bool {
-        if self.level.cut_all || start != at || far(ends | 1) & ends != 0 {
+        if self.level.cut_all || start != at || ends & !near(ends | 1) != 0 {
             return false;
         }
-        if self.pieces.queue.push_window(at, ends, 0) {
+        if self.pieces.queue.push_window(at, ends) {
             self.apart().look_up(false);
         }
         true
@@ -275,12 +275,12 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     }
 }
 
-/// Bytes with no set bit among the `SHORT` before them.
+/// The `SHORT` positions after each set bit.
 #[inline(always)]
-fn far(mask: u64) -> u64 {
-    let near = mask << 1;
-    let near = near | near << 1;
-    let near = near | near << 2;
-    let near = near | near << 4;
-    !(near | near << 7)
+fn near(mask: u64) -> u64 {
+    let next = mask << 1;
+    let two = next | next << 1;
+    let four = two | two << 2;
+    let eight = four | four << 4;
+    eight | eight << (SHORT - 8)
 }

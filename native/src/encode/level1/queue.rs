@@ -6,11 +6,11 @@ use crate::count::keys::{short_key, SHORT};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::runtime::{interrupt::poll, memory};
 
-/// The queue is full with this many pieces, and has space for those of a window more.
+/// The queue is full with this many pieces. It has space for those of one more window.
 const AHEAD: usize = 64;
 const SPACE: usize = AHEAD + 64;
 
-/// Pieces that are queued together, without a branch on their number.
+/// Pieces of a window that are queued together: a branch on their number would often be mispredicted.
 const TOGETHER: usize = 8;
 
 /// Marks in a queued end: the first token gets `packed::FIRST`; the key gets `PART`.
@@ -64,17 +64,15 @@ impl Queue {
         self.n >= AHEAD
     }
 
-    /// Adds the pieces that end at `ends`, relative to `at`. Those at `firsts` get `MARK_FIRST`. Returns whether the queue is
-    /// full.
+    /// Adds pieces without marks: bit i of `ends` stands for an end before byte `at + i`. Returns whether the queue is full.
     #[inline(always)]
-    pub(super) fn push_window(&mut self, at: usize, mut ends: u64, firsts: u64) -> bool {
+    pub(super) fn push_window(&mut self, at: usize, mut ends: u64) -> bool {
         let mut n = self.n & (SPACE - 1);
         self.n += ends.count_ones() as usize;
         while ends != 0 {
             let slots: &mut [u64; TOGETHER] = self.ends[n..].first_chunk_mut().expect("space");
             for slot in slots {
-                let i = (ends | 1 << 63).trailing_zeros();
-                *slot = (at + i as usize) as u64 | (firsts >> i & 1) << MARK_FIRST.trailing_zeros();
+                *slot = (at + (ends | 1 << 63).trailing_zeros() as usize) as u64; // anything if no end is left
                 ends &= ends.wrapping_sub(1);
             }
             n += TOGETHER;
