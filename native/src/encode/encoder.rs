@@ -235,7 +235,7 @@ impl Sink for Gather<'_, '_> {
     #[inline(always)]
     fn window(&mut self, start: usize, at: usize, ends: u64, last: usize) -> usize {
         if !self.run.takes_windows() {
-            return self.pieces(start, at, ends);
+            return self.pieces(start, at, ends & !u64::from(start == at));
         }
         if self.run.out.len() >= GATHERED && ends != 0 {
             let first = ends.trailing_zeros() as usize;

@@ -5,27 +5,25 @@ pub trait Sink {
     fn piece(&mut self, start: usize, end: usize);
 
     /// Takes the pieces that end at or before byte `at + last`. Bit i of `ends` stands for an end before byte `at + i`; the
-    /// first of the pieces began at `start`. Returns where the next piece begins.
+    /// first of the pieces began at `start`, and may be empty. Returns where the next piece begins.
     #[inline(always)]
     fn window(&mut self, start: usize, at: usize, ends: u64, _last: usize) -> usize {
-        self.pieces(start, at, ends)
+        self.pieces(start, at, ends & !u64::from(start == at))
     }
 
-    /// `window` for sinks that take whole pieces only.
+    /// Takes pieces like `window`; none is empty.
     #[inline(always)]
     fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
         each_piece(start, at, ends, |start, end| self.piece(start, end))
     }
 }
 
-/// Calls `piece` with the pieces of a window (see `Sink::window`). Returns where the next piece begins.
+/// Calls `piece` with the pieces of a window (see `Sink::pieces`). Returns where the next piece begins.
 #[inline(always)]
 pub fn each_piece(mut start: usize, at: usize, mut ends: u64, mut piece: impl FnMut(usize, usize)) -> usize {
     while ends != 0 {
         let end = at + ends.trailing_zeros() as usize;
-        if start < end {
-            piece(start, end);
-        }
+        piece(start, end);
         start = end;
         ends &= ends - 1;
     }

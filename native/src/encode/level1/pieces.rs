@@ -113,7 +113,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         self.queue(end as u64 | Self::FIRST);
     }
 
-    /// Adds the pieces of a window (see `Sink::pieces`) if none is long or empty. Returns whether it did.
+    /// Adds the pieces of a window (see `Sink::pieces`) if none is long. Returns whether it did.
     #[inline(always)]
     pub(in crate::encode) fn push_short(&mut self, start: usize, at: usize, ends: u64) -> bool {
         if self.level.cut_all || start != at || ends & !near(ends | 1) != 0 {
