@@ -201,7 +201,7 @@ impl Sink for Words<'_> {
 
     #[inline(always)]
     fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
-        if ends != 0 && self.run.push_short(start, at, ends) {
+        if ends != 0 && self.run.push_uncut(start, at, ends) {
             return at + ends.ilog2() as usize;
         }
         each_piece(start, at, ends, |start, end| self.piece(start, end))

@@ -17,4 +17,5 @@ mod sentences;
 pub mod sink;
 #[cfg(test)]
 pub(crate) mod tests;
+mod wide;
 mod windows;

@@ -105,15 +105,23 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
     }
     // The sink moves into closures: its fields stay in registers if nothing points to it (3 to 7 % of plain encoding).
     match kind {
-        Kind::Gpt2 => words!(|bytes, at| windows::gpt2::<B>(bytes, text, at), scalar::gpt2),
-        Kind::Cl100k => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<true, 3>),
-        Kind::Llama3 => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<false, 3>),
-        Kind::Digits1 => words!(|bytes, at| windows::cl100k::<B, 1>(bytes, text, at), scalar::cl100k::<false, 1>),
+        Kind::Gpt2 => words!(|bytes, at| windows::gpt2::<B>(classes, bytes, text, at), scalar::gpt2),
+        Kind::Cl100k => {
+            words!(|bytes, at| windows::cl100k::<B, 3>(classes, bytes, text, at), scalar::cl100k::<true, 3>)
+        }
+        Kind::Llama3 => {
+            words!(|bytes, at| windows::cl100k::<B, 3>(classes, bytes, text, at), scalar::cl100k::<false, 3>)
+        }
+        Kind::Digits1 => {
+            words!(|bytes, at| windows::cl100k::<B, 1>(classes, bytes, text, at), scalar::cl100k::<false, 1>)
+        }
         Kind::SeedPlus => words!(|bytes, at| windows::seed_plus::<B>(bytes, text, at), seed_plus::seed_plus),
-        Kind::O200k => words!(|bytes, at| windows::o200k::<B, true>(bytes, text, at), scalar::o200k::<true>),
-        Kind::Superbpe => words!(|bytes, at| windows::o200k::<B, false>(bytes, text, at), scalar::o200k::<false>),
-        Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(bytes), scalar::uw_paper),
-        Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(bytes), scalar::whitespace),
+        Kind::O200k => words!(|bytes, at| windows::o200k::<B, true>(classes, bytes, text, at), scalar::o200k::<true>),
+        Kind::Superbpe => {
+            words!(|bytes, at| windows::o200k::<B, false>(classes, bytes, text, at), scalar::o200k::<false>)
+        }
+        Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(classes, bytes), scalar::uw_paper),
+        Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(classes, bytes), scalar::whitespace),
         Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window, fence_scanners::uw_2025),
         Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window, fence_scanners::uw_paper),
         Kind::PunctuationFence => fence!(fence_scanners::punctuation_window, fence_scanners::punctuation),

@@ -24,6 +24,14 @@ pub const ASCII: &[&str] = &[
     "1", "23", "456", "78901", ".", "!", "!?", "/", "//", "\n/", "e", "the", "Xy",
 ];
 
+/// Characters of two and three bytes of all cases, marks and punctuation, with a few of the others.
+#[rustfmt::skip]
+const WIDE: &[&str] = &[
+    "é", "É", "ß", "б", "Ж", "ж", "א", "س", "中", "文", "の", "ー", "한", "ก", "\u{e34}", "न", "\u{94d}", "\u{301}", "ǅ", "ʰ",
+    "ſ", "“", "”", "’", "—", "…", "«", "،", "。", "，", "€", "a", "b", "B", "AB", " ", " ", " ", "  ", "\n", "!", "(", "'s",
+    "'", "1", "234", "\u{a0}", "\u{3000}", "٣", "½", "🦊", "\u{fffd}",
+];
+
 fn cut_with(text: &[u8], run: impl FnOnce(&mut dyn FnMut(usize, usize))) -> Vec<usize> {
     let mut ends = vec![0];
     run(&mut |start, end| {
@@ -147,9 +155,11 @@ fn windows_cut_like_scalar_scanners() {
     let mut random = Random(11);
     for (name, _, kind) in NAMED {
         for i in 0..20_000 {
-            let text = match i % 3 {
+            let text = match i % 5 {
                 0 => generated(&mut random, ASCII, 200),
                 1 => generated(&mut random, &ASCII[..16], 200),
+                2 => generated(&mut random, WIDE, 120),
+                3 => generated(&mut random, &WIDE[..44], 120),
                 // Long ASCII with a rare character of another kind.
                 _ => (0..6).map(|_| generated(&mut random, ASCII, 40) + random.of(ALPHABET)).collect(),
             };
@@ -268,7 +278,8 @@ fn malformed_bytes_do_not_stop_a_scanner() {
     let mut random = Random(3);
     for (_, _, kind) in NAMED {
         for _ in 0..3_000 {
-            let mut text = generated(&mut random, ALPHABET, 60).into_bytes();
+            let alphabet = if random.below(2) == 0 { ALPHABET } else { WIDE };
+            let mut text = generated(&mut random, alphabet, 60).into_bytes();
             for _ in 0..1 + random.below(4) {
                 let at = random.below(text.len());
                 text[at] = random.below(256) as u8;

@@ -1,17 +1,19 @@
 //! Finds starts of pieces in a window of 64 bytes by bit algebra, instead of one branch per character.
 //!
 //! A window begins where a piece begins. So it does not depend on the text before it, like the scalar scanners, and the
-//! two can alternate at any piece: the algebra handles ASCII only and leaves everything else to them. Bit i of a mask
-//! stands for byte i, so `mask << 1` refers to the byte before and `mask >> 1` to the byte after.
+//! two can alternate at any piece: what the algebra cannot decide is left to them. Bit i of a mask stands for byte i, so
+//! `mask << 1` refers to the byte before and `mask >> 1` to the byte after.
 //!
 //! Only certain starts are reported. What depends on text after the window (does this white space end at a word?) is
 //! left to the next window, which begins at the last start.
 
 use super::{
+    classes,
     masks::{Bytes, BLOCK},
     scalar::{contraction, small_contraction},
     seed_plus::{self, may_continue_number},
     sink::Sink,
+    wide::Wide,
 };
 
 /// The result of a window.
@@ -22,7 +24,7 @@ pub struct Window {
     scalar: usize,
 }
 
-/// Pads a window after the end of the text: a byte outside ASCII, which ends certainty.
+/// Pads a window after the end of the text: a malformed byte, which ends certainty.
 pub const PADDING: u8 = 0x80;
 
 /// A shorter rest of the text is left to the scalar scanner.
@@ -62,18 +64,19 @@ pub fn pieces(
     }
 }
 
-/// The certain ones of `starts`: those before `trouble`; if the text before it ends in a run of `open` characters,
-/// those up to the run's first.
+/// The certain ones of `starts`: those before `end` and before `trouble`; if the text before it ends in a run of `open`
+/// characters, those up to the run's first.
 #[inline(always)]
-fn certain(starts: u64, trouble: u64, open: impl Fn(u64) -> u64) -> Window {
-    let length = trouble.trailing_zeros() as usize;
+fn certain(starts: u64, end: usize, trouble: u64, open: impl Fn(u64) -> u64) -> Window {
+    let scalar = BLOCK - trouble.leading_zeros() as usize;
+    let length = end.min(trouble.trailing_zeros() as usize);
     if length == 0 {
-        return Window { starts: 0, scalar: BLOCK - trouble.leading_zeros() as usize };
+        return Window { starts: 0, scalar };
     }
     let last = 1 << (length - 1);
     let run = (open(last) << (BLOCK - length)).leading_ones() as usize;
     let certain_length = (length - run + 1).min(length);
-    Window { starts: starts & (u64::MAX >> (BLOCK - certain_length)), scalar: BLOCK - trouble.leading_zeros() as usize }
+    Window { starts: starts & (u64::MAX >> (BLOCK - certain_length)), scalar }
 }
 
 /// Calls `bit` with the index of every set bit, in order.
@@ -96,7 +99,7 @@ pub fn runs(class: u64) -> u64 {
     class & !(class << 1)
 }
 
-/// The classes that all patterns use. Bytes outside ASCII also count as others.
+/// The classes that all patterns use. Bytes outside ASCII are others, unless `all_classes` finds that they are letters.
 pub struct Classes {
     pub letter: u64,
     pub number: u64,
@@ -113,6 +116,16 @@ pub fn classes(block: impl Bytes) -> Classes {
     Classes { letter, number, white, space, other: !(letter | number | white), wide: block.wide() }
 }
 
+/// The classes in a window, and what is known of its characters outside ASCII.
+#[inline(always)]
+fn all_classes<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], table: &classes::Classes) -> (Classes, Wide) {
+    let mut class = classes(B::load(bytes));
+    let wide = Wide::new::<B, CASES>(bytes, class.wide, table);
+    class.letter |= wide.letter;
+    class.other &= !wide.letter;
+    (class, wide)
+}
+
 /// Starts of words without a space before them, and starts in white space: of a run, and of its last character if the
 /// word after it takes that.
 #[inline(always)]
@@ -122,9 +135,9 @@ fn words(class: &Classes, runs: u64, joins: u64) -> u64 {
 }
 
 #[inline(always)]
-pub fn gpt2<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+pub fn gpt2<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
     let block = B::load(bytes);
-    let class = classes(block);
+    let (class, wide) = all_classes::<B, false>(bytes, table);
     let mut starts = words(&class, runs(class.letter) | runs(class.number) | runs(class.other), !class.white);
     each_bit(block.equal(b'\'') & (starts | 1), |i| {
         let length = small_contraction(text, at + i);
@@ -132,23 +145,23 @@ pub fn gpt2<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
             starts = starts & !bit(i + 1) | bit(i + length);
         }
     });
-    certain(starts, class.wide, |_| class.white)
+    certain(starts, wide.end, wide.trouble, |_| class.white)
 }
 
 #[inline(always)]
-pub fn whitespace<B: Bytes>(bytes: &[u8; BLOCK]) -> Window {
-    let class = classes(B::load(bytes));
+pub fn whitespace<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Window {
+    let (class, wide) = all_classes::<B, false>(bytes, table);
     let starts = words(&class, runs(!class.white), !class.white);
-    certain(starts, class.wide, |_| class.white)
+    certain(starts, wide.end, wide.trouble, |_| class.white)
 }
 
 #[inline(always)]
-pub fn uw_paper<B: Bytes>(bytes: &[u8; BLOCK]) -> Window {
-    let class = classes(B::load(bytes));
+pub fn uw_paper<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Window {
+    let (class, wide) = all_classes::<B, false>(bytes, table);
     let number = class.number;
     let joins = class.letter | class.other;
     let starts = words(&class, runs(class.letter) | runs(class.other), joins) | triples(number);
-    certain(starts, class.wide, |last| if number & last != 0 { number } else { class.white })
+    certain(starts, wide.end, wide.trouble, |last| if number & last != 0 { number } else { class.white })
 }
 
 /// Runs of a class that begin at one of `starts`.
@@ -207,18 +220,24 @@ pub fn triples(number: u64) -> u64 {
 }
 
 #[inline(always)]
-pub fn cl100k<B: Bytes, const DIGITS: usize>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+pub fn cl100k<B: Bytes, const DIGITS: usize>(
+    table: &classes::Classes,
+    bytes: &[u8; BLOCK],
+    text: &[u8],
+    at: usize,
+) -> Window {
     let block = B::load(bytes);
-    let class = classes(block);
+    let (class, wide) = all_classes::<B, false>(bytes, table);
     let (starts, others, blank, _) = lines(block, &class);
-    let mut starts = starts | numbers::<DIGITS>(class.number) | runs(class.letter) & !((blank | others) << 1);
+    let words = runs(class.letter) & !((blank | wide.last_bytes(others)) << 1);
+    let mut starts = starts | numbers::<DIGITS>(class.number) | words;
     each_bit(block.equal(b'\'') & others, |i| {
         let length = contraction(text, at + i);
         if length > 0 {
             starts |= bit(i + length);
         }
     });
-    certain(starts, class.wide, |_| class.white)
+    certain(starts, wide.end, wide.trouble, |_| class.white)
 }
 
 #[inline(always)]
@@ -245,17 +264,27 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
         let exponents = block.equal(b'e') | block.equal(b'E');
         trouble |= after & separators.into_iter().fold(exponents, |all, mask| all | mask);
     }
-    certain(starts, trouble, |_| class.white)
+    certain(starts, BLOCK, trouble, |_| class.white)
 }
 
 #[inline(always)]
-pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(
+    table: &classes::Classes,
+    bytes: &[u8; BLOCK],
+    text: &[u8],
+    at: usize,
+) -> Window {
     let block = B::load(bytes);
-    let class = classes(block);
+    let (mut class, wide) = all_classes::<B, true>(bytes, table);
+    let both = wide.upper & wide.lower;
+    let upper = (block.within(b'A', b'Z') | wide.upper) & !both;
+    let lower = (class.letter | wide.lower) & !(upper | both);
+    // Marks are parts of words, like letters. But in a run of others they belong to that.
+    let mark = both & !class.letter;
+    class.letter |= mark;
+    class.other &= !mark;
     let (starts, others, blank, taken) = lines(block, &class);
-    let upper = block.within(b'A', b'Z');
-    let lower = class.letter & !upper;
-    let words = runs(class.letter) & !((blank | others) << 1) | upper & (lower << 1);
+    let words = runs(class.letter) & !((blank | wide.last_bytes(others)) << 1) | upper & (lower << 1);
     let mut starts = starts | numbers::<3>(class.number) | words;
     if CONTRACTIONS {
         // A word takes at most one contraction. In order, since the letters of a contraction are not a word of their
@@ -269,7 +298,9 @@ pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(bytes: &[u8; BLOCK], text: &[u8
             }
         });
     }
-    // A slash after line breaks that belong to others belongs to them too: left to the scalar scanner.
+    // Left to the scalar scanner: marks after others; a capital after a character of both cases, which begins a word only
+    // if that is the end of one; a slash after line breaks that belong to others, which belongs to them too.
     let slashes = if taken != 0 { block.equal(b'/') & (taken << 1) } else { 0 };
-    certain(starts, class.wide | slashes, |_| class.white)
+    let trouble = wide.trouble | mark & (class.other << 1) | upper & (both << 1) | slashes;
+    certain(starts, wide.end, trouble, |_| class.white)
 }

@@ -5,32 +5,36 @@ use super::token_index::TokenIndex;
 use crate::count::keys::{hash_key, short_key};
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
 use crate::runtime::interrupt::poll;
-use crate::runtime::memory::{huge_filled, prefetch};
+use crate::runtime::memory::{self, huge_filled, prefetch};
 
 /// Caches by the length of a piece.
 pub(super) struct Caches {
     pub(super) short: ShortPieces,
     pub(super) medium: MediumPieces,
     pub(super) long: LongPieces,
+    pub(super) lists: Lists,
 }
 
 impl Caches {
     /// Caches with the short pieces that become one token: a third to a half of the new pieces of a text.
     pub(super) fn new(level: &Level1, sets: usize) -> Self {
-        let mut short = ShortPieces::new(sets);
+        let (mut short, mut lists) = (ShortPieces::new(sets), Lists::default());
         for (key, id) in
             level.token_index.iter().chain(level.short_whole_tokens().into_iter().flat_map(TokenIndex::iter))
         {
             poll(1);
             let place = ShortPieces::place(short.sets(), key);
-            short.insert(place, key, &[level.packed.get(id as usize).copied().unwrap_or(id)]);
+            short.insert(place, key, &[level.packed.get(id as usize).copied().unwrap_or(id)], &mut lists);
         }
-        Self { short, medium: MediumPieces::new(), long: LongPieces::default() }
+        Self { short, medium: MediumPieces::new(), long: LongPieces::default(), lists }
     }
 }
 
-/// Maximum number of tokens of a cached short piece.
+/// Maximum number of tokens in an entry of a short piece. More are in a list.
 pub(super) const TOKENS: usize = 4;
+
+/// In the key of an entry of a short piece: it refers to a list.
+const IN_LIST: u128 = 1 << 126;
 
 /// Longer pieces are not cached.
 const LONG_BYTES: usize = 1 << 12;
@@ -89,19 +93,71 @@ impl ShortPieces {
         Some(&set[0].packed)
     }
 
+    /// The tokens of a key that `get` does not find: in text whose scripts the tokenizer hardly knows, most pieces have
+    /// more than `TOKENS`.
+    #[inline(never)]
+    pub(super) fn get_list<'l>(sets: &mut [Set], place: u32, key: u128, lists: &'l Lists) -> Option<&'l [u32]> {
+        let [low, high, length, _] = *Self::get(sets, place, key | IN_LIST)?;
+        lists.get((high as u64) << 32 | low as u64, length as usize)
+    }
+
     /// Evicts the LRU entry and inserts at the LRU position, so that one-off pieces never displace a hot one: half of
     /// all pieces never recur.
-    pub(super) fn insert(&mut self, place: u32, key: u128, packed: &[u32]) {
+    pub(super) fn insert(&mut self, place: u32, key: u128, packed: &[u32], lists: &mut Lists) {
         let mut entry = Entry { key, packed: [0; TOKENS] };
-        entry.packed[..packed.len()].copy_from_slice(packed);
-        entry.packed[0] = entry.packed[0] & !COUNT | (packed.len() as u32 - 1) << COUNT_SHIFT;
+        if packed.len() <= TOKENS {
+            entry.packed[..packed.len()].copy_from_slice(packed);
+            entry.packed[0] = entry.packed[0] & !COUNT | (packed.len() as u32 - 1) << COUNT_SHIFT;
+        } else {
+            let at = lists.put(packed);
+            entry = Entry { key: key | IN_LIST, packed: [at as u32, (at >> 32) as u32, packed.len() as u32, 0] };
+        }
         let set = &mut self.sets[place as usize].0;
-        let way = (set[0].key != key && set[0].key != NO_KEY) as usize;
+        let way = (set[0].key != entry.key && set[0].key != NO_KEY) as usize;
         set[way] = entry;
     }
 }
 
-/// Maximum length of a medium piece, and maximum number of its tokens.
+/// Token lists that do not fit an entry of a cache: a ring buffer.
+#[derive(Default)]
+pub(super) struct Lists {
+    tokens: Vec<u32>,
+    /// Tokens written so far, of which the last `LISTED` are kept.
+    written: u64,
+}
+
+/// Size of the ring buffer: 2 MiB.
+const LISTED: usize = 1 << 19;
+
+impl Lists {
+    /// Stores at most `MEDIUM` tokens. Returns where they are.
+    fn put(&mut self, packed: &[u32]) -> u64 {
+        let mut start = self.written as usize % LISTED;
+        if start + packed.len() > LISTED {
+            self.written += (LISTED - start) as u64;
+            start = 0;
+        }
+        let end = start + packed.len();
+        if end > self.tokens.len() {
+            let size = (2 * end).clamp(LISTED / 64, LISTED);
+            memory::reserve(&mut self.tokens, size);
+            self.tokens.resize(size, 0);
+        }
+        self.tokens[start..end].copy_from_slice(packed);
+        let at = self.written;
+        self.written += packed.len() as u64;
+        at
+    }
+
+    /// The tokens that `put` stored; None if they are overwritten.
+    #[inline(always)]
+    fn get(&self, at: u64, length: usize) -> Option<&[u32]> {
+        let start = at as usize % LISTED;
+        (self.written - at <= LISTED as u64).then(|| &self.tokens[start..start + length])
+    }
+}
+
+/// Maximum length of a medium piece, and maximum number of tokens in its entry. More are in a list.
 pub(super) const MEDIUM: usize = 31;
 pub(super) const MEDIUM_TOKENS: usize = 7;
 
@@ -153,22 +209,34 @@ impl MediumPieces {
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, key: [u128; 2]) -> Option<&[u32]> {
+    pub(super) fn get(&self, key: [u128; 2]) -> Option<(&[u32; MEDIUM_TOKENS], usize)> {
         let entry = &self.entries[self.place(key)];
-        (entry.key == key).then(|| &entry.tokens[..entry.length as usize])
+        (entry.key == key && entry.length as usize <= MEDIUM_TOKENS).then_some((&entry.tokens, entry.length as usize))
     }
 
-    pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32]) {
-        if packed.len() <= MEDIUM_TOKENS {
-            self.inserted += 1;
-            if self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
-                *self = Self::with(4 * self.entries.len()); // without the old entries, which are few
-            }
-            let mut entry = Medium { key, tokens: [0; MEDIUM_TOKENS], length: packed.len() as u32 };
-            entry.tokens[..packed.len()].copy_from_slice(packed);
-            let place = self.place(key);
-            self.entries[place] = entry;
+    /// The tokens of a piece if they are in a list.
+    pub(super) fn get_list<'a>(&self, key: [u128; 2], lists: &'a Lists) -> Option<&'a [u32]> {
+        let entry = &self.entries[self.place(key)];
+        if entry.key != key || entry.length as usize <= MEDIUM_TOKENS {
+            return None;
         }
+        lists.get((entry.tokens[1] as u64) << 32 | entry.tokens[0] as u64, entry.length as usize)
+    }
+
+    pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32], lists: &mut Lists) {
+        self.inserted += 1;
+        if self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
+            *self = Self::with(4 * self.entries.len()); // without the old entries, which are few
+        }
+        let mut entry = Medium { key, tokens: [0; MEDIUM_TOKENS], length: packed.len() as u32 };
+        if packed.len() <= MEDIUM_TOKENS {
+            entry.tokens[..packed.len()].copy_from_slice(packed);
+        } else {
+            let at = lists.put(packed);
+            [entry.tokens[0], entry.tokens[1]] = [at as u32, (at >> 32) as u32];
+        }
+        let place = self.place(key);
+        self.entries[place] = entry;
     }
 }
 

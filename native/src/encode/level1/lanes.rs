@@ -4,7 +4,7 @@
 //! all of it, so no branch depends on the number of tokens left.
 
 use crate::count::keys::SHORT;
-use crate::encode::pairs::{is_merge, product, rank, FixedPairs, PairMerge};
+use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
 use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
@@ -68,9 +68,13 @@ impl Lanes {
         self.merged.extend_from_slice(tokens);
     }
 
-    /// Adds a sequence of up to `MOST_TOKENS` tokens to merge. `found`: the merge of each adjacent pair.
+    /// Adds a sequence of up to `MOST_TOKENS` tokens to merge. `found`: whether each adjacent pair has a merge, and which.
     #[inline(always)]
-    pub(super) fn add(&mut self, tokens: impl ExactSizeIterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
+    pub(super) fn add(
+        &mut self,
+        tokens: impl ExactSizeIterator<Item = u32>,
+        found: impl Iterator<Item = (bool, PairMerge)>,
+    ) {
         if tokens.len() < SHORT_ROW {
             self.places.push(Place::Short(self.short.len()));
             Lane::add(&mut self.short, tokens, found);
@@ -129,16 +133,20 @@ impl<const ROW: usize> Lane<ROW> {
 
     /// Adds a lane. It is filled in place, because a copy would load rows whose parts have just been stored.
     #[inline(always)]
-    fn add(lanes: &mut Vec<Self>, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
+    fn add(
+        lanes: &mut Vec<Self>,
+        tokens: impl ExactSizeIterator<Item = u32>,
+        found: impl Iterator<Item = (bool, PairMerge)>,
+    ) {
         let at = lanes.len();
         lanes.push(Self::EMPTY);
         let lane = &mut lanes[at];
+        lane.length = tokens.len() as u32;
         for (to, token) in lane.tokens[0].iter_mut().zip(tokens) {
             *to = token;
-            lane.length += 1;
         }
         for (place, found) in (0..ROW).zip(found) {
-            lane.put(place, (is_merge(found), found));
+            lane.put(place, found);
         }
     }
 

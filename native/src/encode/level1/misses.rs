@@ -1,10 +1,10 @@
 //! Pieces that are not cached.
 
-use super::cache::{Caches, MediumPieces, TOKENS};
+use super::cache::{Caches, MediumPieces};
 use super::lanes::{Lanes, MOST_TOKENS};
 use super::tables::Level1;
 use crate::encode::merge::{merge, Scratch};
-use crate::encode::pairs::byte_pair;
+use crate::encode::pairs::{byte_pair, is_merge};
 use crate::runtime::memory;
 
 /// Misses that are merged together.
@@ -48,7 +48,7 @@ impl Misses {
     #[inline(never)]
     pub(super) fn merge(&mut self, level: &Level1, text: &[u8], caches: &mut Caches, out: &mut Vec<u32>) {
         let Self { list, lanes, ids, scratch } = self;
-        let Caches { short, medium, long } = caches;
+        let Caches { short, medium, long, lists } = caches;
         lanes.clear();
         for Miss { key, start, end, new, .. } in list.iter_mut() {
             let bytes = &text[*start..*end];
@@ -60,17 +60,19 @@ impl Misses {
             if let Some(id) = level.short_whole_tokens().filter(|_| *key != 0).and_then(|tokens| tokens.get(*key)) {
                 lanes.add_merged(&[id]);
             } else if bytes.len() <= MOST_TOKENS && bytes.is_ascii() {
-                let found = bytes.windows(2).map(|two| level.bytes[byte_pair(two[0], two[1])]);
+                let found = bytes.windows(2).map(|two| {
+                    let found = level.bytes[byte_pair(two[0], two[1])];
+                    (is_merge(found), found)
+                });
                 lanes.add(bytes.iter().map(|&byte| level.packed_bytes[byte as usize]), found);
             } else {
                 ids.clear();
                 memory::reserve(ids, bytes.len());
                 level.characters.each(bytes, &level.packed_bytes, |id| ids.push(id));
-                let pair = |left, right| level.pairs.get(left, right);
                 if ids.len() <= MOST_TOKENS {
-                    lanes.add(ids.iter().copied(), ids.windows(2).map(|two| pair(two[0], two[1])));
+                    lanes.add(ids.iter().copied(), ids.windows(2).map(|two| level.pairs.find(two[0], two[1])));
                 } else {
-                    merge(ids, pair, scratch);
+                    merge(ids, |left, right| level.pairs.get(left, right), scratch);
                     lanes.add_merged(ids);
                 }
             }
@@ -88,11 +90,9 @@ impl Misses {
                     packed.iter_mut().for_each(|id| *id = level.packed[*id as usize]);
                 }
                 if key != 0 {
-                    if packed.len() <= TOKENS {
-                        short.insert(place, key, packed);
-                    }
+                    short.insert(place, key, packed, lists);
                 } else if let Some(key) = MediumPieces::key(text, start, stop) {
-                    medium.insert(key, packed);
+                    medium.insert(key, packed, lists);
                 } else {
                     long.insert(&text[start..stop], packed);
                 }

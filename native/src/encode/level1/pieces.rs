@@ -8,6 +8,9 @@ use crate::count::keys::SHORT;
 use crate::encode::packed::FIRST;
 use crate::runtime::{interrupt::poll, memory};
 
+/// Longer runs of one character are cut like other pieces.
+const LONG_RUN: usize = 1 << 10;
+
 /// Bytes between two calls of `poll`.
 const POLLED: usize = 1 << 12;
 
@@ -113,9 +116,10 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         self.queue(end as u64 | Self::FIRST);
     }
 
-    /// Adds the pieces of a window (see `Sink::pieces`) if none is long. Returns whether it did.
+    /// Adds the pieces of a window (see `Sink::pieces`) if none is to be cut. Returns whether it did.
     #[inline(always)]
-    pub(in crate::encode) fn push_short(&mut self, start: usize, at: usize, ends: u64) -> bool {
+    pub(in crate::encode) fn push_uncut(&mut self, start: usize, at: usize, ends: u64) -> bool {
+        let near = if self.level.whole_tokens.is_none() { near::<MEDIUM> } else { near::<SHORT> };
         if self.level.cut_all || start != at || ends & !near(ends | 1) != 0 {
             return false;
         }
@@ -168,8 +172,10 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             return self.pieces.queue.start_at(end);
         }
         if !self.level.cut_all {
-            if end - start <= MEDIUM {
-                // Merging its parts instead would save less than cutting costs.
+            let bytes = &self.text[start..end];
+            // Merging the parts of a medium piece instead would save less than cutting costs. Indentation and other runs
+            // of one character recur.
+            if bytes.len() <= MEDIUM || bytes.len() <= LONG_RUN && bytes.iter().all(|&byte| byte == bytes[0]) {
                 return self.queue(end as u64 | Self::FIRST);
             }
             self.pieces.cutting.start_at(start);
@@ -275,12 +281,14 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     }
 }
 
-/// The `SHORT` positions after each set bit.
+/// The `N` positions after each set bit.
 #[inline(always)]
-fn near(mask: u64) -> u64 {
-    let next = mask << 1;
-    let two = next | next << 1;
-    let four = two | two << 2;
-    let eight = four | four << 4;
-    eight | eight << (SHORT - 8)
+fn near<const N: usize>(mask: u64) -> u64 {
+    let mut near = mask << 1;
+    let mut n = 1;
+    while 2 * n <= N {
+        near |= near << n;
+        n *= 2;
+    }
+    near | near << (N - n)
 }

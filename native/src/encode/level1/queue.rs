@@ -1,6 +1,6 @@
 //! Pieces that are looked up in the caches together.
 
-use super::cache::{Caches, MediumPieces, ShortPieces, MEDIUM_TOKENS, TOKENS};
+use super::cache::{Caches, MediumPieces, ShortPieces, MEDIUM, MEDIUM_TOKENS, TOKENS};
 use super::misses::{Miss, Misses};
 use crate::count::keys::{short_key, SHORT};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
@@ -32,7 +32,7 @@ pub(super) struct Queue {
     keys: [u128; SPACE],
     places: [u32; SPACE],
     /// Tokens of the pieces.
-    room: [u32; SPACE * MEDIUM_TOKENS],
+    room: [u32; SPACE * MEDIUM],
     /// Pieces that are not cached, with the number of tokens before theirs.
     absent: Vec<(usize, usize)>,
 }
@@ -45,7 +45,7 @@ impl Queue {
             ends: [0; SPACE + TOGETHER],
             keys: [0; SPACE],
             places: [0; SPACE],
-            room: [0; SPACE * MEDIUM_TOKENS],
+            room: [0; SPACE * MEDIUM],
             absent: Vec::new(),
         }
     }
@@ -90,7 +90,7 @@ impl Queue {
         misses: &mut Misses,
         out: &mut Vec<u32>,
     ) {
-        let Caches { short, medium, .. } = caches;
+        let Caches { short, medium, long, lists } = caches;
         let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
         // All keys first, so that their entries are prefetched while the next keys are computed.
         let Self { n, start: first_start, ends, keys, places, room, absent } = self;
@@ -116,14 +116,25 @@ impl Queue {
         for (i, ((&marked, &key), &place)) in ends.iter().zip(&*keys).zip(&*places).enumerate() {
             let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
             if key == 0 {
-                let packed = MediumPieces::key(text, start_of(i), unmarked(marked)).and_then(|key| medium.get(key));
-                match packed {
-                    Some(packed) => {
-                        room[at..at + packed.len()].copy_from_slice(packed);
-                        room[at] |= first;
-                        at += packed.len();
+                let (start, end) = (start_of(i), unmarked(marked));
+                let key = MediumPieces::key(text, start, end);
+                match key.and_then(|key| medium.get(key)) {
+                    Some((tokens, n)) => {
+                        let to: &mut [u32; MEDIUM_TOKENS] = room[at..].first_chunk_mut().expect("space");
+                        *to = *tokens;
+                        to[0] |= first;
+                        at += n;
                     }
-                    None => note_miss(absent, i, at),
+                    None => {
+                        let packed = match key {
+                            Some(key) => medium.get_list(key, lists),
+                            None => long.get(&text[start..end]).filter(|packed| packed.len() <= MEDIUM),
+                        };
+                        match packed {
+                            Some(packed) => at += copy(packed, first, &mut room[at..]),
+                            None => note_miss(absent, i, at),
+                        }
+                    }
                 }
                 continue;
             }
@@ -134,7 +145,10 @@ impl Queue {
                     *to = [packed[0] & !COUNT | first, packed[1], packed[2], packed[3]];
                     at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
                 }
-                None => note_miss(absent, i, at),
+                None => match ShortPieces::get_list(sets, place, key, lists) {
+                    Some(packed) => at += copy(packed, first, &mut room[at..]),
+                    None => note_miss(absent, i, at),
+                },
             }
         }
         for (i, at) in absent.drain(..) {
@@ -148,6 +162,14 @@ impl Queue {
         memory::reserve(out, at);
         out.extend_from_slice(&room[..at]);
     }
+}
+
+/// Copies tokens, whose number varies. Returns their number.
+#[inline(never)]
+fn copy(packed: &[u32], first: u32, room: &mut [u32]) -> usize {
+    room[..packed.len()].copy_from_slice(packed);
+    room[0] |= first;
+    packed.len()
 }
 
 /// Out of line: most pieces are cached.

@@ -39,6 +39,9 @@ impl Seams {
     #[inline(always)]
     pub(in crate::encode) fn each_uncrossed(&self, text: &[u8], range: Range<usize>, mut cut: impl FnMut(usize)) {
         let mut start = range.start;
+        if text[range.clone()].is_ascii() {
+            return;
+        }
         for at in range.start + 1..range.end {
             if is_continuation(text[at]) {
                 continue;
