@@ -4,10 +4,24 @@ use std::borrow::Cow;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
+use super::flat_record;
 use crate::runtime::quoting::{listed, shortened};
 
 /// Appends the text of a line to `out`, without validating its UTF-8, and returns the score.
 pub fn parse(
+    line: &[u8],
+    field: &[String],
+    score_field: Option<&[String]>,
+    out: &mut Vec<u8>,
+) -> Result<Option<f64>, String> {
+    match (field, score_field) {
+        ([name], None) if flat_record::parse(line, name, out) => Ok(None),
+        _ => general(line, field, score_field, out),
+    }
+}
+
+/// `parse` for any line.
+pub(super) fn general(
     line: &[u8],
     field: &[String],
     score_field: Option<&[String]>,
