@@ -5,10 +5,11 @@ use super::{
     masks::{Bytes, BLOCK},
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
     sink::Sink,
-    windows::{classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
+    wide::Wide,
+    windows::{all_classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
 };
 
-/// Blocks of which less is known are left to the scalar scanner, because text outside ASCII rarely comes alone.
+/// Blocks of which less is known are left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 40;
 
 /// The matches of a fence in the first bytes of a block.
@@ -103,49 +104,51 @@ fn next(mask: u64) -> u64 {
 
 /// Starts and ends of ` ?[^\s\p{L}\p{N}]{LEAST,}[\r\n]*`, and the slashes right after its line breaks.
 #[inline(always)]
-fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &Classes) -> (u64, u64) {
+fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &Classes, wide: &Wide) -> (u64, u64) {
     let Classes { space, other, .. } = *class;
     let newline = block.equal(b'\n') | block.equal(b'\r');
-    let (mut starts, mut behind) = (runs(other), other << 1 & !other);
+    let (mut starts, mut runs_of_others) = (runs(other), other);
     if LEAST == 2 {
-        (starts, behind) = (starts & other >> 1, behind & other << 2);
+        starts = wide.followed_by(starts, other);
+        runs_of_others = continued(other, starts);
     }
+    let behind = runs_of_others << 1 & !other;
     let newlines = continued(newline, behind);
     let ends = behind & !newline | newlines << 1 & !newlines;
     (starts & !(space << 1) | starts >> 1 & space | ends, block.equal(b'/') & newlines << 1)
 }
 
 #[inline(always)]
-pub fn uw_2025_window(block: impl Bytes) -> Found {
-    let class = classes(block);
-    let Classes { letter, number, white, space, other, wide } = class;
+pub fn uw_2025_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Found {
+    let (class, wide) = all_classes::<B, false>(bytes, table);
+    let Classes { letter, number, white, space, other, wide: outside } = class;
     // Two others in a row, with or without a space before them, or spaces that no word follows.
     let two = other & next(other);
-    let candidates = number | wide | two | space & (next(white) | next(two) | next(wide)) | other & next(wide);
-    let (punctuation, slashes) = punctuation_matches::<2>(block, &class);
+    let candidates = number | outside | two | space & (next(white) | next(two) | next(outside)) | other & next(outside);
+    let (punctuation, slashes) = punctuation_matches::<2>(B::load(bytes), &class, &wide);
     // Of a run of spaces, the last one is left to a word after it. If it is the only one, there is no match.
     let last = space & !(space >> 1);
     let (left, taken) = (last & !(white >> 1), last & (white >> 1));
     let spaces = runs(space) & (space >> 1 | taken) | left & (space << 1) | taken << 1;
     let numbers = number_starts::<3>(number) | number << 1 & !number;
-    let (boundaries, apart) = (punctuation | spaces | numbers, letter | runs(number));
-    Found { boundaries, apart, trouble: wide | slashes, candidates }
+    let (boundaries, apart) = (punctuation | spaces | numbers, wide.first_bytes(letter | runs(number)));
+    Found { boundaries, apart, trouble: wide.trouble | slashes, candidates }
 }
 
 #[inline(always)]
-pub fn uw_paper_window(block: impl Bytes) -> Found {
-    let Classes { number, wide, .. } = classes(block);
+pub fn uw_paper_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Found {
+    let (Classes { number, wide: outside, .. }, wide) = all_classes::<B, false>(bytes, table);
     let boundaries = triples(number) | number << 1 & !number;
-    Found { boundaries, apart: !number, trouble: wide, candidates: number | wide }
+    Found { boundaries, apart: wide.first_bytes(!number), trouble: wide.trouble, candidates: number | outside }
 }
 
 #[inline(always)]
-pub fn punctuation_window(block: impl Bytes) -> Found {
-    let class = classes(block);
-    let (boundaries, _) = punctuation_matches::<1>(block, &class);
-    let Classes { letter, number, space, other, wide, .. } = class;
-    let candidates = other | wide | space & next(other | wide);
-    Found { boundaries, apart: letter | number, trouble: wide, candidates }
+pub fn punctuation_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Found {
+    let (class, wide) = all_classes::<B, false>(bytes, table);
+    let (boundaries, _) = punctuation_matches::<1>(B::load(bytes), &class, &wide);
+    let Classes { letter, number, space, other, wide: outside, .. } = class;
+    let candidates = other | outside | space & next(other | outside);
+    Found { boundaries, apart: wide.first_bytes(letter | number), trouble: wide.trouble, candidates }
 }
 
 /// `\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)`

@@ -100,7 +100,7 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
     }
     macro_rules! fence {
         ($window:expr, $find:expr) => {
-            fence_scanners::pieces(text, sink, |bytes| $window(B::load(bytes)), |at| $find(classes, text, at))
+            fence_scanners::pieces(text, sink, |bytes| $window(classes, bytes), |at| $find(classes, text, at))
         };
     }
     // The sink moves into closures: its fields stay in registers if nothing points to it (3 to 7 % of plain encoding).
@@ -122,9 +122,9 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut sink: impl Sin
         }
         Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(classes, bytes), scalar::uw_paper),
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(classes, bytes), scalar::whitespace),
-        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window, fence_scanners::uw_2025),
-        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window, fence_scanners::uw_paper),
-        Kind::PunctuationFence => fence!(fence_scanners::punctuation_window, fence_scanners::punctuation),
+        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_window::<B>, fence_scanners::uw_2025),
+        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_window::<B>, fence_scanners::uw_paper),
+        Kind::PunctuationFence => fence!(fence_scanners::punctuation_window::<B>, fence_scanners::punctuation),
         Kind::SentenceFence => sentences::pieces::<B>(classes, text, move |start, end| sink.piece(start, end)),
         Kind::Whole => {
             if !text.is_empty() {

@@ -66,6 +66,10 @@ impl Wide {
         let malformed = (expected ^ tails) | (wide & !(two | three | tails));
         // The first byte of a character whose end is missing is at most two bytes before that.
         found.trouble = white_or_number | malformed | malformed >> 1 | malformed >> 2;
+        let known = !found.trouble & (u64::MAX >> (BLOCK - found.end));
+        found.letter &= known;
+        found.upper &= known;
+        found.lower &= known;
         found
     }
 
@@ -73,5 +77,19 @@ impl Wide {
     #[inline(always)]
     pub fn last_bytes(&self, starts: u64) -> u64 {
         starts & !(self.two | self.three) | (starts & self.two) << 1 | (starts & self.three) << 2
+    }
+
+    /// Those of the characters at `starts` after which a byte of `class` comes.
+    #[inline(always)]
+    pub fn followed_by(&self, starts: u64, class: u64) -> u64 {
+        starts & !(self.two | self.three) & class >> 1
+            | starts & self.two & class >> 2
+            | starts & self.three & class >> 3
+    }
+
+    /// The first bytes of the whole characters among `bytes`.
+    #[inline(always)]
+    pub fn first_bytes(&self, bytes: u64) -> u64 {
+        bytes & !(self.two << 1 | self.three << 1 | self.three << 2) & (u64::MAX >> (BLOCK - self.end))
     }
 }

@@ -118,7 +118,7 @@ pub fn classes(block: impl Bytes) -> Classes {
 
 /// The classes in a window, and what is known of its characters outside ASCII.
 #[inline(always)]
-fn all_classes<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], table: &classes::Classes) -> (Classes, Wide) {
+pub fn all_classes<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], table: &classes::Classes) -> (Classes, Wide) {
     let mut class = classes(B::load(bytes));
     let wide = Wide::new::<B, CASES>(bytes, class.wide, table);
     class.letter |= wide.letter;
