@@ -49,6 +49,7 @@ class Recipe:
 
 RECIPES = {
     "superwords": Recipe("superbpe", 50_000, 40_000),
+    "plain": Recipe("superbpe", 50_000),
     "gpt2": Recipe("gpt2", 32_000),
     "cl100k": Recipe("cl100k", 100_000),
     "llama3": Recipe("llama3", 100_000),

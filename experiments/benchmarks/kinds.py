@@ -17,9 +17,10 @@ import math
 import sys
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import xxhash
 from rich.table import Table
@@ -36,6 +37,8 @@ KINDS_OF_FILES = {"python": "*.py", "c": "*.h", "javascript": "*.js", "json": "*
 
 Texts = dict[str, list[str]]
 """Documents by kind."""
+
+T = TypeVar("T")
 
 
 def of_files(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
@@ -94,6 +97,30 @@ def written(texts: tuple[Texts, Texts], cache: Path) -> tuple[Corpus, dict[str, 
     return common.corpus([str(folder / TRAINING)], "text", None), {kind: folder / f"{kind}.txt" for kind in encoded}
 
 
+def add_kinds(options: argparse.ArgumentParser) -> None:
+    """Add the options for the kinds of text."""
+    options.add_argument(
+        "--kind-field", default="source", help="field that names the kind of a document (default source)"
+    )
+    options.add_argument("--kinds", nargs="+", help="kinds to measure (default: all)")
+
+
+def documents(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Kind and text of each document that the command line names."""
+    return of_files(options) if options.paths else installed(3 * options.max_bytes)
+
+
+def chosen(options: argparse.Namespace, found: Mapping[str, T]) -> dict[str, T]:
+    """Return what was found of the kinds that the command line names.
+
+    Raises:
+        UserError: If there is no such kind.
+    """
+    for kind in options.kinds or ():
+        check_choice("--kinds", kind, list(found))
+    return {kind: found[kind] for kind in options.kinds or found}
+
+
 def runs(encoders: Sequence[str]) -> list[Run]:
     """Return the runs on a text."""
     lengths_and_calls = [(LONG, "batch"), (LONG, "loop"), (SHORT, "batch"), (SHORT, "loop")]
@@ -136,14 +163,23 @@ def show(title: str, found: dict[str, Measured], options: argparse.Namespace) ->
     return equal
 
 
+def show_shares(superwords: dict[str, Measured], plain: dict[str, Measured]) -> None:
+    """Print our speed with superwords as a share of that without them."""
+    table = Table(title="superwords", caption="our speed with superwords / our speed with plain, the same without them")
+    for column in ("kind", "long, batch", "long, each", "short, batch", "short, each"):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    for kind, measured in superwords.items():
+        calls = [Run(OURS, length, call, 1) for length in (LONG, SHORT) for call in ("batch", "loop")]
+        shares = [measured.rate(run, "cold cpu") / plain[kind].rate(run, "cold cpu") for run in calls]
+        table.add_row(kind, *(f"{share:.2f}" for share in shares))
+    common.CONSOLE.print(table)
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     options = common.parser("Encoding of every kind of text beside other encoders.", paths="*")
-    options.add_argument(
-        "--kind-field", default="source", help="field that names the kind of a document (default source)"
-    )
-    options.add_argument("--kinds", nargs="+", help="kinds to encode (default: all)")
-    encode.add_tokenizers(options, ["gpt2", "llama3", "superwords"])
+    add_kinds(options)
+    encode.add_tokenizers(options, ["gpt2", "llama3", "plain", "superwords"])
     options.set_defaults(max_bytes=2_000_000, length=300, slow_bytes=500_000)
     return common.parse_peers(options, argv)
 
@@ -153,18 +189,18 @@ def main(argv: list[str]) -> int:
     """Measure and print the tables; return 1 if our ids differ from HF's, 2 for a user error."""
     options = parse(argv)
     encoders = (OURS, *options.peers, HF)
-    found = of_files(options) if options.paths else installed(3 * options.max_bytes)
-    corpus, files = written(collected(found, options.max_bytes), options.cache)
-    for kind in options.kinds or ():
-        check_choice("--kinds", kind, list(files))
-    files = {kind: files[kind] for kind in options.kinds or files}
+    corpus, files = written(collected(documents(options), options.max_bytes), options.cache)
+    files = chosen(options, files)
     python = peers.environment(options.peers_venv) if options.peers else None
-    equal = True
+    equal, found = True, {}
     for name in options.tokenizers:
         folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
         loaded = Tokenizer.load(folder)
         rows = {kind: encode.measure(folder, file, runs(encoders), options, python) for kind, file in files.items()}
         equal &= show(f"{name}: {loaded.vocab_size:,} tokens", rows, options)
+        found[name] = rows
+    if {"plain", "superwords"} <= found.keys():
+        show_shares(found["superwords"], found["plain"])
     return 0 if equal else 1
 
 

@@ -71,7 +71,7 @@ impl Batch {
             for (i, bounds) in offsets.windows(2).enumerate() {
                 let document = documents::between(&data, bounds, i)?;
                 poll(document.len());
-                match std::str::from_utf8(document) {
+                match simdutf8::compat::from_utf8(document) {
                     Ok(_) => batch.push(document),
                     Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
                     Err(error) => {

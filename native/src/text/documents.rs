@@ -66,7 +66,7 @@ impl<'a> Buffers<'a> {
         for (i, bounds) in offsets.windows(2).enumerate() {
             let document = between(&data, bounds, i)?;
             poll(document.len());
-            if let Err(error) = std::str::from_utf8(document) {
+            if let Err(error) = simdutf8::compat::from_utf8(document) {
                 return Err(format!("document {i} of the batch is not UTF-8 at its byte {}", error.valid_up_to()));
             }
         }

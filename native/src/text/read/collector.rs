@@ -55,7 +55,7 @@ impl Collector {
         if length > settings.limit {
             return Err(too_long("a document", base, settings).into());
         }
-        if let Err(error) = std::str::from_utf8(&self.batch.data[start..]) {
+        if let Err(error) = simdutf8::compat::from_utf8(&self.batch.data[start..]) {
             if !settings.replace_invalid {
                 return Err(Failure::Damage(format!(
                     "not UTF-8 at byte {} of the text; fix the file, or set on_invalid_utf8=replace to read malformed \
