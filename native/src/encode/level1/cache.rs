@@ -130,7 +130,7 @@ pub(super) struct Lists {
 const LISTED: usize = 1 << 19;
 
 impl Lists {
-    /// Stores at most `MEDIUM` tokens. Returns where they are.
+    /// Appends at most `MEDIUM` tokens. Returns their position among all tokens written so far.
     fn put(&mut self, packed: &[u32]) -> u64 {
         let mut start = self.written as usize % LISTED;
         if start + packed.len() > LISTED {
@@ -149,7 +149,7 @@ impl Lists {
         at
     }
 
-    /// The tokens that `put` stored; None if they are overwritten.
+    /// The tokens at a position; None if they are overwritten.
     #[inline(always)]
     fn get(&self, at: u64, length: usize) -> Option<&[u32]> {
         let start = at as usize % LISTED;
@@ -265,5 +265,32 @@ impl LongPieces {
             *self = Self::default();
         }
         self.table.insert(piece.into(), packed.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_kept_until_they_are_overwritten() {
+        let mut lists = Lists::default();
+        let written: Vec<(u64, Vec<u32>)> = (0..100_000)
+            .map(|i| {
+                let tokens: Vec<u32> = (0..5 + i % 27).map(|j| i * 31 + j).collect();
+                (lists.put(&tokens), tokens)
+            })
+            .collect();
+        let kept = |(at, tokens): &(u64, Vec<u32>)| match lists.get(*at, tokens.len()) {
+            Some(found) => {
+                assert_eq!(found, tokens);
+                true
+            }
+            None => false,
+        };
+        let first = written.iter().position(kept).expect("some are kept");
+        assert!(written[first..].iter().all(kept));
+        let n: usize = written[first..].iter().map(|(_, tokens)| tokens.len()).sum();
+        assert!(first > 0 && (LISTED - 2 * MEDIUM..=LISTED).contains(&n), "{first} {n}");
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Queue {
     /// Keys of the pieces (0 for long ones), and their cache sets.
     keys: [u128; SPACE],
     places: [u32; SPACE],
-    /// Tokens of the pieces.
+    /// Tokens of the pieces that are cached, at most `MEDIUM` for each.
     room: [u32; SPACE * MEDIUM],
     /// Pieces that are not cached, with the number of tokens before theirs.
     absent: Vec<(usize, usize)>,
@@ -118,30 +118,27 @@ impl Queue {
             if key == 0 {
                 let (start, end) = (start_of(i), unmarked(marked));
                 let key = MediumPieces::key(text, start, end);
-                match key.and_then(|key| medium.get(key)) {
-                    Some((tokens, n)) => {
-                        let to: &mut [u32; MEDIUM_TOKENS] = room[at..].first_chunk_mut().expect("space");
-                        *to = *tokens;
-                        to[0] |= first;
-                        at += n;
-                    }
-                    None => {
-                        let packed = match key {
-                            Some(key) => medium.get_list(key, lists),
-                            None => long.get(&text[start..end]).filter(|packed| packed.len() <= MEDIUM),
-                        };
-                        match packed {
-                            Some(packed) => at += copy(packed, first, &mut room[at..]),
-                            None => note_miss(absent, i, at),
-                        }
-                    }
+                if let Some((tokens, n)) = key.and_then(|key| medium.get(key)) {
+                    let to: &mut [u32; MEDIUM_TOKENS] = room[at..].first_chunk_mut().expect("space");
+                    *to = *tokens;
+                    to[0] |= first;
+                    at += n;
+                    continue;
+                }
+                let packed = match key {
+                    Some(key) => medium.get_list(key, lists),
+                    None => long.get(&text[start..end]).filter(|packed| packed.len() <= MEDIUM),
+                };
+                match packed {
+                    Some(packed) => at += copy(packed, first, &mut room[at..]),
+                    None => note_miss(absent, i, at),
                 }
                 continue;
             }
             match ShortPieces::get(sets, place, key) {
                 Some(packed) => {
                     // Copy all four and advance by their number: no branch on it.
-                    let to: &mut [u32; TOKENS] = (&mut room[at..at + TOKENS]).try_into().expect("as many");
+                    let to: &mut [u32; TOKENS] = room[at..].first_chunk_mut().expect("space");
                     *to = [packed[0] & !COUNT | first, packed[1], packed[2], packed[3]];
                     at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
                 }
@@ -164,7 +161,7 @@ impl Queue {
     }
 }
 
-/// Copies tokens, whose number varies. Returns their number.
+/// Copies the tokens of a piece, the first one with its mark. Returns their number.
 #[inline(never)]
 fn copy(packed: &[u32], first: u32, room: &mut [u32]) -> usize {
     room[..packed.len()].copy_from_slice(packed);
