@@ -1,12 +1,12 @@
 //! Scanners of the fences: patterns with few matches, so most pieces are the gaps between matches.
 
 use super::{
-    classes::{self, LETTER, NUMBER, SPACE},
+    classes::{Classes, LETTER, NUMBER, SPACE},
     masks::{Bytes, BLOCK},
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
     sink::Sink,
     wide::Wide,
-    windows::{all_classes, continued, numbers as number_starts, runs, triples, Classes, PADDING},
+    windows::{all_classes, continued, numbers as number_starts, runs, triples, ClassMasks, PADDING},
 };
 
 /// Blocks of which less is known are left to the scalar scanner.
@@ -104,8 +104,8 @@ fn next(mask: u64) -> u64 {
 
 /// Starts and ends of ` ?[^\s\p{L}\p{N}]{LEAST,}[\r\n]*`, and the slashes right after its line breaks.
 #[inline(always)]
-fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &Classes, wide: &Wide) -> (u64, u64) {
-    let Classes { space, other, .. } = *class;
+fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &ClassMasks, wide: &Wide) -> (u64, u64) {
+    let ClassMasks { space, other, .. } = *class;
     let newline = block.equal(b'\n') | block.equal(b'\r');
     let (mut starts, mut runs_of_others) = (runs(other), other);
     if LEAST == 2 {
@@ -119,9 +119,9 @@ fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &Classes, w
 }
 
 #[inline(always)]
-pub fn uw_2025_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Found {
+pub fn uw_2025_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
     let (class, wide) = all_classes::<B, false>(bytes, table);
-    let Classes { letter, number, white, space, other, wide: outside } = class;
+    let ClassMasks { letter, number, white, space, other, outside } = class;
     // Two others in a row, with or without a space before them, or spaces that no word follows.
     let two = other & next(other);
     let candidates = number | outside | two | space & (next(white) | next(two) | next(outside)) | other & next(outside);
@@ -136,24 +136,24 @@ pub fn uw_2025_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -
 }
 
 #[inline(always)]
-pub fn uw_paper_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Found {
-    let (Classes { number, wide: outside, .. }, wide) = all_classes::<B, false>(bytes, table);
+pub fn uw_paper_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
+    let (ClassMasks { number, outside, .. }, wide) = all_classes::<B, false>(bytes, table);
     let boundaries = triples(number) | number << 1 & !number;
     Found { boundaries, apart: wide.first_bytes(!number), trouble: wide.trouble, candidates: number | outside }
 }
 
 #[inline(always)]
-pub fn punctuation_window<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Found {
+pub fn punctuation_window<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Found {
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let (boundaries, _) = punctuation_matches::<1>(B::load(bytes), &class, &wide);
-    let Classes { letter, number, space, other, wide: outside, .. } = class;
+    let ClassMasks { letter, number, space, other, outside, .. } = class;
     let candidates = other | outside | space & next(other | outside);
     Found { boundaries, apart: wide.first_bytes(letter | number), trouble: wide.trouble, candidates }
 }
 
 /// `\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)`
 #[inline(always)]
-pub fn uw_2025(classes: &classes::Classes, text: &[u8], at: usize) -> Result<usize, usize> {
+pub fn uw_2025(classes: &Classes, text: &[u8], at: usize) -> Result<usize, usize> {
     let (class, length) = classes.at(text, at);
     if class & NUMBER != 0 {
         return Ok(numbers::<3>(classes, text, at));
@@ -185,7 +185,7 @@ pub fn uw_2025(classes: &classes::Classes, text: &[u8], at: usize) -> Result<usi
 
 /// ` ?[^\s\p{L}\p{N}]+[\r\n]*`
 #[inline(always)]
-pub fn punctuation(classes: &classes::Classes, text: &[u8], at: usize) -> Result<usize, usize> {
+pub fn punctuation(classes: &Classes, text: &[u8], at: usize) -> Result<usize, usize> {
     match punctuation_start(classes, text, at) {
         Some(start) => Ok(newlines(text, others(classes, text, start))),
         None => Err(at + classes.at(text, at).1),
@@ -194,7 +194,7 @@ pub fn punctuation(classes: &classes::Classes, text: &[u8], at: usize) -> Result
 
 /// `\p{N}+`, then `(?=(\d{3})+(?!\d))`
 #[inline(always)]
-pub fn uw_paper(classes: &classes::Classes, text: &[u8], at: usize) -> Result<usize, usize> {
+pub fn uw_paper(classes: &Classes, text: &[u8], at: usize) -> Result<usize, usize> {
     let (class, length) = classes.at(text, at);
     if class & NUMBER != 0 {
         return Ok(triple(classes, text, at));

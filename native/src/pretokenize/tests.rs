@@ -284,6 +284,7 @@ fn malformed_bytes_do_not_stop_a_scanner() {
                 let at = random.below(text.len());
                 text[at] = random.below(256) as u8;
             }
+            text.truncate(text.len() - random.below(3).min(text.len() - 1)); // inside of a character, maybe
             assert_eq!(cut(&Scanner::Named(*kind), &text), scalar_cut(*kind, &text), "{kind:?} on {text:?}");
         }
     }

@@ -13,7 +13,7 @@ pub struct Wide {
     pub lower: u64,
     /// Bytes that the scalar scanner has to handle.
     pub trouble: u64,
-    /// Bytes in the window before a character that continues after it.
+    /// Length of the window without the character that its end cuts, if there is one.
     pub end: usize,
     /// First bytes of characters of two bytes, and of three.
     two: u64,

@@ -8,7 +8,7 @@
 //! left to the next window, which begins at the last start.
 
 use super::{
-    classes,
+    classes::Classes,
     masks::{Bytes, BLOCK},
     scalar::{contraction, small_contraction},
     seed_plus::{self, may_continue_number},
@@ -24,8 +24,9 @@ pub struct Window {
     scalar: usize,
 }
 
-/// Pads a window after the end of the text: a malformed byte, which ends certainty.
-pub const PADDING: u8 = 0x80;
+/// Pads a window after the end of the text, and ends certainty. It is never part of UTF-8, so it does not complete a
+/// truncated character.
+pub const PADDING: u8 = 0xFF;
 
 /// A shorter rest of the text is left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 12;
@@ -100,27 +101,28 @@ pub fn runs(class: u64) -> u64 {
 }
 
 /// The classes that all patterns use. Bytes outside ASCII are others, unless `all_classes` finds that they are letters.
-pub struct Classes {
+pub struct ClassMasks {
     pub letter: u64,
     pub number: u64,
     pub white: u64,
     pub space: u64,
     pub other: u64,
-    pub wide: u64,
+    /// Bytes outside ASCII.
+    pub outside: u64,
 }
 
 #[inline(always)]
-pub fn classes(block: impl Bytes) -> Classes {
+pub fn ascii_classes(block: impl Bytes) -> ClassMasks {
     let (letter, number, space) = (block.letters(), block.within(b'0', b'9'), block.equal(b' '));
     let white = space | block.within(b'\t', b'\r');
-    Classes { letter, number, white, space, other: !(letter | number | white), wide: block.wide() }
+    ClassMasks { letter, number, white, space, other: !(letter | number | white), outside: block.wide() }
 }
 
 /// The classes in a window, and what is known of its characters outside ASCII.
 #[inline(always)]
-pub fn all_classes<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], table: &classes::Classes) -> (Classes, Wide) {
-    let mut class = classes(B::load(bytes));
-    let wide = Wide::new::<B, CASES>(bytes, class.wide, table);
+pub fn all_classes<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], table: &Classes) -> (ClassMasks, Wide) {
+    let mut class = ascii_classes(B::load(bytes));
+    let wide = Wide::new::<B, CASES>(bytes, class.outside, table);
     class.letter |= wide.letter;
     class.other &= !wide.letter;
     (class, wide)
@@ -129,13 +131,13 @@ pub fn all_classes<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], table: &cla
 /// Starts of words without a space before them, and starts in white space: of a run, and of its last character if the
 /// word after it takes that.
 #[inline(always)]
-fn words(class: &Classes, runs: u64, joins: u64) -> u64 {
-    let Classes { white, space, .. } = *class;
+fn words(class: &ClassMasks, runs: u64, joins: u64) -> u64 {
+    let ClassMasks { white, space, .. } = *class;
     (runs & !(space << 1)) | (white & (!(white << 1) | (joins >> 1)))
 }
 
 #[inline(always)]
-pub fn gpt2<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+pub fn gpt2<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
     let block = B::load(bytes);
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let mut starts = words(&class, runs(class.letter) | runs(class.number) | runs(class.other), !class.white);
@@ -149,14 +151,14 @@ pub fn gpt2<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK], text: &[u8]
 }
 
 #[inline(always)]
-pub fn whitespace<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Window {
+pub fn whitespace<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Window {
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let starts = words(&class, runs(!class.white), !class.white);
     certain(starts, wide.end, wide.trouble, |_| class.white)
 }
 
 #[inline(always)]
-pub fn uw_paper<B: Bytes>(table: &classes::Classes, bytes: &[u8; BLOCK]) -> Window {
+pub fn uw_paper<B: Bytes>(table: &Classes, bytes: &[u8; BLOCK]) -> Window {
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let number = class.number;
     let joins = class.letter | class.other;
@@ -174,8 +176,8 @@ pub fn continued(class: u64, starts: u64) -> u64 {
 /// The common part of the cl100k and the o200k family: (starts except words and numbers, starts of runs of others,
 /// white space except line breaks, line breaks that belong to the others before them).
 #[inline(always)]
-fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
-    let Classes { white, space, other, .. } = *class;
+fn lines(block: impl Bytes, class: &ClassMasks) -> (u64, u64, u64, u64) {
+    let ClassMasks { white, space, other, .. } = *class;
     let newline = block.equal(b'\n') | block.equal(b'\r');
     let blank = white & !newline;
     let others = runs(other) & !(space << 1);
@@ -220,12 +222,7 @@ pub fn triples(number: u64) -> u64 {
 }
 
 #[inline(always)]
-pub fn cl100k<B: Bytes, const DIGITS: usize>(
-    table: &classes::Classes,
-    bytes: &[u8; BLOCK],
-    text: &[u8],
-    at: usize,
-) -> Window {
+pub fn cl100k<B: Bytes, const DIGITS: usize>(table: &Classes, bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
     let block = B::load(bytes);
     let (class, wide) = all_classes::<B, false>(bytes, table);
     let (starts, others, blank, _) = lines(block, &class);
@@ -246,7 +243,7 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
         return Window { starts: 0, scalar: 1 };
     }
     let block = B::load(bytes);
-    let class = classes(block);
+    let class = ascii_classes(block);
     let (starts, others, blank, _) = lines(block, &class);
     let mut starts = starts | numbers::<3>(class.number) | runs(class.letter) & !((blank | others) << 1);
     each_bit(block.equal(b'\'') & others, |i| {
@@ -256,8 +253,8 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
         }
     });
     // A keycap takes the space before it, a number does not.
-    let perhaps_keycap = class.number & (class.space << 1) & (class.wide >> 1 | 1 << (BLOCK - 1));
-    let mut trouble = class.wide | perhaps_keycap;
+    let perhaps_keycap = class.number & (class.space << 1) & (class.outside >> 1 | 1 << (BLOCK - 1));
+    let mut trouble = class.outside | perhaps_keycap;
     let after = class.number << 1 & !class.number;
     if after & !class.white != 0 {
         let separators = [b',', b'_', b'.', b'%'].map(|byte| block.equal(byte));
@@ -269,7 +266,7 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
 
 #[inline(always)]
 pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(
-    table: &classes::Classes,
+    table: &Classes,
     bytes: &[u8; BLOCK],
     text: &[u8],
     at: usize,
@@ -298,8 +295,10 @@ pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(
             }
         });
     }
-    // Left to the scalar scanner: marks after others; a capital after a character of both cases, which begins a word only
-    // if that is the end of one; a slash after line breaks that belong to others, which belongs to them too.
+    // Left to the scalar scanner:
+    // - marks after others;
+    // - a capital after a character of both cases: whether a word starts there depends on the letters around;
+    // - a slash after line breaks that belong to others: it belongs to them, too.
     let slashes = if taken != 0 { block.equal(b'/') & (taken << 1) } else { 0 };
     let trouble = wide.trouble | mark & (class.other << 1) | upper & (both << 1) | slashes;
     certain(starts, wide.end, trouble, |_| class.white)

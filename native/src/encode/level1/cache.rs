@@ -93,12 +93,12 @@ impl ShortPieces {
         Some(&set[0].packed)
     }
 
-    /// The tokens of a key that `get` does not find: in text whose scripts the tokenizer hardly knows, most pieces have
-    /// more than `TOKENS`.
+    /// The tokens of a piece that has more than `TOKENS`. Such pieces are common only in scripts that the tokenizer hardly
+    /// knows.
     #[inline(never)]
     pub(super) fn get_list<'l>(sets: &mut [Set], place: u32, key: u128, lists: &'l Lists) -> Option<&'l [u32]> {
-        let [low, high, length, _] = *Self::get(sets, place, key | IN_LIST)?;
-        lists.get((high as u64) << 32 | low as u64, length as usize)
+        let [place @ .., length, _] = *Self::get(sets, place, key | IN_LIST)?;
+        lists.get(place, length as usize)
     }
 
     /// Evicts the LRU entry and inserts at the LRU position, so that one-off pieces never displace a hot one: half of
@@ -109,8 +109,8 @@ impl ShortPieces {
             entry.packed[..packed.len()].copy_from_slice(packed);
             entry.packed[0] = entry.packed[0] & !COUNT | (packed.len() as u32 - 1) << COUNT_SHIFT;
         } else {
-            let at = lists.put(packed);
-            entry = Entry { key: key | IN_LIST, packed: [at as u32, (at >> 32) as u32, packed.len() as u32, 0] };
+            let [low, high] = lists.put(packed);
+            entry = Entry { key: key | IN_LIST, packed: [low, high, packed.len() as u32, 0] };
         }
         let set = &mut self.sets[place as usize].0;
         let way = (set[0].key != entry.key && set[0].key != NO_KEY) as usize;
@@ -130,8 +130,8 @@ pub(super) struct Lists {
 const LISTED: usize = 1 << 19;
 
 impl Lists {
-    /// Appends at most `MEDIUM` tokens. Returns their position among all tokens written so far.
-    fn put(&mut self, packed: &[u32]) -> u64 {
+    /// Appends at most `MEDIUM` tokens. Returns their position among all tokens written so far, low half first.
+    fn put(&mut self, packed: &[u32]) -> [u32; 2] {
         let mut start = self.written as usize % LISTED;
         if start + packed.len() > LISTED {
             self.written += (LISTED - start) as u64;
@@ -140,18 +140,20 @@ impl Lists {
         let end = start + packed.len();
         if end > self.tokens.len() {
             let size = (2 * end).clamp(LISTED / 64, LISTED);
-            memory::reserve(&mut self.tokens, size);
+            let more = size - self.tokens.len();
+            memory::reserve(&mut self.tokens, more);
             self.tokens.resize(size, 0);
         }
         self.tokens[start..end].copy_from_slice(packed);
         let at = self.written;
         self.written += packed.len() as u64;
-        at
+        [at as u32, (at >> 32) as u32]
     }
 
     /// The tokens at a position; None if they are overwritten.
     #[inline(always)]
-    fn get(&self, at: u64, length: usize) -> Option<&[u32]> {
+    fn get(&self, [low, high]: [u32; 2], length: usize) -> Option<&[u32]> {
+        let at = (high as u64) << 32 | low as u64;
         let start = at as usize % LISTED;
         (self.written - at <= LISTED as u64).then(|| &self.tokens[start..start + length])
     }
@@ -220,7 +222,7 @@ impl MediumPieces {
         if entry.key != key || entry.length as usize <= MEDIUM_TOKENS {
             return None;
         }
-        lists.get((entry.tokens[1] as u64) << 32 | entry.tokens[0] as u64, entry.length as usize)
+        lists.get([entry.tokens[0], entry.tokens[1]], entry.length as usize)
     }
 
     pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32], lists: &mut Lists) {
@@ -232,8 +234,7 @@ impl MediumPieces {
         if packed.len() <= MEDIUM_TOKENS {
             entry.tokens[..packed.len()].copy_from_slice(packed);
         } else {
-            let at = lists.put(packed);
-            [entry.tokens[0], entry.tokens[1]] = [at as u32, (at >> 32) as u32];
+            [entry.tokens[0], entry.tokens[1]] = lists.put(packed);
         }
         let place = self.place(key);
         self.entries[place] = entry;
@@ -250,7 +251,7 @@ pub(super) struct LongPieces {
 impl LongPieces {
     #[inline(always)]
     pub(super) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
-        if piece.len() <= MEDIUM {
+        if !(MEDIUM + 1..=LONG_BYTES).contains(&piece.len()) {
             return None;
         }
         self.table.get(piece).map(|packed| &**packed)
@@ -275,13 +276,13 @@ mod tests {
     #[test]
     fn lists_are_kept_until_they_are_overwritten() {
         let mut lists = Lists::default();
-        let written: Vec<(u64, Vec<u32>)> = (0..100_000)
+        let written: Vec<([u32; 2], Vec<u32>)> = (0..100_000)
             .map(|i| {
                 let tokens: Vec<u32> = (0..5 + i % 27).map(|j| i * 31 + j).collect();
                 (lists.put(&tokens), tokens)
             })
             .collect();
-        let kept = |(at, tokens): &(u64, Vec<u32>)| match lists.get(*at, tokens.len()) {
+        let kept = |(at, tokens): &([u32; 2], Vec<u32>)| match lists.get(*at, tokens.len()) {
             Some(found) => {
                 assert_eq!(found, tokens);
                 true

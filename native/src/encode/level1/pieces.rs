@@ -8,7 +8,7 @@ use crate::count::keys::SHORT;
 use crate::encode::packed::FIRST;
 use crate::runtime::{interrupt::poll, memory};
 
-/// Longer runs of one character are cut like other pieces.
+/// Longer runs of one byte are cut like other pieces.
 const LONG_RUN: usize = 1 << 10;
 
 /// Bytes between two calls of `poll`.
@@ -173,8 +173,8 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         }
         if !self.level.cut_all {
             let bytes = &self.text[start..end];
-            // Merging the parts of a medium piece instead would save less than cutting costs. Indentation and other runs
-            // of one character recur.
+            // Medium pieces are not cut, because that costs more than it saves. Runs of one byte, such as indentation, are
+            // not cut either: they recur, so they are cached whole.
             if bytes.len() <= MEDIUM || bytes.len() <= LONG_RUN && bytes.iter().all(|&byte| byte == bytes[0]) {
                 return self.queue(end as u64 | Self::FIRST);
             }

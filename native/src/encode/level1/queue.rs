@@ -127,6 +127,7 @@ impl Queue {
                 }
                 let packed = match key {
                     Some(key) => medium.get_list(key, lists),
+                    // `room` has space for `MEDIUM` tokens per piece. Longer lists are found when misses are merged.
                     None => long.get(&text[start..end]).filter(|packed| packed.len() <= MEDIUM),
                 };
                 match packed {

@@ -10,7 +10,7 @@ use crate::runtime::memory;
 /// the general parser.
 pub(super) fn parse(line: &[u8], field: &str, out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    let parsed = object(line, field.as_bytes(), out).is_some();
+    let parsed = is_plain(field.as_bytes()) && object(line, field.as_bytes(), out).is_some();
     if !parsed {
         out.truncate(start);
     }
@@ -25,7 +25,7 @@ fn object(line: &[u8], field: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = after(line, at, b'"')?;
         let end = start + memchr::memchr2(b'"', b'\\', &line[start..])?;
         let key = &line[start..end];
-        if !key.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        if !is_plain(key) {
             return None;
         }
         at = after(line, after(line, end, b'"')?, b':')?;
@@ -44,6 +44,11 @@ fn object(line: &[u8], field: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
     let end = after(line, at, b'}')?;
     (found && line[end..].iter().all(is_space)).then_some(())
+}
+
+/// Whether a key is written without escapes.
+fn is_plain(key: &[u8]) -> bool {
+    key.iter().all(|byte| !matches!(byte, 0..b' ' | b'"' | b'\\')) && std::str::from_utf8(key).is_ok()
 }
 
 /// The position after white space and this byte.
@@ -66,7 +71,8 @@ fn value(rest: &[u8]) -> Option<usize> {
     Some(values.byte_offset())
 }
 
-/// By the byte after a backslash: the character that the two stand for. 0 for `u`, and for bytes that may not be there.
+/// Index: the byte after a backslash. Value: the character of the escape; 0 for `u`, which four digits follow, and for
+/// invalid escapes.
 const ESCAPED: [u8; 256] = {
     let mut escaped = [0; 256];
     let pairs = *b"\"\"\\\\//b\x08f\x0Cn\nr\rt\t";
@@ -78,13 +84,18 @@ const ESCAPED: [u8; 256] = {
     escaped
 };
 
+/// What a step may append: a block or the end of a line, and a character.
+const SPACE: usize = BLOCK + 8;
+const GROWTH: usize = 1 << 13;
+
 /// Appends the characters of a string from `at` on. Returns the position after its closing quote.
 fn string(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Option<usize> {
-    // Longer than the result: whole blocks are copied, and each escape is longer than its character.
-    let mut end = out.len();
-    memory::reserve(out, line.len() - at + BLOCK + 1);
-    out.resize(end + line.len() - at + BLOCK + 1, 0);
+    let mut end = out.len(); // of the characters; after it comes space
     loop {
+        if out.len() - end < SPACE {
+            memory::reserve(out, GROWTH);
+            out.resize(out.len() + GROWTH, 0);
+        }
         let plain = match line[at..].first_chunk::<{ BLOCK + 2 }>() {
             Some(bytes) => {
                 let block: &[u8; BLOCK] = bytes.first_chunk().expect("a block");
