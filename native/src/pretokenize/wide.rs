@@ -5,6 +5,7 @@
 
 use super::classes::{Classes, LETTER, LOWER, NUMBER, SPACE, UPPER};
 use super::masks::{Bytes, BLOCK};
+use super::windows::PADDING;
 
 pub struct Wide {
     pub letter: u64,
@@ -28,6 +29,10 @@ impl Wide {
     pub fn new<B: Bytes, const CASES: bool>(bytes: &[u8; BLOCK], wide: u64, classes: &Classes) -> Self {
         if wide == 0 {
             return Self::NONE;
+        }
+        // Often, only the padding after the text is outside ASCII.
+        if bytes[BLOCK - 1] == PADDING && wide.leading_ones() == wide.count_ones() {
+            return Self { trouble: wide, ..Self::NONE };
         }
         Self::some::<B, CASES>(bytes, wide, classes)
     }

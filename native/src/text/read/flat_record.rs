@@ -84,50 +84,58 @@ const ESCAPED: [u8; 256] = {
     escaped
 };
 
+/// Maximum growth of the space for the characters of a string, whose length is not known.
+const MOST_GROWTH: usize = 1 << 18;
+
 /// What a step may append: a block or the end of a line, and a character.
-const SPACE: usize = BLOCK + 8;
-const GROWTH: usize = 1 << 13;
+const STEP: usize = BLOCK + 8;
 
 /// Appends the characters of a string from `at` on. Returns the position after its closing quote.
 fn string(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Option<usize> {
-    let mut end = out.len(); // of the characters; after it comes space
     loop {
-        if out.len() - end < SPACE {
-            memory::reserve(out, GROWTH);
-            out.resize(out.len() + GROWTH, 0);
-        }
-        let plain = match line[at..].first_chunk::<{ BLOCK + 2 }>() {
-            Some(bytes) => {
-                let block: &[u8; BLOCK] = bytes.first_chunk().expect("a block");
-                let stops = Block::load(block).equal(b'"') | Block::load(block).equal(b'\\');
-                let (plain, stopped) = (stops.trailing_zeros() as usize, stops != 0);
-                let to: &mut [u8; BLOCK + 1] = out[end..].first_chunk_mut().expect("space");
-                to[..BLOCK].copy_from_slice(block);
-                let escaped = ESCAPED[bytes[plain + 1] as usize];
-                if !(stopped & ((bytes[plain] == b'"') | (escaped == 0))) {
-                    // A branch on whether the block has an escape would often be mispredicted.
-                    to[plain] = escaped;
-                    end += plain + stopped as usize;
-                    at += plain + 2 * stopped as usize;
-                    continue;
+        let start = out.len();
+        let growth = (line.len() - at + STEP).min(MOST_GROWTH);
+        memory::reserve(out, growth);
+        out.resize(start + growth, 0);
+        let (mut end, mut closed) = (0, false);
+        let space = &mut out[start..];
+        while !closed && end + STEP <= space.len() {
+            let plain = match line[at..].first_chunk::<{ BLOCK + 2 }>() {
+                Some(bytes) => {
+                    let block: &[u8; BLOCK] = bytes.first_chunk().expect("a block");
+                    let stops = Block::load(block).equal(b'"') | Block::load(block).equal(b'\\');
+                    let (plain, stopped) = (stops.trailing_zeros() as usize, stops != 0);
+                    let to: &mut [u8; BLOCK + 1] = space[end..].first_chunk_mut().expect("a step");
+                    to[..BLOCK].copy_from_slice(block);
+                    let escaped = ESCAPED[bytes[plain + 1] as usize];
+                    if !(stopped & ((bytes[plain] == b'"') | (escaped == 0))) {
+                        // A branch on whether the block has an escape would often be mispredicted.
+                        to[plain] = escaped;
+                        end += plain + stopped as usize;
+                        at += plain + 2 * stopped as usize;
+                        continue;
+                    }
+                    plain
                 }
-                plain
+                None => {
+                    let plain = memchr::memchr2(b'"', b'\\', &line[at..])?;
+                    space[end..end + plain].copy_from_slice(&line[at..at + plain]);
+                    plain
+                }
+            };
+            end += plain;
+            at += plain + 1;
+            closed = line[at - 1] == b'"';
+            if !closed {
+                let (character, length) = escape(&line[at..])?;
+                end += character.encode_utf8(&mut space[end..]).len();
+                at += length;
             }
-            None => {
-                let plain = memchr::memchr2(b'"', b'\\', &line[at..])?;
-                out[end..end + plain].copy_from_slice(&line[at..at + plain]);
-                plain
-            }
-        };
-        end += plain;
-        at += plain + 1;
-        if line[at - 1] == b'"' {
-            out.truncate(end);
+        }
+        out.truncate(start + end);
+        if closed {
             return Some(at);
         }
-        let (character, length) = escape(&line[at..])?;
-        end += character.encode_utf8(&mut out[end..]).len();
-        at += length;
     }
 }
 
@@ -228,10 +236,12 @@ mod tests {
     #[test]
     fn ordinary_lines_are_accepted() {
         let long = "x".repeat(1000);
+        let longer = "é and \\n".repeat(100_000);
         for (line, expected) in [
             (r#"{"text": "a\nb", "url": "http://a", "metadata": {"source": "b", "n": [1, 2.5]}}"#.to_string(), "a\nb"),
             (r#" {"id" : null , "text":"\u00e9\ud83d\uDE00\u0000\u007f"} "#.to_string(), "é😀\0\u{7f}"),
             (format!("{{\"text\":\"{long}\"}}\r"), &long),
+            (format!("{{\"text\":\"{longer}\",\"id\":1}}"), &longer.replace("\\n", "\n")),
             (r#"{"text":""}"#.to_string(), ""),
         ] {
             let mut out = Vec::new();
