@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,6 @@ CALLS = ("batch", "file", "count")
 
 WARM_UP = "The first words. " * 20_000
 """Text for each thread, so that its caches exist before the first pass."""
-
-AGAIN = 100_000_000
-"""Bytes that the second pass reads at least; it repeats the text."""
 
 
 def work_of(call: str, folder: Path, file: Path, threads: int) -> Callable[[], object]:
@@ -53,47 +51,67 @@ def work_of(call: str, folder: Path, file: Path, threads: int) -> Callable[[], o
     return lambda: count_pretokens(batches, tokenizer.pattern, threads=threads)
 
 
-def timed(call: str, folder: Path, file: Path, cores: Sequence[int], n_bytes: int, start: Any, results: Any) -> None:
-    """Do the work on some cores once, and then repeatedly, each time together with the other processes.
+@dataclass(frozen=True)
+class Pass:
+    """A pass over the text: its start and end on the clock, and per repetition its page faults and waits.
 
-    Puts, for each pass: its start and end on the clock, and per repetition its page faults and how often it waited
-    (voluntary context switches).
+    Waits are voluntary context switches.
     """
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
-    work = work_of(call, folder, file, len(cores))
+
+    began: float
+    ended: float
+    faults: float
+    waits: float
+
+
+def timed(call: str, folder: Path, file: Path, cores: Sequence[int], again: int, start: Any, results: Any) -> None:
+    """Do the work on some cores once, and then `again` times, both together with the other processes.
+
+    Puts the two passes, or None after an error.
+    """
     passes = []
-    for repetitions in (1, max(1, AGAIN // n_bytes)):
-        start.wait()
-        before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-        for _ in range(repetitions):
-            work()
-        ended, after = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
-        faults, waits = (getattr(after, name) - getattr(before, name) for name in ("ru_minflt", "ru_nvcsw"))
-        passes.append((began, ended, faults / repetitions, waits / repetitions))
+    try:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
+        work = work_of(call, folder, file, len(cores))
+        for repetitions in (1, again):
+            start.wait()
+            before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+            for _ in range(repetitions):
+                work()
+            ended, after = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+            faults, waits = (getattr(after, name) - getattr(before, name) for name in ("ru_minflt", "ru_nvcsw"))
+            passes.append(Pass(began, ended, faults / repetitions, waits / repetitions))
+    except BaseException:
+        start.abort()  # no process waits for this one
+        results.put(None)
+        raise
     results.put(passes)
 
 
-def measure(call: str, folder: Path, files: Sequence[Path], cores: Sequence[Sequence[int]]) -> dict[str, float]:
+def measure(
+    call: str, folder: Path, files: Sequence[Path], cores: Sequence[Sequence[int]], again: int
+) -> dict[str, float]:
     """Run one process per file on its cores; return the seconds of both passes, and the events of the second."""
-    n_bytes = sum(file.stat().st_size for file in files)
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(len(files)), context.SimpleQueue()
     workers = [
-        context.Process(target=timed, args=(call, folder, file, own, n_bytes, start, results))
+        context.Process(target=timed, args=(call, folder, file, own, again, start, results))
         for file, own in zip(files, cores, strict=True)
     ]
     for worker in workers:
         worker.start()
-    passes = [results.get() for _ in workers]
+    found = [results.get() for _ in workers]
     for worker in workers:
         worker.join()
-    new, known = (max(found[i][1] for found in passes) - min(found[i][0] for found in passes) for i in range(2))
+    if None in found:
+        raise RuntimeError("a process failed; its error is above")
+    new, known = zip(*found, strict=True)
     return {
-        "new": new,
-        "known": known,
-        "faults": sum(found[1][2] for found in passes),
-        "waits": sum(found[1][3] for found in passes),
+        "new": max(one.ended for one in new) - min(one.began for one in new),
+        "known": max(one.ended for one in known) - min(one.began for one in known),
+        "faults": sum(one.faults for one in known),
+        "waits": sum(one.waits for one in known),
     }
 
 
@@ -115,6 +133,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument("--tokenizer", default="llama3", help="folder, or recipe of encode (default llama3)")
     options.add_argument("--vocab-size", type=common.positive, help="size if it is trained (default: the recipe's)")
     options.add_argument("--cores", type=common.positive, default=2, help="number of threads (default 2)")
+    options.add_argument(
+        "--again", type=common.size, default="100MB", metavar="SIZE", help="text of the second pass (default 100MB)"
+    )
     options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for trained tokenizers")
     options.set_defaults(max_bytes=20_000_000, rounds=5)
     return options.parse_args(argv)
@@ -145,6 +166,7 @@ def main(argv: list[str]) -> int:
         for kind, documents in kinds.chosen(options, texts).items():
             whole, parts = shares(documents, 1, Path(scratch)), shares(documents, n, Path(scratch))
             megabytes = whole[0].stat().st_size / 1e6
+            again = max(1, round(options.again / 1e6 / megabytes))
             for call in CALLS:
                 ways = {
                     "one": (whole, [cores[:1]]),
@@ -152,7 +174,7 @@ def main(argv: list[str]) -> int:
                     "processes": (parts, [[core] for core in cores]),
                 }
                 rounds = [
-                    {way: measure(call, folder, files, pinned) for way, (files, pinned) in ways.items()}
+                    {way: measure(call, folder, files, pinned, again) for way, (files, pinned) in ways.items()}
                     for _ in range(options.rounds)
                 ]
 
