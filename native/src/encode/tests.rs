@@ -455,6 +455,34 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
 }
 
 #[test]
+fn runs_of_one_byte_equal_plain_merging() {
+    let mut random = Random(19);
+    for case in 0..40 {
+        let n = 2 + random.below(10);
+        let (tokens, merges) = random_merges(&mut random, 2, n);
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1: if case % 2 == 0 { merges.len() } else { random.below(merges.len()) },
+            scanner: Scanner::new("a+|b+").unwrap(),
+            second_pass_fence: None,
+            eligible: None,
+        });
+        let lengths: Vec<usize> = (0..8).map(|i| 1 + random.below([20, 100, 1200][i % 3])).collect();
+        let runs: Vec<Vec<u8>> =
+            (0..40).map(|i| [b"a", b"b"][i % 2].repeat(lengths[random.below(lengths.len())])).collect();
+        let mut expected = Vec::new();
+        for run in &runs {
+            let mut ids: Vec<u32> = run.iter().map(|&byte| byte as u32).collect();
+            plain(&mut ids, &merges);
+            expected.append(&mut ids);
+        }
+        assert_eq!(encode_all(&encoder, &[runs.concat()]), [expected], "case {case}");
+    }
+}
+
+#[test]
 fn caches_and_lookahead_do_not_show() {
     // Many more pieces than a batch, with long ones among them, repeatedly, cut at every dead byte pair.
     let mut random = Random(18);
