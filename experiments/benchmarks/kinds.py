@@ -114,7 +114,7 @@ def chosen(options: argparse.Namespace, found: Mapping[str, T]) -> dict[str, T]:
     """Return what was found of the kinds that the command line names.
 
     Raises:
-        UserError: If there is no such kind.
+        UserError: If a kind does not occur in the text.
     """
     for kind in options.kinds or ():
         check_choice("--kinds", kind, list(found))

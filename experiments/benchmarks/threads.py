@@ -154,13 +154,13 @@ def main(argv: list[str]) -> int:
     corpus, _ = kinds.written((training, texts), options.cache)
     name = options.tokenizer
     folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
-    columns = ("kind", "MB", "call", "1 thread, MB/s", f"{n} threads", f"{n} processes", "the same text again", "")
+    columns = ("kind", "MB", "call", "1 thread, MB/s", f"{n} threads", f"{n} processes")
     table = Table(
         title=f"{folder.name if name not in encode.RECIPES else name}: {n} cores against one, by the clock",
         caption=f"multiples of the speed of one thread; medians of {options.rounds}; per MB of the second pass with "
         "threads: page faults, and how often a thread waited",
     )
-    for column in (*columns[:-2], "threads, again", "processes, again", "faults", "waits"):
+    for column in (*columns, "threads, again", "processes, again", "faults", "waits"):
         table.add_column(column, justify="left" if column in ("kind", "call") else "right")
     with tempfile.TemporaryDirectory() as scratch:
         for kind, documents in kinds.chosen(options, texts).items():

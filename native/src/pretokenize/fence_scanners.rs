@@ -112,9 +112,9 @@ fn punctuation_matches<const LEAST: usize>(block: impl Bytes, class: &ClassMasks
         starts = wide.followed_by(starts, other);
         runs_of_others = continued(other, starts);
     }
-    let behind = runs_of_others << 1 & !other;
-    let newlines = continued(newline, behind);
-    let ends = behind & !newline | newlines << 1 & !newlines;
+    let after = runs_of_others << 1 & !other;
+    let newlines = continued(newline, after);
+    let ends = after & !newline | newlines << 1 & !newlines;
     (starts & !(space << 1) | starts >> 1 & space | ends, block.equal(b'/') & newlines << 1)
 }
 
