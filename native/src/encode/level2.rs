@@ -6,8 +6,8 @@ use super::merge::{merge, merge_short, Scratch, SCAN};
 use super::packed::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
 use super::pairs::{is_merge, pair_merge, product, FixedPairs, PairMerge, PairTable, NO_MERGE, SEAM};
 use super::rules::Rule;
-use crate::pretokenize::masks::high_bits;
 use crate::runtime::{interrupt::poll, memory};
+use crate::text::masks::high_bits;
 
 /// Tokens whose seams are looked up together: one bit each.
 const BLOCK: usize = 64;

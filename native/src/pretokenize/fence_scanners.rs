@@ -2,12 +2,12 @@
 
 use super::{
     classes::{Classes, LETTER, NUMBER, SPACE},
-    masks::{Bytes, BLOCK},
     scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple},
     sink::Sink,
     wide::Wide,
-    windows::{all_classes, continued, numbers as number_starts, runs, triples, ClassMasks, PADDING},
+    windows::{all_classes, continued, numbers as number_starts, runs, triples, ClassMasks},
 };
+use crate::text::masks::{Bytes, BLOCK, PADDING};
 
 /// Blocks of which less is known are left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 40;

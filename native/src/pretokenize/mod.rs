@@ -8,7 +8,6 @@ mod bounded_regex;
 pub mod classes;
 mod emoji;
 mod fence_scanners;
-pub(crate) mod masks;
 pub mod patterns;
 mod scalar;
 pub mod scanner;

@@ -1,11 +1,11 @@
 //! `Scanner`: splits text by any pattern.
 
 use super::bounded_regex::{Meter, Regex, BOUNDS};
-use super::masks::{Block, Bytes};
 use super::patterns::{Kind, EQUIVALENT, NAMED};
 use super::sink::Sink;
 use super::{classes::CLASSES, fence_scanners, scalar, seed_plus, sentences, windows};
 use crate::runtime::quoting::quoted;
+use crate::text::masks::{Block, Bytes};
 
 /// Splits text into pieces.
 pub enum Scanner {

@@ -3,8 +3,8 @@
 use super::{
     classes::{Classes, SPACE},
     fence_scanners::load,
-    masks::{Bytes, BLOCK},
 };
+use crate::text::masks::{Bytes, BLOCK};
 
 /// The pieces of `sentence-fence`.
 #[inline(always)]

@@ -3,8 +3,9 @@
 use super::classes::{Classes, CLASSES};
 use super::patterns::{Kind, EQUIVALENT, NAMED};
 use super::scanner::{named_pieces, Scanner};
-use super::{bounded_regex::Regex, fence_scanners, masks::Portable, scalar, seed_plus};
+use super::{bounded_regex::Regex, fence_scanners, scalar, seed_plus};
 use crate::runtime::random::Random;
+use crate::text::masks::Portable;
 
 /// Every class of characters that the patterns distinguish, and the special cases.
 #[rustfmt::skip]

@@ -4,8 +4,7 @@
 //! four bytes and malformed bytes are trouble, which is left to the scalar scanners.
 
 use super::classes::{Classes, LETTER, LOWER, NUMBER, SPACE, UPPER};
-use super::masks::{Bytes, BLOCK};
-use super::windows::PADDING;
+use crate::text::masks::{Bytes, BLOCK, PADDING};
 
 pub struct Wide {
     pub letter: u64,

@@ -9,12 +9,12 @@
 
 use super::{
     classes::Classes,
-    masks::{Bytes, BLOCK},
     scalar::{contraction, small_contraction},
     seed_plus::{self, may_continue_number},
     sink::Sink,
     wide::Wide,
 };
+use crate::text::masks::{Bytes, BLOCK, PADDING};
 
 /// The result of a window.
 pub struct Window {
@@ -23,10 +23,6 @@ pub struct Window {
     /// Bytes that the scalar scanner has to handle, because the algebra cannot.
     scalar: usize,
 }
-
-/// Pads a window after the end of the text, and ends certainty. It is never part of UTF-8, so it does not complete a
-/// truncated character.
-pub const PADDING: u8 = 0xFF;
 
 /// A shorter rest of the text is left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 12;

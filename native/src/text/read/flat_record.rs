@@ -3,8 +3,8 @@
 
 use serde::de::IgnoredAny;
 
-use crate::pretokenize::masks::{Block, Bytes, BLOCK};
 use crate::runtime::memory;
+use crate::text::masks::{Block, Bytes, BLOCK};
 
 /// Appends the text of a line to `out`, without validating its UTF-8. False, with `out` as it was, if the line is left to
 /// the general parser.

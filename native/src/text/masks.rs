@@ -3,6 +3,10 @@
 /// Bytes per block.
 pub const BLOCK: usize = 64;
 
+/// Pads a block after the end of the text, and ends certainty. It is never part of UTF-8, so it does not complete a
+/// truncated character.
+pub const PADDING: u8 = 0xFF;
+
 /// Classification of the bytes of a block, one bit per byte.
 pub trait Bytes: Copy {
     fn load(bytes: &[u8; BLOCK]) -> Self;
