@@ -49,12 +49,8 @@ demo: $(READY) ## The main job on the embedded corpus, with a report at the end
 test: $(READY) ## The tests, without the slow ones
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
-# This test interrupts a command on a Ray cluster. Where a worker of xdist runs it, that process can end without a message.
-ALONE := tests/experiments/cluster/test_ray.py::test_models_are_trained_side_by_side_and_survive_their_workers
-
 test-slow: $(READY) ## The slow tests only
-	$(BIN)/python -m pytest -n auto --dist loadfile -m slow --deselect $(ALONE)
-	$(BIN)/python -m pytest $(ALONE)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 test-all: $(READY) ## Every test, of Python and of Rust
 	$(BIN)/python -m pytest -n auto --dist loadfile

@@ -131,7 +131,11 @@ class RayBackend:
 
     def cancel(self, handle: Any) -> None:
         """See `Backend.cancel`."""
-        self._ray.cancel(handle, force=True)
+        # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives (Ray 2.60:
+        # "Tried to complete task that was not pending").
+        ended, _ = self._ray.wait([handle], timeout=0)
+        if not ended:
+            self._ray.cancel(handle, force=True)
 
 
 def _check_reachable(address: str | None) -> None:

@@ -399,7 +399,7 @@ class _Run:
         try:
             self._cancel([handle for handle in self.attempts if handle not in started])
             if started:
-                self._stop(started)
+                started = self._stop(started)
         finally:
             self._cancel(started)
             self.attempts.clear()
@@ -409,8 +409,8 @@ class _Run:
             with suppress(Exception):  # the backend may be gone
                 self.backend.cancel(handle)
 
-    def _stop(self, handles: list[Any]) -> None:
-        """Ask tasks to stop, and wait until they have."""
+    def _stop(self, handles: list[Any]) -> list[Any]:
+        """Ask tasks to stop, and wait until they have; return those that have not."""
         _logger.warning(
             "waiting up to %.0f s for %d tasks to write their checkpoints; Ctrl-C ends them at once",
             STOP_SECONDS,
@@ -422,6 +422,7 @@ class _Run:
             while handles and time.monotonic() < deadline:
                 ended = self.backend.wait(handles, _POLL_SECONDS)
                 handles = [handle for handle in handles if handle not in ended]
+        return handles
 
 
 def wait_for(data: Path) -> None:

@@ -48,10 +48,13 @@ KILLS = int(os.environ.get("KILLS", "4"))
 ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """Address of a cluster of two machines with one core each and the smallest object store."""
-    before = dict(os.environ)
+    """Address of a cluster of two machines with one core each and the smallest object store.
+
+    Ray's handler of SIGTERM ends the machines and hangs in forked processes, which other tests terminate.
+    """
+    before, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
     # Ray's sockets are in this folder, and their names must not exceed 107 bytes.
     folder = Path(f"/tmp/ray-{os.getpid()}")
     home = tmp_path_factory.mktemp("home")
@@ -62,6 +65,7 @@ def address(tmp_path_factory):
     machine = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
     machines = Machines(initialize_head=True, head_node_args=machine)
     machines.add_node(num_cpus=1, object_store_memory=80 << 20)
+    signal.signal(signal.SIGTERM, handler)
     try:
         yield machines.address
     finally:
