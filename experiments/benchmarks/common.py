@@ -49,6 +49,10 @@ class Result:
         """Median over the rounds."""
         return float(statistics.median(facts[key] for facts in self.rounds))
 
+    def least(self, key: str) -> float:
+        """Minimum over the rounds."""
+        return float(min(facts[key] for facts in self.rounds))
+
     @property
     def facts(self) -> dict[str, Any]:
         """Measurements of the last round."""

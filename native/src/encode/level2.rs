@@ -130,6 +130,8 @@ impl Level2 {
             if start == at + 2 && is_merge(found) {
                 block.ids[block.n] = product(found) & ID;
                 block.n += 1;
+            } else if start == at + 3 {
+                self.merge_three(block, at);
             } else if start - at <= SCAN {
                 self.merge_short_run(block, at..start);
             } else {
@@ -168,6 +170,25 @@ impl Level2 {
             packed[at] & FIRST == 0 && self.pairs.get(packed[at - 1] & ID, packed[at] & ID) != NO_MERGE
         };
         1 + (1..packed.len()).take_while(open).count()
+    }
+
+    /// Merges a run of three tokens of a block: half of the runs of more than two.
+    #[inline(always)]
+    fn merge_three(&self, block: &mut Block, at: usize) {
+        let (left, right) = (block.found[at], block.found[at + 1]);
+        let best = left.min(right);
+        if is_merge(best) {
+            let [a, _, c] = *block.packed[at..].first_chunk().expect("space");
+            let new = product(best);
+            let (a, c) = if left == best { (new, c) } else { (a, new) };
+            let found = self.pair(a, c);
+            let merged = is_merge(found);
+            let first = if merged { product(found) } else { a };
+            *block.ids[block.n..].first_chunk_mut().expect("space") = [first & ID, c & ID];
+            block.n += 2 - merged as usize;
+        } else {
+            block.copy(at..at + 3);
+        }
     }
 
     /// Merges a run of up to `SCAN` tokens of a block.

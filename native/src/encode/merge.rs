@@ -64,9 +64,11 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl 
         return false;
     }
     let (n, new) = (ids.len(), product(best));
-    ids.copy_within(at + 2..n, at + 1);
     ids[at] = new;
-    found.copy_within(at + 1..n - 1, at);
+    for i in at + 1..n - 1 {
+        ids[i] = ids[i + 1];
+        found[i - 1] = found[i];
+    }
     if at + 2 < n {
         found[at] = pair(new, ids[at + 1]);
     }

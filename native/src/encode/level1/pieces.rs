@@ -171,13 +171,16 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
             self.pieces.cutting.start_at(end);
             return self.pieces.queue.start_at(end);
         }
-        if !self.level.cut_all {
-            let bytes = &self.text[start..end];
-            // Medium pieces are not cut, because that costs more than it saves. Runs of one byte, such as indentation, are
-            // not cut either: they recur, so they are cached whole.
-            if bytes.len() <= MEDIUM || bytes.len() <= LONG_RUN && bytes.iter().all(|&byte| byte == bytes[0]) {
-                return self.queue(end as u64 | Self::FIRST);
-            }
+        let (cut_all, bytes) = (self.level.cut_all, &self.text[start..end]);
+        // Medium pieces of plain BPE are not cut, because that costs more than it saves. Runs of one byte, such as
+        // indentation, are not cut either: they recur, so they are cached whole.
+        let whole =
+            !cut_all && bytes.len() <= MEDIUM || bytes.len() <= LONG_RUN && bytes.iter().all(|&b| b == bytes[0]);
+        if whole && (!cut_all || self.pieces.cutting.part == start) {
+            self.pieces.cutting.start_at(end);
+            return self.queue(end as u64 | Self::FIRST);
+        }
+        if !cut_all {
             self.pieces.cutting.start_at(start);
         }
         self.cut_until(end);
@@ -220,6 +223,19 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     #[inline(always)]
     fn queue_parts(&mut self, at: usize, mut cuts: u64, ends: u64, mark: u64) {
         let Cutting { mut part, mut starts_piece, .. } = self.pieces.cutting;
+        if cuts == 0 {
+            return;
+        }
+        let others = cuts & (cuts - 1);
+        let short = at + cuts.trailing_zeros() as usize - part <= SHORT && others & !near::<SHORT>(cuts) == 0;
+        if short && mark == 0 {
+            let last = cuts.ilog2();
+            (self.pieces.cutting.part, self.pieces.cutting.starts_piece) = (at + last as usize, ends >> last & 1 != 0);
+            if self.pieces.queue.push_parts::<FIRSTS>(at, cuts, ends, if starts_piece { Self::FIRST } else { 0 }) {
+                self.apart().look_up(false);
+            }
+            return;
+        }
         while cuts != 0 {
             let i = cuts.trailing_zeros() as usize;
             let ends_piece = ends >> i & 1 != 0;
@@ -270,10 +286,10 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     #[inline(never)]
     fn look_up(self, all: bool) {
         let Self { level, pieces: Pieces { queue, misses, caches, .. }, text, out } = self;
-        if FIRSTS || level.short_whole_tokens().is_some() {
-            queue.look_up::<true>(text, caches, misses, out);
-        } else {
-            queue.look_up::<false>(text, caches, misses, out);
+        match (FIRSTS, level.short_whole_tokens().is_some()) {
+            (false, false) => queue.look_up::<0>(text, caches, misses, out),
+            (true, false) => queue.look_up::<MARK_FIRST>(text, caches, misses, out),
+            (_, true) => queue.look_up::<{ MARK_FIRST | MARK_PART }>(text, caches, misses, out),
         }
         if misses.are_due(out.len()) || all && !misses.list.is_empty() {
             misses.merge(level, text, caches, out);

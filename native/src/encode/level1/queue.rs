@@ -80,10 +80,36 @@ impl Queue {
         self.n >= AHEAD
     }
 
+    /// Adds parts of pieces that end at `cuts`, relative to `at`. Those in `ends` are ends of pieces, too. `first`: mark of
+    /// the first of these parts; with `FIRSTS`, every part that begins a piece gets `MARK_FIRST`. Returns whether the queue
+    /// is full.
+    #[inline(always)]
+    pub(super) fn push_parts<const FIRSTS: bool>(
+        &mut self,
+        at: usize,
+        mut cuts: u64,
+        ends: u64,
+        mut first: u64,
+    ) -> bool {
+        let mut n = self.n & (SPACE - 1);
+        self.n += cuts.count_ones() as usize;
+        while cuts != 0 {
+            let slots: &mut [u64; TOGETHER] = self.ends[n..].first_chunk_mut().expect("space");
+            for slot in slots {
+                let i = (cuts | 1 << 63).trailing_zeros(); // anything if no cut is left
+                *slot = (at + i as usize) as u64 | first;
+                first = if FIRSTS && ends >> i & 1 != 0 { MARK_FIRST } else { 0 };
+                cuts &= cuts.wrapping_sub(1);
+            }
+            n += TOGETHER;
+        }
+        self.n >= AHEAD
+    }
+
     /// Empties the queue: appends the tokens of the pieces that are cached, and adds the others to the misses.
-    /// `MARKED`: ends may have marks.
+    /// `MARKS`: marks that ends may have.
     #[inline(never)]
-    pub(super) fn look_up<const MARKED: bool>(
+    pub(super) fn look_up<const MARKS: u64>(
         &mut self,
         text: &[u8],
         caches: &mut Caches,
@@ -91,7 +117,7 @@ impl Queue {
         out: &mut Vec<u32>,
     ) {
         let Caches { short, medium, long, lists } = caches;
-        let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
+        let unmarked = |end: u64| (if MARKS != 0 { end & END } else { end }) as usize;
         // All keys first, so that their entries are prefetched while the next keys are computed.
         let Self { n, start: first_start, ends, keys, places, room, absent } = self;
         let (ends, keys, places) = (&ends[..*n], &mut keys[..*n], &mut places[..*n]);
@@ -99,7 +125,7 @@ impl Queue {
         let mut start = *first_start;
         for ((&marked, key), place) in ends.iter().zip(&mut *keys).zip(&mut *places) {
             let end = unmarked(marked);
-            let part = if MARKED && marked & MARK_PART != 0 { PART } else { 0 };
+            let part = if MARKS & marked & MARK_PART != 0 { PART } else { 0 };
             if end - start <= SHORT {
                 *key = short_key(text, start, end) | part;
                 *place = ShortPieces::place(sets, *key);
@@ -114,7 +140,7 @@ impl Queue {
         let mut at = 0;
         let start_of = |i: usize| if i == 0 { *first_start } else { unmarked(ends[i - 1]) };
         for (i, ((&marked, &key), &place)) in ends.iter().zip(&*keys).zip(&*places).enumerate() {
-            let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
+            let first = if MARKS & marked & MARK_FIRST != 0 { FIRST } else { 0 };
             if key == 0 {
                 let (start, end) = (start_of(i), unmarked(marked));
                 let key = MediumPieces::key(text, start, end);
@@ -140,7 +166,8 @@ impl Queue {
                 Some(packed) => {
                     // Copy all four and advance by their number: no branch on it.
                     let to: &mut [u32; TOKENS] = room[at..].first_chunk_mut().expect("space");
-                    *to = [packed[0] & !COUNT | first, packed[1], packed[2], packed[3]];
+                    *to = [packed[0] & !COUNT, packed[1], packed[2], packed[3]];
+                    to[0] |= first;
                     at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
                 }
                 None => match ShortPieces::get_list(sets, place, key, lists) {
@@ -151,7 +178,7 @@ impl Queue {
         }
         for (i, at) in absent.drain(..) {
             let start = start_of(i);
-            let first = if MARKED && ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
+            let first = if MARKS & ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
             let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
             misses.list.push(Miss { key, place, start, end, first, at, new: false });
         }
