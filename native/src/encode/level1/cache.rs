@@ -227,8 +227,12 @@ impl MediumPieces {
 
     pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32], lists: &mut Lists) {
         self.inserted += 1;
-        if self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
-            *self = Self::with(4 * self.entries.len()); // without the old entries, which are few
+        if 2 * self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
+            let larger = Self { inserted: self.inserted, ..Self::with(4 * self.entries.len()) };
+            for entry in std::mem::replace(self, larger).entries.into_iter().filter(|entry| entry.length > 0) {
+                let place = self.place(entry.key);
+                self.entries[place] = entry;
+            }
         }
         let mut entry = Medium { key, tokens: [0; MEDIUM_TOKENS], length: packed.len() as u32 };
         if packed.len() <= MEDIUM_TOKENS {

@@ -84,6 +84,12 @@ impl Lanes {
         }
     }
 
+    /// Adds a sequence that equals an earlier one.
+    #[inline(always)]
+    pub(super) fn add_again(&mut self, number: usize) {
+        self.places.push(self.places[number]);
+    }
+
     /// The result of a sequence.
     #[inline(always)]
     pub(super) fn get(&mut self, number: usize) -> &mut [u32] {

@@ -3,6 +3,7 @@
 use super::cache::{Caches, MediumPieces};
 use super::lanes::{Lanes, MOST_TOKENS};
 use super::tables::Level1;
+use crate::count::keys::hash_key;
 use crate::encode::merge::{merge, Scratch};
 use crate::encode::pairs::{byte_pair, is_merge};
 use crate::runtime::memory;
@@ -33,8 +34,37 @@ pub(super) struct Miss {
 pub(super) struct Misses {
     pub(super) list: Vec<Miss>,
     lanes: Lanes,
+    recent: Recent,
     ids: Vec<u32>,
     scratch: Scratch,
+}
+
+/// The latest miss of a batch by hash. A new word often comes again at once.
+struct Recent([usize; RECENT]);
+
+const RECENT: usize = 2 * MISSES_PER_BATCH;
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self([0; RECENT])
+    }
+}
+
+impl Recent {
+    /// An earlier miss with the same piece, if it is the latest of its hash. `list` ends with the new miss.
+    #[inline(always)]
+    fn repeated(&mut self, text: &[u8], list: &[Miss], number: usize) -> Option<usize> {
+        let miss = &list[number];
+        let hash = if miss.key != 0 {
+            miss.place as usize
+        } else {
+            let [start, end] = MediumPieces::key(text, miss.start, miss.end)?;
+            (hash_key(start) ^ hash_key(end)) as usize
+        };
+        let before = std::mem::replace(&mut self.0[hash % RECENT], number);
+        let same = |other: &Miss| other.key == miss.key && text[other.start..other.end] == text[miss.start..miss.end];
+        (before < number && same(&list[before])).then_some(before)
+    }
 }
 
 impl Misses {
@@ -47,10 +77,15 @@ impl Misses {
     /// Inserts the tokens of the pieces where they belong.
     #[inline(never)]
     pub(super) fn merge(&mut self, level: &Level1, text: &[u8], caches: &mut Caches, out: &mut Vec<u32>) {
-        let Self { list, lanes, ids, scratch } = self;
+        let Self { list, lanes, recent, ids, scratch } = self;
         let Caches { short, medium, long, lists } = caches;
         lanes.clear();
-        for Miss { key, start, end, new, .. } in list.iter_mut() {
+        for number in 0..list.len() {
+            if let Some(before) = recent.repeated(text, list, number) {
+                lanes.add_again(before);
+                continue;
+            }
+            let Miss { key, start, end, new, .. } = &mut list[number];
             let bytes = &text[*start..*end];
             if let Some(packed) = long.get(bytes) {
                 lanes.add_merged(packed);
@@ -79,24 +114,26 @@ impl Misses {
         }
         lanes.merge(&level.pairs);
 
+        for (lane, &Miss { key, place, start, end, .. }) in list.iter().enumerate().filter(|(_, miss)| miss.new) {
+            let packed = lanes.get(lane);
+            if !level.packed.is_empty() {
+                packed.iter_mut().for_each(|id| *id = level.packed[*id as usize]);
+            }
+            if key != 0 {
+                short.insert(place, key, packed, lists);
+            } else if let Some(key) = MediumPieces::key(text, start, end) {
+                medium.insert(key, packed, lists);
+            } else {
+                long.insert(&text[start..end], packed);
+            }
+        }
+
         let mut end = out.len();
         let mut to = end + (0..list.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
         memory::reserve(out, to - end);
         out.resize(to, 0);
-        for (lane, &Miss { key, place, start, end: stop, first, at, new }) in list.iter().enumerate().rev() {
+        for (lane, &Miss { first, at, .. }) in list.iter().enumerate().rev() {
             let packed = lanes.get(lane);
-            if new {
-                if !level.packed.is_empty() {
-                    packed.iter_mut().for_each(|id| *id = level.packed[*id as usize]);
-                }
-                if key != 0 {
-                    short.insert(place, key, packed, lists);
-                } else if let Some(key) = MediumPieces::key(text, start, stop) {
-                    medium.insert(key, packed, lists);
-                } else {
-                    long.insert(&text[start..stop], packed);
-                }
-            }
             to -= end - at;
             out.copy_within(at..end, to);
             (end, to) = (at, to - packed.len());
