@@ -483,6 +483,44 @@ fn runs_of_one_byte_equal_plain_merging() {
 }
 
 #[test]
+fn pieces_that_recur_before_they_are_cached_equal_plain_merging() {
+    let mut random = Random(21);
+    for case in 0..60 {
+        let (tokens, merges) = random_merges(&mut random, 3, 30);
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1: if case % 2 == 0 { merges.len() } else { random.below(merges.len()) },
+            scanner: Scanner::new("d|[^d]+").unwrap(),
+            second_pass_fence: None,
+            eligible: None,
+        });
+        // A few words of each length class of the caches, new in every text.
+        let texts: Vec<Vec<u8>> = (0..20)
+            .map(|_| {
+                let mut word = |i: usize| -> Vec<u8> {
+                    let length = 1 + random.below([15, 31, 60][i % 3]);
+                    (0..length).map(|_| 97 + random.below(3) as u8).collect()
+                };
+                let words: Vec<Vec<u8>> = (0..6).map(&mut word).collect();
+                (0..50).map(|_| words[random.below(words.len())].clone()).collect::<Vec<_>>().join(&b'd')
+            })
+            .collect();
+        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts)) {
+            let mut expected = Vec::new();
+            let merge = |start, end| {
+                let mut piece: Vec<u32> = text[start..end].iter().map(|&byte: &u8| byte as u32).collect();
+                plain(&mut piece, &merges);
+                expected.append(&mut piece);
+            };
+            encoder.definition().scanner.pieces(text, merge).unwrap();
+            assert_eq!(found, expected, "case {case}: {merges:?} on {text:?}");
+        }
+    }
+}
+
+#[test]
 fn caches_and_lookahead_do_not_show() {
     // Many more pieces than a batch, with long ones among them, repeatedly, cut at every dead byte pair.
     let mut random = Random(18);

@@ -227,7 +227,7 @@ impl MediumPieces {
 
     pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32], lists: &mut Lists) {
         self.inserted += 1;
-        if 2 * self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
+        if 4 * self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
             let larger = Self { inserted: self.inserted, ..Self::with(4 * self.entries.len()) };
             for entry in std::mem::replace(self, larger).entries.into_iter().filter(|entry| entry.length > 0) {
                 let place = self.place(entry.key);

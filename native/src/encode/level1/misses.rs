@@ -39,7 +39,7 @@ pub(super) struct Misses {
     scratch: Scratch,
 }
 
-/// The latest miss of a batch by hash. A new word often comes again at once.
+/// By hash of the piece: number of the latest miss, perhaps of an earlier batch. A new word often comes again at once.
 struct Recent([usize; RECENT]);
 
 const RECENT: usize = 2 * MISSES_PER_BATCH;
@@ -51,7 +51,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// An earlier miss with the same piece, if it is the latest of its hash. `list` ends with the new miss.
+    /// Notes a miss of the list. Returns an earlier one of the same piece, if it is the latest with its hash.
     #[inline(always)]
     fn repeated(&mut self, text: &[u8], list: &[Miss], number: usize) -> Option<usize> {
         let miss = &list[number];
