@@ -172,18 +172,19 @@ struct Medium {
     length: u32,
 }
 
-/// Cache of pieces of 16 to 31 bytes: direct-mapped. It grows with their number, because some texts have few.
+/// Cache of pieces of 16 to 31 bytes: direct-mapped. It grows once, because many texts have few.
 pub(super) struct MediumPieces {
     entries: Vec<Medium>,
     inserted: usize,
 }
 
-/// Entries of 64 bytes: at most 2 MiB.
-const MEDIUM_ENTRIES: std::ops::RangeInclusive<usize> = 1 << 9..=1 << 15;
+/// Entries of 64 bytes at first, and after `MANY_MEDIUM` new pieces: 512 KiB and 2 MiB.
+const MEDIUM_ENTRIES: [usize; 2] = [1 << 13, 1 << 15];
+const MANY_MEDIUM: usize = 1 << 15;
 
 impl MediumPieces {
     pub(super) fn new() -> Self {
-        Self::with(*MEDIUM_ENTRIES.start())
+        Self::with(MEDIUM_ENTRIES[0])
     }
 
     fn with(n: usize) -> Self {
@@ -227,8 +228,8 @@ impl MediumPieces {
 
     pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32], lists: &mut Lists) {
         self.inserted += 1;
-        if 4 * self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
-            let larger = Self { inserted: self.inserted, ..Self::with(4 * self.entries.len()) };
+        if self.inserted == MANY_MEDIUM {
+            let larger = Self { inserted: self.inserted, ..Self::with(MEDIUM_ENTRIES[1]) };
             for entry in std::mem::replace(self, larger).entries.into_iter().filter(|entry| entry.length > 0) {
                 let place = self.place(entry.key);
                 self.entries[place] = entry;
@@ -297,5 +298,24 @@ mod tests {
         assert!(written[first..].iter().all(kept));
         let n: usize = written[first..].iter().map(|(_, tokens)| tokens.len()).sum();
         assert!(first > 0 && (LISTED - 2 * MEDIUM..=LISTED).contains(&n), "{first} {n}");
+    }
+
+    #[test]
+    fn medium_pieces_keep_their_tokens_when_the_cache_grows() {
+        let (mut medium, mut lists) = (MediumPieces::new(), Lists::default());
+        let key = |i: usize| {
+            let text = format!("a piece of text {i:9} and what follows it");
+            MediumPieces::key(text.as_bytes(), 0, 25).expect("25 bytes")
+        };
+        let kept = |medium: &MediumPieces, n: usize| {
+            (0..n).filter(|&i| medium.get(key(i)).is_some_and(|(tokens, n)| tokens[..n] == [i as u32, 7])).count()
+        };
+        (0..MANY_MEDIUM - 1).for_each(|i| medium.insert(key(i), &[i as u32, 7], &mut lists));
+        let before = kept(&medium, MANY_MEDIUM - 1);
+        assert!(before > MEDIUM_ENTRIES[0] / 2, "{before}");
+        medium.insert(key(MANY_MEDIUM), &[MANY_MEDIUM as u32, 7], &mut lists);
+        assert_eq!(medium.entries.len(), MEDIUM_ENTRIES[1]);
+        assert!(kept(&medium, MANY_MEDIUM - 1) + 1 >= before);
+        assert_eq!(medium.get(key(MANY_MEDIUM)).map(|(tokens, _)| tokens[0]), Some(MANY_MEDIUM as u32));
     }
 }
