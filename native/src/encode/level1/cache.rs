@@ -172,19 +172,18 @@ struct Medium {
     length: u32,
 }
 
-/// Cache of pieces of 16 to 31 bytes: direct-mapped. It grows once, because many texts have few.
+/// Cache of pieces of 16 to 31 bytes: direct-mapped. It grows with their number, because many texts have few.
 pub(super) struct MediumPieces {
     entries: Vec<Medium>,
     inserted: usize,
 }
 
-/// Entries of 64 bytes at first, and after `MANY_MEDIUM` new pieces: 512 KiB and 2 MiB.
-const MEDIUM_ENTRIES: [usize; 2] = [1 << 13, 1 << 15];
-const MANY_MEDIUM: usize = 1 << 15;
+/// Entries of 64 bytes: at most 512 KiB.
+const MEDIUM_ENTRIES: std::ops::RangeInclusive<usize> = 1 << 9..=1 << 13;
 
 impl MediumPieces {
     pub(super) fn new() -> Self {
-        Self::with(MEDIUM_ENTRIES[0])
+        Self::with(*MEDIUM_ENTRIES.start())
     }
 
     fn with(n: usize) -> Self {
@@ -228,8 +227,8 @@ impl MediumPieces {
 
     pub(super) fn insert(&mut self, key: [u128; 2], packed: &[u32], lists: &mut Lists) {
         self.inserted += 1;
-        if self.inserted == MANY_MEDIUM {
-            let larger = Self { inserted: self.inserted, ..Self::with(MEDIUM_ENTRIES[1]) };
+        if self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
+            let larger = Self { inserted: self.inserted, ..Self::with(4 * self.entries.len()) };
             for entry in std::mem::replace(self, larger).entries.into_iter().filter(|entry| entry.length > 0) {
                 let place = self.place(entry.key);
                 self.entries[place] = entry;
@@ -310,12 +309,13 @@ mod tests {
         let kept = |medium: &MediumPieces, n: usize| {
             (0..n).filter(|&i| medium.get(key(i)).is_some_and(|(tokens, n)| tokens[..n] == [i as u32, 7])).count()
         };
-        (0..MANY_MEDIUM - 1).for_each(|i| medium.insert(key(i), &[i as u32, 7], &mut lists));
-        let before = kept(&medium, MANY_MEDIUM - 1);
-        assert!(before > MEDIUM_ENTRIES[0] / 2, "{before}");
-        medium.insert(key(MANY_MEDIUM), &[MANY_MEDIUM as u32, 7], &mut lists);
-        assert_eq!(medium.entries.len(), MEDIUM_ENTRIES[1]);
-        assert!(kept(&medium, MANY_MEDIUM - 1) + 1 >= before);
-        assert_eq!(medium.get(key(MANY_MEDIUM)).map(|(tokens, _)| tokens[0]), Some(MANY_MEDIUM as u32));
+        let n = *MEDIUM_ENTRIES.start();
+        (0..n).for_each(|i| medium.insert(key(i), &[i as u32, 7], &mut lists));
+        let before = kept(&medium, n);
+        assert!(before > n / 2, "{before}");
+        medium.insert(key(n), &[n as u32, 7], &mut lists);
+        assert_eq!(medium.entries.len(), 4 * n);
+        assert!(kept(&medium, n) + 1 >= before);
+        assert_eq!(medium.get(key(n)).map(|(tokens, _)| tokens[0]), Some(n as u32));
     }
 }
