@@ -66,18 +66,8 @@ impl Queue {
 
     /// Adds pieces without marks: bit i of `ends` stands for an end before byte `at + i`. Returns whether the queue is full.
     #[inline(always)]
-    pub(super) fn push_window(&mut self, at: usize, mut ends: u64) -> bool {
-        let mut n = self.n & (SPACE - 1);
-        self.n += ends.count_ones() as usize;
-        while ends != 0 {
-            let slots: &mut [u64; TOGETHER] = self.ends[n..].first_chunk_mut().expect("space");
-            for slot in slots {
-                *slot = (at + (ends | 1 << 63).trailing_zeros() as usize) as u64; // anything if no end is left
-                ends &= ends.wrapping_sub(1);
-            }
-            n += TOGETHER;
-        }
-        self.n >= AHEAD
+    pub(super) fn push_window(&mut self, at: usize, ends: u64) -> bool {
+        self.push_parts::<false>(at, ends, 0, 0)
     }
 
     /// Adds parts of pieces that end at `cuts`, relative to `at`. Those in `ends` are ends of pieces, too. `first`: mark of
