@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from tokenizer import storage
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import check_file, confined, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -75,21 +75,23 @@ def n_bytes_of(files: Mapping[str, Any]) -> int:
 
 
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
-    """Check that files exist and have the recorded sizes.
+    """Check that files are regular files inside the folder, and have the recorded sizes.
 
     Args:
         folder: folder of the files.
         files: result of `recorded`, or only sizes (format 2 of artifacts).
 
     Raises:
-        UserError: a size differs.
+        UserError: a name leaves the folder, a file is not a regular file, or a size differs.
         FileNotFoundError: a file is missing.
     """
     for name, entry in files.items():
+        path = confined(folder, name)
+        check_file(path)
         expected = entry if isinstance(entry, int) else entry["bytes"]
-        found = (folder / name).stat().st_size
-        if found != expected:
-            raise UserError(f"{folder / name} is damaged: it has {found} bytes, not {expected}")
+        size = path.stat().st_size
+        if size != expected:
+            raise UserError(f"{path} is damaged: it has {size} bytes, not {expected}")
 
 
 def check_files(

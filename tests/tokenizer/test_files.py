@@ -9,6 +9,7 @@ import pytest
 
 from tests.tokenizer.formats.other_formats import hf_file
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, files
+from tokenizer.checksums import check_sizes
 from tokenizer.train.checkpoint import Checkpoint
 
 KERNEL = ["/proc/kmsg", "/proc/self/status", "/sys/kernel/notes"]
@@ -115,3 +116,19 @@ def test_deep_fields_of_records_are_harmless(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("".join(f'{{"text": "a", "x": {deep}}}\n' for deep in DEEP.values()))
     assert list(Corpus(CorpusConfig(paths=[str(path)])).documents()) == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "/etc/hostname", "../../x", "a/../b", "a//b", "./a", "a\\b", "C:b", "a\nb", 3, None]
+)
+def test_a_name_that_leaves_its_folder_is_rejected(name, tmp_path):
+    with pytest.raises(UserError, match="not a plain path inside the folder"):
+        files.confined(tmp_path, name)
+    with pytest.raises(UserError, match="not a plain path inside the folder"):
+        check_sizes(tmp_path, {name: 1})
+
+
+def test_a_recorded_file_is_a_regular_file(tmp_path):
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with pytest.raises(UserError, match="is a device"):
+        check_sizes(tmp_path, {"zero": 0})
