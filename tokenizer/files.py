@@ -60,7 +60,7 @@ def confined(folder: Path, name: object) -> Path:
         UserError: the name is absolute, leaves the folder, or is not a plain relative path.
     """
     plain = isinstance(name, str) and name.isprintable() and not set(name) & set("\\:")
-    if not plain or name != str(PurePosixPath(str(name))) or name.startswith("/") or ".." in name.split("/"):
+    if not plain or name != str(PurePosixPath(str(name))) or name.startswith("/") or {".", ".."} & set(name.split("/")):
         raise UserError(f"{folder} names the file {quoted(name)}, which is not a plain path inside the folder")
     return folder / str(name)
 
