@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.stages.context import Context
-    from experiments.stages.text import Text
+    from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
     from tokenizer.corpus.overlap import Overlap
 
@@ -52,54 +52,63 @@ class HeldoutOverlap:
 
     def sentence(self) -> str:
         """The totals as a sentence."""
-        found = self.contents
-        return (
-            f"{percent(found.shared_words / max(found.n_words, 1))} of the held-out words, in "
-            f"{found.n_documents - found.clean_documents:,} of {found.n_documents:,} documents, occur in the training "
-            f"text in sequences of {found.ngram_words} words or more, or as whole documents."
-        )
+        return sentence(self.contents)
 
 
-def measure(context: Context, text: Text) -> HeldoutOverlap | None:
-    """Look for the n-grams of the held-out documents in all training text; None if `eval.contamination` is off."""
-    n_words = context.config.eval.contamination
+def sentence(totals: Contamination) -> str:
+    """The totals as a sentence."""
+    return (
+        f"{percent(totals.shared_words / max(totals.n_words, 1))} of the held-out words, in "
+        f"{totals.n_documents - totals.clean_documents:,} of {totals.n_documents:,} documents, occur in the training "
+        f"text in sequences of {totals.ngram_words} words or more, or as whole documents."
+    )
+
+
+def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap | None:
+    """Look for the n-grams of the held-out documents in all training text.
+
+    Args:
+        context: Context of the run.
+        text: The corpus.
+        n_words: Words of an n-gram (`eval.contamination`); None or 0 for no measurement.
+    """
     if not n_words:
         return None
-    runner, corpus, progress = context.config.runner, text.corpus, context.reporter.progress
-    cluster = connect(runner)
+    corpus, progress = text.corpus, context.reporter.progress
+    cluster = connect(context.runner)
 
     def find(folder: Path) -> Overlap:
         if cluster is not None:
             with cluster.results(folder) as parts:
                 return contamination.find_overlap(cluster, [corpus], "heldout", [corpus], parts, n_words, progress)
         training = corpus.batches("train", readers=2, in_order=False)
-        return find_overlap(corpus.batches("heldout"), training, n_words, threads=runner.threads, progress=progress)
+        threads = context.runner.threads
+        return find_overlap(corpus.batches("heldout"), training, n_words, threads=threads, progress=progress)
 
     def build(folder: Path) -> Contamination:
-        found = find(folder)
+        overlap = find(folder)
         with replacing(folder / _ARRAYS) as file:
-            np.savez_compressed(file, allow_pickle=False, words=found.words, shared_words=found.shared)
+            np.savez_compressed(file, allow_pickle=False, words=overlap.words, shared_words=overlap.shared)
         return Contamination(
             corpus=text.hash,
             ngram_words=n_words,
-            n_documents=len(found.words),
-            clean_documents=int((found.shared == 0).sum()),
-            whole_documents=int(found.whole.sum()),
-            n_words=int(found.words.sum()),
-            shared_words=int(found.shared.sum()),
-            training_bytes=found.training_bytes,
+            n_documents=len(overlap.words),
+            clean_documents=int((overlap.shared == 0).sum()),
+            whole_documents=int(overlap.whole.sum()),
+            n_words=int(overlap.words.sum()),
+            shared_words=int(overlap.shared.sum()),
+            training_bytes=overlap.training_bytes,
         )
 
-    with context.reporter.stage(KIND):
-        artifact = context.store.make(
-            Contamination,
-            KIND,
-            config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
-            inputs={"corpus": text.hash},
-            build=build,
-            resumable=cluster is not None,
-        )
-    overlap = HeldoutOverlap.load(artifact)
-    what = f"{overlap.sentence().removesuffix('.')}, of {si(artifact.contents.training_bytes)}B"
-    context.done(KIND, artifact, what, artifact.contents.save())
-    return overlap
+    artifact = context.make(
+        KIND,
+        Contamination,
+        KIND,
+        config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
+        inputs={"corpus": text.hash},
+        build=build,
+        describe=lambda totals: f"{sentence(totals).removesuffix('.')}, of {si(totals.training_bytes)}B",
+        row=Contamination.save,
+        resumable=cluster is not None,
+    )
+    return HeldoutOverlap.load(artifact)

@@ -2,63 +2,71 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from experiments.results import Contents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from experiments.cli.console import Reporter
-    from experiments.config import Config
+    from experiments.config import RunnerConfig
     from experiments.logging.tracking import Tracker
     from experiments.store.artifacts import Artifact, Store
+
+C = TypeVar("C", bound=Contents)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Configuration, artifact store, terminal output and metrics of one run."""
+    """Where a run keeps its artifacts, shows its progress, logs its metrics and processes text."""
 
-    config: Config
     store: Store
     reporter: Reporter
     tracker: Tracker
+    runner: RunnerConfig
 
-    def seeds(self) -> list[Context]:
-        """Return `lm.n_seeds` contexts with one training seed each, counting up from the configured seed."""
-        lm = self.config.lm
-        return [
-            dataclasses.replace(
-                self,
-                config=dataclasses.replace(
-                    self.config,
-                    lm=dataclasses.replace(lm, n_seeds=1, train=dataclasses.replace(lm.train, seed=lm.train.seed + i)),
-                ),
-            )
-            for i in range(lm.n_seeds)
-        ]
+    def make(
+        self,
+        name: str,
+        result: type[C],
+        kind: str,
+        *,
+        config: Mapping[str, Any],
+        inputs: Mapping[str, str],
+        build: Callable[[Path], C],
+        describe: Callable[[C], str],
+        row: Callable[[C], Mapping[str, Any]] = lambda _: {},
+        resumable: bool = False,
+    ) -> Artifact[C]:
+        """Return the artifact of a stage, made if it does not exist, and report it.
 
-    def depths(self) -> list[Context]:
-        """Return one context per depth of `lm.depths`, shallowest first; this one if it is empty."""
-        lm = self.config.lm
-        return [
-            dataclasses.replace(
-                self,
-                config=dataclasses.replace(
-                    self.config, lm=dataclasses.replace(lm, model=lm.model.of_depth(n_layers), depths=[n_layers])
-                ),
-            )
-            for n_layers in sorted(set(lm.depths))
-        ] or [self]
+        Args:
+            name: Name of the stage as shown to the user, with the arm or the run where there are several.
+            result: Class of the stage's result.
+            kind: Kind of the artifact, the first half of the folder's name.
+            config: All settings that change the result.
+            inputs: The hash of everything that the stage reads, by name.
+            build: Fills the given folder and returns the result.
+            describe: The result in a few words.
+            row: Metrics of the result to log.
+            resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
+        """
+        with self.reporter.stage(name):
+            artifact = self.store.make(result, kind, config=config, inputs=inputs, build=build, resumable=resumable)
+        self.done(name, artifact, describe(artifact.contents), row(artifact.contents))
+        return artifact
 
-    def done(self, stage: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
+    def done(self, name: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
         """Report that a stage is done, and log it.
 
         Args:
-            stage: Name of the stage as shown to the user, with the arm where there are several: `lm bpe`.
+            name: Name of the stage as shown to the user.
             artifact: Result of the stage.
             what: The result in a few words.
             row: Metrics to log besides the artifact's cost.
         """
-        self.reporter.line(stage, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)
-        self.tracker.done(stage, artifact, row or {})
+        self.reporter.line(name, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)
+        self.tracker.done(name, artifact, row or {})

@@ -1,24 +1,37 @@
-"""The tokenizers of all arms; arms share work where they can."""
+"""The tokenizers of all arms: trained here, without merges, or from a file or the Hugging Face Hub.
+
+Arms share work where they can: counts of the same pretokens, and one list of phase-1 merges that is cut to each size.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from experiments.settings import resolved
-from experiments.stages import existing, phase1, phase2
-from experiments.stages.tokenizers import Sources, bytes_only
+from experiments.results import TokenizerFolder
+from experiments.stages import phase1, phase2
+from experiments.stages.corpus import phase2_text
+from experiments.stages.count import count
+from experiments.stages.tokenizers import ArmTokenizer, keep
+from lm.data.shards import END_OF_TEXT
+from tokenizer.errors import UserError
+from tokenizer.patterns import resolve
+from tokenizer.pretrained import load_pretrained
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from experiments.arms import Arm
+    from experiments.results import Counts
     from experiments.stages.context import Context
-    from experiments.stages.text import Text
-    from experiments.stages.tokenizers import ArmTokenizer
+    from experiments.stages.corpus import Text
+    from experiments.store.artifacts import Artifact
 
 
-def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages: Sequence[str]) -> list[ArmTokenizer]:
+def make_tokenizers(
+    context: Context, corpus: Text, arms: Sequence[Arm], stages: Collection[str]
+) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
     Args:
@@ -28,33 +41,68 @@ def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages:
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
 
     Returns:
-        The tokenizers in the order of `arms`, without those that the requested stages do not make.
+        The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
     """
-    sources = Sources(context, corpus)
-    sources.check(arms)
-    found = {}
+    texts = {arm.name: phase2_text(corpus, arm) for arm in arms if arm.recipe == "superbpe"}  # fails early
+    made: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
-        found = {arm.name: existing.load(context, arm) for arm in arms if arm.source is not None}
+        made = {arm.name: _existing(context, arm) for arm in arms if arm.source is not None}
     trained = [arm for arm in arms if arm.trained]
-    families = phase1.families(trained, [sources.counts(arm) for arm in trained])
+    families = phase1.families(trained, _counts(context, corpus, trained))
     if "train_bpe" not in stages:
-        return []
-    found |= {arm.name: bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
+        return {}
+    made |= {arm.name: _bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
     context.reporter.enter("train_bpe")
     lists: dict[str, phase1.MergeList] = {}
     for family in families:
         stage = "phase1" if len(families) == 1 else f"phase1 {family.arms[0].name}"
-        merges = phase1.train(context, family, stage)
-        lists |= dict.fromkeys([arm.name for arm in family.arms], merges)
+        lists |= dict.fromkeys([arm.name for arm in family.arms], phase1.train(context, family, stage))
     for arm in trained:
         if arm.recipe == "bpe":
-            found[arm.name] = phase1.cut(context, arm, lists[arm.name])
+            made[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             context.reporter.enter("train_superbpe")
-            found[arm.name] = phase2.train(context, arm, sources.mixture(arm), lists[arm.name])
-    return [_with_settings(context, arm, found[arm.name]) for arm in arms if arm.name in found]
+            made[arm.name] = phase2.train(context, arm, texts[arm.name], lists[arm.name])
+    return {arm.name: made[arm.name] for arm in arms if arm.name in made}
 
 
-def _with_settings(context: Context, arm: Arm, made: ArmTokenizer) -> ArmTokenizer:
-    settings = resolved(context.config, arm, made.artifact.contents.revision)
-    return dataclasses.replace(made, settings=settings)
+def _counts(context: Context, corpus: Text, arms: Sequence[Arm]) -> list[Artifact[Counts]]:
+    """Counts for each arm's phase 1; arms with the same pretokens share them."""
+    counted: dict[Any, Artifact[Counts]] = {}
+    keys = [
+        (arm.phase1_pattern.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts)) for arm in arms
+    ]
+    for arm, key in zip(arms, keys, strict=True):
+        if key not in counted:
+            counted[key] = count(context, corpus, arm, f"count {arm.name}" if counted else "count")
+    return [counted[key] for key in keys]
+
+
+def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
+    """Return the tokenizer without merges."""
+    tokenizer = Tokenizer.from_ranks([], pattern=resolve("none"), special_tokens=arm.bpe.special_tokens)
+    artifact = keep(context, tokenizer, {})
+    with context.reporter.stage(arm.name):
+        context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
+
+
+def _existing(context: Context, arm: Arm) -> ArmTokenizer:
+    """Load the tokenizer of an arm. Documents are separated by `<|endoftext|>`, which is added if it is missing."""
+    assert arm.source is not None
+    with context.reporter.stage(arm.name):
+        from_hub = arm.recipe == "pretrained"
+        if not from_hub and not Path(arm.source).exists():
+            raise UserError(
+                f"arms.{arm.name}.file={arm.source} does not exist; a repository of the Hugging Face Hub is named with "
+                f"arms.{arm.name}.pretrained"
+            )
+        loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, add_special_tokens=[END_OF_TEXT])
+        about = TokenizerFolder.load(loaded.about() | {"mode": getattr(loaded.tokenizer, "mode", "external")})
+        artifact = keep(context, loaded.tokenizer, {}, about)
+    where = arm.source if loaded.revision is None else f"{arm.source} at {loaded.revision[:12]}"
+    what = f"{where}, vocabulary {loaded.tokenizer.vocab_size:,}"
+    if about.software is not None:
+        what += f", run by {about.software}"
+    context.done(arm.name, artifact, what)
+    return ArmTokenizer(arm.name, arm.label, loaded.tokenizer, artifact)

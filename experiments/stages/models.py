@@ -1,230 +1,119 @@
-"""Shards and language models of each arm."""
+"""The language models: one per run. The budgets of an arm, a size and a seed share a trunk where their schedules allow."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
 import json
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cli.console import si
-from experiments.cluster import connect
-from experiments.cluster.sharding import encoded_by
-from experiments.results import ShardsFolder, TrainedModel
-from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
-from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
+from experiments.results import TrainedModel
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT
 from tokenizer import storage
-from tokenizer.checksums import read_sealed
 from tokenizer.durable import write_whole
-from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from experiments.runs import Run
     from experiments.stages.context import Context
-    from experiments.stages.text import Text
-    from experiments.stages.tokenizers import ArmTokenizer
+    from experiments.stages.shards import Encoded
     from experiments.store.artifacts import Artifact
+    from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
-    from tokenizer.corpus.corpus import Corpus
-    from tokenizer.interface import TokenizerLike
 
-_SHARDS = "shards"
 METRICS = "metrics.jsonl"
 _TOTALS = ("bytes", "tokens", "steps", "flops", "epochs", "parameters_total", "parameters_non_embedding")
 
 
-def shard(
-    context: Context,
-    text: Text,
-    arm: ArmTokenizer,
-    split: Literal["train", "heldout"],
-    n_bytes: int | None = None,
-) -> Artifact[ShardsFolder]:
-    """Encode one split of the corpus; an interrupted run resumes after the last finished shard.
-
-    Args:
-        context: Context of the run.
-        text: The corpus.
-        arm: The tokenizer.
-        split: The split. Held-out documents keep their order regardless of `shards.shuffle_seed`.
-        n_bytes: Size of the split, if known, for the estimate of the remaining time.
-    """
-    chosen = _layout(context, split)
-
-    def build(folder: Path) -> ShardsFolder:
-        manifest = _written(folder / _SHARDS, arm)
-        if manifest is None:
-            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, chosen, n_bytes)
-        return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
-
-    config, inputs = _identity_of_shards(context, text, arm, split)
-    stage = f"shards {arm.key}"
-    with context.reporter.stage(stage):
-        artifact = context.store.make(ShardsFolder, "shards", config=config, inputs=inputs, build=build, resumable=True)
-    found = artifact.contents
-    density = found.bytes_per_token
-    what = f"{split}: {si(found.n_tokens)} tokens of {si(found.n_bytes)}B, {density:.3f} bytes per token"
-    context.done(stage, artifact, what, {f"{split}_bytes_per_token": density})
-    return artifact
-
-
-def _layout(context: Context, split: str) -> ShardConfig:
-    chosen = context.config.shards
-    return dataclasses.replace(chosen, shuffle_seed=None) if split == "heldout" else chosen
-
-
-def _identity_of_shards(
-    context: Context, text: Text, arm: ArmTokenizer, split: str
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """What shards depend on: settings, and the hashes of the inputs."""
-    usual = dataclasses.asdict(ShardConfig())
-    # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
-    layout = {key: value for key, value in dataclasses.asdict(_layout(context, split)).items() if value != usual[key]}
-    if split == "heldout":
-        layout |= text.heldout_identity()
-    config = {"split": split, "version": FORMAT_VERSION, **layout}
-    return config, {"tokenizer": arm.tokenizer.sha256, "corpus": text.hash}
-
-
-def shards_exist(context: Context, text: Text, arm: ArmTokenizer) -> bool:
-    """Return whether the training shards of an arm are finished."""
-    name, _ = context.store.identify("shards", *_identity_of_shards(context, text, arm, "train"))
-    return context.store.exists(name)
-
-
-def _write(
-    context: Context,
-    corpus: Corpus,
-    tokenizer: TokenizerLike,
-    split: Literal["train", "heldout"],
-    folder: Path,
-    layout: ShardConfig,
-    n_bytes: int | None,
-) -> dict[str, Any]:
-    """Encode a split on this machine or on a cluster."""
-    target, threads, progress = folder / _SHARDS, context.config.runner.threads, context.reporter.progress
-    cluster = connect(context.config.runner)
-    if cluster is None:
-        batches = corpus.batches(split, readers=reading_threads(threads))
-        return write_shards(target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes)
-    with cluster.results(folder) as parts:
-        source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
-        return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes)
-
-
-def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
-    """Return the manifest of shards that an earlier run finished; remove damaged shards."""
-    if not folder.exists():
-        return None
-    try:
-        Shards.open(folder, arm.tokenizer)
-        return read_sealed(folder / MANIFEST)
-    except UserError:
-        storage.disk.remove_folder(folder)
-        return None
-
-
-def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
-    """Memory-map the shards of an artifact; raise an error if another tokenizer wrote them."""
-    return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
-
-
-class Chain(NamedTuple):
-    """The models of one arm, depth and seed: one per rung of the ladder of budgets.
+class Training(NamedTuple):
+    """One training: that of a run, or of a trunk that it shares with longer runs.
 
     Attributes:
-        context: Context of the depth and the seed.
-        arm: The tokenizer, under the name of the seed (`experiments.stages.comparison.of_seed`).
-        shards: Shards of the training text.
-        plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
-        depth: Name of the depth, if there are several.
+        run: The run.
+        config: Its training settings, or those of the trunk.
+        kind: `lm` or `trunk`. A trunk keeps its last checkpoint.
     """
 
-    context: Context
-    arm: ArmTokenizer
-    shards: Artifact[ShardsFolder]
-    plans: Sequence[TrainConfig]
-    depth: str = ""
+    run: Run
+    config: TrainConfig
+    kind: str = "lm"
+
+    def __str__(self) -> str:
+        """Name of the stage."""
+        return f"{self.kind} {self.run}"
 
 
-def name_of(chain: Chain, number: int) -> str:
-    """Name of the model of a rung, which counts from 1."""
-    rung = f" rung {number}" if len(chain.plans) > 1 else ""
-    return f"{chain.arm.key}{chain.depth}{rung}"
-
-
-def train_lms(
-    chain: Chain, on_row: Callable[[str, Mapping[str, Any], int], None] | None = None
-) -> list[Artifact[TrainedModel]]:
-    """Train the models of a chain; an interrupted run resumes from its checkpoint.
+def trainings(chain: Sequence[Run], plans: Mapping[Run, TrainConfig]) -> Iterator[tuple[Training | None, Training]]:
+    """Every training of a chain of runs, with the trunk that it may start from, in order.
 
     Rungs whose schedules allow it (`TrainConfig.trunk`) share a trunk: every rung costs only its decay, and the trunk
     as much as the longest run without its decay. This does not change the models.
 
     Args:
-        chain: The models.
-        on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
+        chain: Runs that differ only in their budget, smallest first (`experiments.runs.chains`).
+        plans: Training settings.
     """
-    context, arm, shards, plans, _ = chain
-    made: list[Artifact[TrainedModel]] = []
+    for run in chain:
+        trunk = plans[run].trunk if len(chain) > 1 else None
+        yield None if trunk is None else Training(run, trunk, "trunk"), Training(run, plans[run])
+
+
+def train_chain(
+    context: Context,
+    model: ModelConfig,
+    arm: Encoded,
+    chain: Sequence[Run],
+    plans: Mapping[Run, TrainConfig],
+    on_row: Callable[[Training, Mapping[str, Any], int], None] | None = None,
+) -> dict[Run, Artifact[TrainedModel]]:
+    """Train the models of a chain; an interrupted run resumes from its checkpoint.
+
+    Args:
+        context: Context of the run.
+        model: Shape of the models.
+        arm: Their tokenizer and its shards.
+        chain: Runs that differ only in their budget, smallest first.
+        plans: Training settings.
+        on_row: Called with every row of training metrics, and the steps of the trunk that the training started from.
+    """
+    made: dict[Run, Artifact[TrainedModel]] = {}
     trunk: Artifact[TrainedModel] | None = None
-    for number, config in enumerate(plans, 1):
-        name = name_of(chain, number)
+    for beginning, training in trainings(chain, plans):
         # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
-        if (
-            len(plans) > 1
-            and config.trunk is not None
-            and (exists(context, shards, config.trunk, "trunk") or not exists(context, shards, config))
-        ):
-            trunk = _train(context, arm, shards, config.trunk, f"trunk {name}", trunk, on_row)
-        made.append(_train(context, arm, shards, config, f"lm {name}", trunk if config.trunk else None, on_row))
+        if beginning is not None and (exists(context, model, arm, beginning) or not exists(context, model, arm, training)):
+            trunk = _train(context, model, arm, beginning, trunk, on_row)
+        made[training.run] = _train(context, model, arm, training, None if beginning is None else trunk, on_row)
     return made
 
 
-def identity(context: Context, train_config: TrainConfig) -> dict[str, Any]:
+def identity(model: ModelConfig, config: TrainConfig) -> dict[str, Any]:
     """Settings that decide a model, apart from its shards."""
-    device = resolve_device(train_config.device)
-    settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
-    model = dataclasses.asdict(context.config.lm.model)
-    return {"model": model, "train": settings, "initialization": initialization.VERSION}
+    settings = config.fixed() | arithmetic(config.precision, config.compile, resolve_device(config.device))
+    return {"model": dataclasses.asdict(model), "train": settings, "initialization": initialization.VERSION}
 
 
-def exists(context: Context, shards: Artifact[ShardsFolder], train_config: TrainConfig, kind: str = "lm") -> bool:
-    """Return whether the model of these settings, or its trunk, is finished."""
-    name, _ = context.store.identify(kind, identity(context, train_config), {"shards": shards.hash})
+def exists(context: Context, model: ModelConfig, arm: Encoded, training: Training) -> bool:
+    """Return whether a training is finished."""
+    inputs = {"shards": arm.training.hash}
+    name, _ = context.store.identify(training.kind, identity(model, training.config), inputs)
     return context.store.find(name, TrainedModel) is not None
 
 
 def _train(
     context: Context,
-    arm: ArmTokenizer,
-    shards: Artifact[ShardsFolder],
-    train_config: TrainConfig,
-    stage: str,
+    model: ModelConfig,
+    arm: Encoded,
+    training: Training,
     trunk: Artifact[TrainedModel] | None,
-    on_row: Callable[[str, Mapping[str, Any], int], None] | None,
+    on_row: Callable[[Training, Mapping[str, Any], int], None] | None,
 ) -> Artifact[TrainedModel]:
-    """Train one model.
-
-    Args:
-        context: Context of the run.
-        arm: The tokenizer.
-        shards: Shards of the training text.
-        train_config: Settings of this run.
-        stage: `lm` or `trunk`, and a name for this model. A trunk keeps its last checkpoint.
-        trunk: The run to start from, if any.
-        on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
-    """
-    model, kind = context.config.lm.model, stage.partition(" ")[0]
-
     def build(folder: Path) -> TrainedModel:
         if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
             write_whole(folder / METRICS, storage.disk.read(trunk.path / METRICS))
@@ -236,44 +125,44 @@ def _train(
                 file.write(json.dumps(row, allow_nan=False) + "\n")
                 context.reporter.note(f"loss {row['loss']:.3f}")
                 if on_row is not None:
-                    on_row(stage, row, 0 if trunk is None else trunk.contents.summary.steps)
-                context.tracker.log(f"lm/{stage.partition(' ')[2]}", row)
+                    on_row(training, row, 0 if trunk is None else trunk.contents.summary.steps)
+                context.tracker.log(f"lm/{training.run}", row)
 
             summary = train(
                 model,
-                train_config,
-                open_shards(shards, arm),
+                training.config,
+                arm.open_training(),
                 folder,
                 trunk=None if trunk is None else trunk.path,
-                keep_checkpoint=kind == "trunk",
+                keep_checkpoint=training.kind == "trunk",
                 log=log,
                 progress=context.reporter.progress,
             )
-        return TrainedModel(tokenizer=arm.tokenizer.sha256, summary=summary)
+        return TrainedModel(tokenizer=arm.arm.tokenizer.sha256, summary=summary)
 
-    with context.reporter.stage(stage):
+    with context.reporter.stage(str(training)):
         artifact = context.store.make(
             TrainedModel,
-            kind,
-            config=identity(context, train_config),
-            inputs={"shards": shards.hash},
+            training.kind,
+            config=identity(model, training.config),
+            inputs={"shards": arm.training.hash},
             build=build,
             resumable=True,
         )
-    done(context, stage, artifact)
+    report(context, training, artifact)
     return artifact
 
 
-def done(context: Context, stage: str, artifact: Artifact[TrainedModel]) -> None:
-    """Report that a model is trained."""
-    found = artifact.contents.summary
+def report(context: Context, training: Training, artifact: Artifact[TrainedModel]) -> None:
+    """Report that a training is done."""
+    summary = artifact.contents.summary
     what = (
-        f"{si(found.parameters_total)} parameters, {si(found.parameters_non_embedding)} without embeddings; "
-        f"{found.steps:,} steps, {si(found.bytes)}B of text in {si(found.tokens)} tokens, "
-        f"{si(found.flops)} FLOPs, "
+        f"{si(summary.parameters_total)} parameters, {si(summary.parameters_non_embedding)} without embeddings; "
+        f"{summary.steps:,} steps, {si(summary.bytes)}B of text in {si(summary.tokens)} tokens, "
+        f"{si(summary.flops)} FLOPs, "
         f"loss {loss_curve(artifact, 20)[-1].bits_per_byte:.3f} bits per byte over the last twentieth"
     )
-    context.done(stage, artifact, what, {key: getattr(found, key) for key in _TOTALS})
+    context.done(str(training), artifact, what, {key: getattr(summary, key) for key in _TOTALS})
 
 
 def _drop_half_line(path: Path) -> None:
@@ -296,7 +185,7 @@ def loss_curve(artifact: Artifact[TrainedModel], points: int) -> list[LossPoint]
     """Return the training loss curve of a model.
 
     Args:
-        artifact: Artifact returned by `train_lms`.
+        artifact: The model.
         points: Maximum number of points; the steps between two points are averaged, weighted by their bytes.
     """
     rows: dict[int, dict[str, Any]] = {}

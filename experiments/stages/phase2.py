@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.stages.context import Context
     from experiments.stages.phase1 import MergeList
-    from experiments.stages.text import Mixture
+    from experiments.stages.corpus import Mixture
     from superbpe.sources import Source
     from tokenizer.tokenizer import Tokenizer
 
@@ -46,9 +46,9 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     """
     transition, prefix = _prefix(arm, phase1.tokenizer)
     rules = part(Rules, arm.superbpe)
-    memory = context.config.runner.memory_mb
+    memory = context.runner.memory_mb
 
-    cluster = connect(context.config.runner)
+    cluster = connect(context.runner)
 
     def build(folder: Path) -> TrainedTokenizer:
         with nullcontext() if cluster is None else cluster.results(folder) as results:
@@ -74,7 +74,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
             transition=transition,
             rules=rules,
             tie_break=arm.bpe.tie_break,
-            threads=context.config.runner.threads,
+            threads=context.runner.threads,
             memory_bytes=None if memory is None else memory * 1_000_000,
             progress=context.reporter.progress,
             on_counts=counts.append,

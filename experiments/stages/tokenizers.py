@@ -9,20 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.results import TokenizerFolder, TrainedTokenizer
-from experiments.stages import text
-from experiments.store.artifacts import Artifact
 from experiments.store.manifest import FORMAT
 from tokenizer.errors import UserError
-from tokenizer.patterns import resolve
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from experiments.arms import Arm
     from experiments.results import Counts, Reading
     from experiments.stages.context import Context
+    from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
 
 
@@ -52,51 +49,6 @@ class ArmTokenizer:
     def reading(self) -> list[Artifact[Any]]:
         """Artifacts of the stages that read text for this tokenizer; their contents are `Reading`."""
         return [artifact for artifact in (self.counts, self.record) if artifact is not None]
-
-
-@dataclass
-class Sources:
-    """Counts and phase-2 text of an experiment, cached so that arms share them.
-
-    Attributes:
-        context: Context of the run.
-        corpus: The corpus.
-    """
-
-    context: Context
-    corpus: text.Text
-    _counts: dict[Any, Artifact[Counts]] = field(default_factory=dict)
-    _mixtures: dict[tuple[str, ...], text.Mixture] = field(default_factory=dict)
-
-    def check(self, arms: Sequence[Arm]) -> None:
-        """Raise a UserError early if text that an arm needs for phase 2 is missing."""
-        for arm in arms:
-            if arm.recipe == "superbpe":
-                self.mixture(arm)
-
-    def counts(self, arm: Arm) -> Artifact[Counts]:
-        """Count pretokens, or add up counts, as an arm's phase 1 needs them."""
-        key = (arm.phase1_pattern.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts))
-        if key not in self._counts:
-            name = f"count {arm.name}" if self._counts else "count"
-            self._counts[key] = text.count(self.context, self.corpus, arm, name)
-        return self._counts[key]
-
-    def mixture(self, arm: Arm) -> text.Mixture:
-        """Return the text of an arm's phase 2."""
-        key = tuple(arm.superbpe.sources)
-        if key not in self._mixtures:
-            self._mixtures[key] = text.phase2_sources(self.corpus, arm)
-        return self._mixtures[key]
-
-
-def bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
-    """Return the tokenizer without merges."""
-    tokenizer = Tokenizer.from_ranks([], pattern=resolve("none"), special_tokens=arm.bpe.special_tokens)
-    artifact = keep(context, tokenizer, {})
-    with context.reporter.stage(arm.name):
-        context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
-    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 
 def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenizer, Artifact[TokenizerFolder]]:

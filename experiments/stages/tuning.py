@@ -6,15 +6,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from experiments.config import part
 from experiments.results import Tuning, TuningRun
-from experiments.stages import budget
-from experiments.stages.models import Chain, identity, open_shards
+from experiments.stages.models import identity
+from experiments.stages.plan import plan_rung
 from lm.data.sharding import copy_documents
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
-from lm.evaluate.config import EvalConfig
 from lm.evaluate.distributed import load_and_evaluate
 from lm.model.weights import MODEL
 from lm.train.loop import train
@@ -24,17 +22,17 @@ from tokenizer import storage
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from experiments.results import ShardsFolder
+    from experiments.config import BudgetConfig, LmConfig
     from experiments.stages.context import Context
-    from experiments.stages.model_tasks import ModelTasks
-    from experiments.stages.tokenizers import ArmTokenizer
-    from experiments.store.artifacts import Artifact
+    from experiments.stages.shards import Encoded
+    from lm.evaluate.config import EvalConfig
+    from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
 _SHARE = 10
@@ -44,130 +42,155 @@ _SEED = 1_000_000
 _VALIDATION = "validation"
 
 
+@dataclasses.dataclass(frozen=True)
+class TuningJob:
+    """The tuning runs of one arm and size.
+
+    Attributes:
+        name: Name of the arm.
+        label: Its label in messages.
+        model: Shape of the model.
+        config: Training settings of the runs.
+        factors: Factors on the learning rates.
+        extensions: Most steps beyond the factors, while the best one is at an end.
+        validation_bytes: Text to score the runs on.
+        scoring: How it is scored.
+    """
+
+    name: str
+    label: str
+    model: ModelConfig
+    config: TrainConfig
+    factors: Sequence[float]
+    extensions: int
+    validation_bytes: int
+    scoring: EvalConfig
+
+    def stage(self, factor: float) -> str:
+        """Name of the stage of a run."""
+        return f"tune {self.name} x{factor:g}"
+
+
+def jobs(
+    arms: Mapping[str, Encoded], model: ModelConfig, lm: LmConfig, budget: BudgetConfig, scoring: EvalConfig
+) -> list[TuningJob]:
+    """Return the tuning runs of the models of one size, one job per arm; empty if rates are not tuned.
+
+    Args:
+        arms: The tokenizers and their shards by name; the reference comes first.
+        model: Shape of the models.
+        lm: Settings of the models and their tuning.
+        budget: The budgets.
+        scoring: How text is scored.
+
+    Raises:
+        UserError: If the tuning runs are too short.
+    """
+    factors = sorted(set(lm.tune_rates))
+    if not factors:
+        return []
+    n_bytes = lm.tune_bytes or budget.train_bytes // _SHARE
+    # The same share of the run as in the models, so that tuning does not favour the rates of a long warm-up.
+    warmup = lm.train.warmup_steps
+    warmup = None if warmup is None else round(warmup * n_bytes / max(budget.train_bytes, 1))
+    # Short runs may differ by more: they are only compared with those of the same arm.
+    shorter = dataclasses.replace(budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
+    try:
+        config = dataclasses.replace(
+            lm.train, train_bytes=n_bytes, max_steps=None, warmup_steps=warmup, seed=lm.train.seed + _SEED, shuffle=True
+        )
+        plans = plan_rung(model, config, shorter, arms)
+    except UserError as error:
+        raise UserError(f"tuning with lm.tune_bytes={n_bytes}: {error}") from None
+    return [
+        TuningJob(
+            name, arm.arm.label, model, plans[name], factors, lm.tune_extensions, lm.tune_validation_bytes, scoring
+        )
+        for name, arm in arms.items()
+    ]
+
+
 def tune(
     context: Context,
-    pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
-    elsewhere: ModelTasks | None = None,
-) -> list[Tuning]:
-    """Choose a factor on the learning rates for each arm; 1 if `lm.tune_rates` is empty.
+    arms: Mapping[str, Encoded],
+    jobs: Sequence[TuningJob],
+    run: Callable[[Context, TuningJob, Encoded], Tuning] | None = None,
+) -> dict[str, Tuning]:
+    """Choose a factor on the learning rates for each arm; 1 for all arms if there are no jobs.
 
     The tuning runs of an arm differ only in the factor. They are scored on the last documents of the training text, in
     the order in which they read it, which they do not reach. These documents are the same for every arm.
 
     Args:
         context: Context of the run.
-        pairs: The arms and their training shards; the first arm is the reference.
-        elsewhere: Where models are trained; None for this process.
+        arms: The tokenizers and their shards by name.
+        jobs: Result of `jobs`.
+        run: Does a job; None for `tune_arm` in this process.
 
     Raises:
         UserError: If the training text is too short, or every run of an arm diverges.
     """
-    lm = context.config.lm
-    factors = sorted(set(lm.tune_rates))
-    if not factors:
-        return [Tuning(factor=1.0) for _ in pairs]
-    short = _short(context)
-    try:
-        plans = budget.plan(short, pairs)
-    except UserError as error:
-        raise UserError(f"tuning with lm.tune_bytes={short.config.budget.train_bytes}: {error}") from None
-    chains = [Chain(short, arm, shards, [plan]) for (arm, shards), plan in zip(pairs, plans, strict=True)]
-    if elsewhere is None:
-        found = [tune_arm(short, arm, shards, plan, factors) for _, arm, shards, (plan,), _ in chains]
-    else:
-        found = elsewhere.tune(short, chains, factors)
-    labels = [arm.label for arm, _ in pairs]
-    context.reporter.table("Tuning: bits per byte by factor on the learning rates", *table(labels, found))
-    for label, each in zip(labels, found, strict=True):
-        if each.warning:
-            context.reporter.say(f"warning: {label}: {each.warning}", style="yellow")
-    return found
+    if not jobs:
+        return {name: Tuning(factor=1.0) for name in arms}
+    tuned = {job.name: (run or tune_arm)(context, job, arms[job.name]) for job in jobs}
+    report(context, jobs, tuned)
+    return tuned
 
 
-def table(labels: Sequence[str], found: Sequence[Tuning]) -> tuple[list[str], list[list[str]]]:
+def report(context: Context, jobs: Sequence[TuningJob], tuned: Mapping[str, Tuning]) -> None:
+    """Print the losses of all tuning runs and the chosen factors."""
+    title = "Tuning: bits per byte by factor on the learning rates"
+    context.reporter.table(title, *table([job.label for job in jobs], [tuned[job.name] for job in jobs]))
+    for job in jobs:
+        if tuned[job.name].warning:
+            context.reporter.say(f"warning: {job.label}: {tuned[job.name].warning}", style="yellow")
+
+
+def table(labels: Sequence[str], tuned: Sequence[Tuning]) -> tuple[list[str], list[list[str]]]:
     """Header and rows: bits per byte of each arm by factor, and the chosen factor."""
-    factors = sorted({run.factor for each in found for run in each.runs})
+    factors = sorted({run.factor for one in tuned for run in one.runs})
     rows = []
-    for label, each in zip(labels, found, strict=True):
+    for label, one in zip(labels, tuned, strict=True):
         losses = {
-            run.factor: "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f}" for run in each.runs
+            run.factor: "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f}" for run in one.runs
         }
-        rows.append([label, *(losses.get(factor, "") for factor in factors), f"{each.factor:g}"])
+        rows.append([label, *(losses.get(factor, "") for factor in factors), f"{one.factor:g}"])
     return ["", *(f"× {factor:g}" for factor in factors), "chosen"], rows
 
 
-def _short(context: Context) -> Context:
-    """The context of the tuning runs: less text, another seed, and shuffled documents."""
-    config = context.config
-    n_bytes = config.lm.tune_bytes or config.budget.train_bytes // _SHARE
-    lm = config.lm.train
-    # The same share of the run as in the models, so that tuning does not favour the rates of a long warm-up.
-    warmup = None if lm.warmup_steps is None else round(lm.warmup_steps * n_bytes / max(config.budget.train_bytes, 1))
-    try:
-        settings = dataclasses.replace(
-            lm, train_bytes=n_bytes, max_steps=None, warmup_steps=warmup, seed=lm.seed + _SEED, shuffle=True
-        )
-    except UserError as error:
-        raise UserError(f"lm.tune_bytes={n_bytes}: {error}") from None
-    models = dataclasses.replace(config.lm, train=settings, n_seeds=1)
-    # Short runs may differ by more: they are only compared with those of the same arm.
-    shorter = dataclasses.replace(config.budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
-    return dataclasses.replace(context, config=dataclasses.replace(config, lm=models, budget=shorter))
-
-
-def tune_arm(
-    context: Context,
-    arm: ArmTokenizer,
-    shards: Artifact[ShardsFolder],
-    config: TrainConfig,
-    factors: Sequence[float],
-) -> Tuning:
+def tune_arm(context: Context, job: TuningJob, arm: Encoded) -> Tuning:
     """Run the factors of one arm. While the best one is at an end, add one step beyond it, up to a limit.
-
-    Args:
-        context: Context of the tuning runs.
-        arm: The tokenizer.
-        shards: Shards of the training text.
-        config: Training settings of the runs.
-        factors: Factors on the learning rates.
 
     Raises:
         UserError: If all runs diverge.
     """
-    documents = _validation(context, arm, shards, config)
-    runs = {factor: _run(context, arm, shards, config, factor, documents) for factor in factors}
-    for added in range(context.config.lm.tune_extensions + 1):
+    documents = _validation(job, arm)
+    runs = {factor: _run(context, job, arm, factor, documents) for factor in job.factors}
+    for added in range(job.extensions + 1):
         ordered = sorted(runs)
         best = min(ordered, key=lambda factor: _loss(runs[factor]))
         if math.isinf(_loss(runs[best])):
             raise UserError(
-                f"all tuning runs of {arm.label} diverged, with factors {ordered[0]:g} to {ordered[-1]:g} on the "
+                f"all tuning runs of {job.label} diverged, with factors {ordered[0]:g} to {ordered[-1]:g} on the "
                 "learning rates; add smaller factors to lm.tune_rates"
             )
         at_end = best in (ordered[0], ordered[-1])
-        if not at_end or added == context.config.lm.tune_extensions:
+        if not at_end or added == job.extensions:
             break
         neighbour = ordered[1] if best == ordered[0] else ordered[-2]
         beyond = float(f"{best * best / neighbour:.6g}")
-        runs[beyond] = _run(context, arm, shards, config, beyond, documents)
+        runs[beyond] = _run(context, job, arm, beyond, documents)
     return Tuning(factor=best, runs=[runs[factor] for factor in ordered], at_end=at_end)
 
 
-def stage_name(arm: ArmTokenizer, factor: float) -> str:
-    """Name of the stage of a run."""
-    return f"tune {arm.key} x{factor:g}"
-
-
-def _validation(
-    context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], config: TrainConfig
-) -> NDArray[np.int64]:
+def _validation(job: TuningJob, arm: Encoded) -> NDArray[np.int64]:
     """Indices of the training documents to score the tuning runs on."""
-    stream = DocumentStream(open_shards(shards, arm), seed=config.seed, shuffle=config.shuffle)
-    n_tokens = config.steps * config.batch_size * config.tokens_per_row(stream)
+    stream = DocumentStream(arm.open_training(), seed=job.config.seed, shuffle=job.config.shuffle)
+    n_tokens = job.config.steps * job.config.batch_size * job.config.tokens_per_row(stream)
     try:
-        return stream.unread(n_tokens, context.config.lm.tune_validation_bytes)
+        return stream.unread(n_tokens, job.validation_bytes)
     except UserError as error:
-        raise UserError(f"tuning {arm.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
+        raise UserError(f"tuning {job.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
 
 
 def _loss(run: TuningRun) -> float:
@@ -175,30 +198,25 @@ def _loss(run: TuningRun) -> float:
 
 
 def _run(
-    context: Context,
-    arm: ArmTokenizer,
-    shards: Artifact[ShardsFolder],
-    config: TrainConfig,
-    factor: float,
-    documents: NDArray[np.int64],
+    context: Context, job: TuningJob, arm: Encoded, factor: float, documents: NDArray[np.int64]
 ) -> TuningRun:
     """Train with a factor on the learning rates, and score the result on the documents with these indices."""
-    scaled, lm, scoring = config.scaled(factor), context.config.lm, part(EvalConfig, context.config.eval)
+    scaled, tokenizer = job.config.scaled(factor), arm.arm.tokenizer
 
     def build(folder: Path) -> TuningRun:
-        opened = open_shards(shards, arm)
+        shards = arm.open_training()
         try:
-            train(lm.model, scaled, opened, folder, progress=context.reporter.progress)
+            train(job.model, scaled, shards, folder, progress=context.reporter.progress)
         except DivergedError:
             storage.disk.remove(folder / CHECKPOINT, missing_ok=True)
             return TuningRun(factor=factor)
         storage.disk.remove_folder(folder / _VALIDATION)
-        copy_documents(folder / _VALIDATION, arm.tokenizer, opened, documents)
+        copy_documents(folder / _VALIDATION, tokenizer, shards, documents)
         _, evaluation = load_and_evaluate(
             folder,
-            Shards.open(folder / _VALIDATION, arm.tokenizer),
-            arm.tokenizer.token_byte_lengths(),
-            scoring,
+            Shards.open(folder / _VALIDATION, tokenizer),
+            tokenizer.token_byte_lengths(),
+            job.scoring,
             device=scaled.device,
             progress=context.reporter.progress,
         )
@@ -213,24 +231,23 @@ def _run(
             n_bytes=int(evaluation.document_bytes.sum()),
         )
 
-    windows = {"context_bytes": scoring.context_bytes, "min_context_bytes": scoring.min_context_bytes}
-    stage = stage_name(arm, factor)
-    with context.reporter.stage(stage):
-        artifact = context.store.make(
-            TuningRun,
-            "tuning",
-            config={
-                **identity(context, scaled),
-                "factor": factor,
-                "validation_bytes": lm.tune_validation_bytes,
-                **windows,
-                "version": FORMAT_VERSION,
-            },
-            inputs={"shards": shards.hash},
-            build=build,
-            resumable=True,
-        )
-    found = artifact.contents
-    loss = "diverged" if found.bits_per_byte is None else f"{found.bits_per_byte:.4f} bits per byte of held-in text"
-    context.done(stage, artifact, loss, found.save())
-    return found
+    return context.make(
+        job.stage(factor),
+        TuningRun,
+        "tuning",
+        config={
+            **identity(job.model, scaled),
+            "factor": factor,
+            "validation_bytes": job.validation_bytes,
+            "context_bytes": job.scoring.context_bytes,
+            "min_context_bytes": job.scoring.min_context_bytes,
+            "version": FORMAT_VERSION,
+        },
+        inputs={"shards": arm.training.hash},
+        build=build,
+        describe=lambda run: (
+            "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f} bits per byte of held-in text"
+        ),
+        row=TuningRun.save,
+        resumable=True,
+    ).contents

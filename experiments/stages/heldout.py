@@ -1,4 +1,4 @@
-"""Hash of the held-out documents, and source and script of each. They do not depend on the tokenizer."""
+"""The held-out documents: their hash, and source and script of each. They do not depend on the tokenizer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.stages.context import Context
-    from experiments.stages.text import Text
+    from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
     from lm.data.survey import Survey
 
@@ -38,9 +38,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
     """
-    config = text.corpus.config
-
-    cluster = connect(context.config.runner)
+    cluster = connect(context.runner)
 
     def find(folder: Path) -> Survey:
         if cluster is None:
@@ -48,33 +46,35 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         progress = context.reporter.progress
         with cluster.results(folder) as results:
             (parts,) = surveys_of(cluster, [text.corpus], "heldout", results, progress, hashes=True)
-        return joined(found for _, found in parts)
+        return joined(part for _, part in parts)
 
     def build(folder: Path) -> HeldoutDocuments:
-        found = find(folder)
+        documents = find(folder)
         with replacing(folder / _ARRAYS) as file:
-            np.savez_compressed(file, allow_pickle=False, bytes=found.n_bytes, source=found.source, script=found.script)
+            np.savez_compressed(
+                file, allow_pickle=False, bytes=documents.n_bytes, source=documents.source, script=documents.script
+            )
         return HeldoutDocuments(
             corpus=text.hash,
             split="heldout",
-            n_documents=len(found),
-            names={"source": found.sources, "script": found.scripts},
-            sha256=hashlib.sha256(found.hashes.data).hexdigest(),
+            n_documents=len(documents),
+            names={"source": documents.sources, "script": documents.scripts},
+            sha256=hashlib.sha256(documents.hashes.data).hexdigest(),
         )
 
-    with context.reporter.stage("documents"):
-        artifact = context.store.make(
-            HeldoutDocuments,
-            "documents",
-            config={"source_field": config.source_field, "version": _VERSION, **text.heldout_identity()},
-            inputs={"corpus": text.hash},
-            build=build,
-            resumable=cluster is not None,
-        )
-    found = artifact.contents.names
-    what = f"heldout: {artifact.contents.n_documents:,} documents of {len(found['source']):,} sources, scripts: "
-    context.done("documents", artifact, what + ", ".join(found["script"]))
-    return artifact
+    return context.make(
+        "documents",
+        HeldoutDocuments,
+        "documents",
+        config={"source_field": text.corpus.config.source_field, "version": _VERSION, **text.heldout_identity()},
+        inputs={"corpus": text.hash},
+        build=build,
+        describe=lambda held: (
+            f"heldout: {held.n_documents:,} documents of {len(held.names['source']):,} sources, scripts: "
+            + ", ".join(held.names["script"])
+        ),
+        resumable=cluster is not None,
+    )
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:

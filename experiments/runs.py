@@ -1,0 +1,57 @@
+"""The models of an experiment: arms × sizes × seeds × budgets, listed once, before anything is computed.
+
+Training, tuning, placement on a cluster, scoring, comparison and the pages iterate over this list, and find each
+other's results by the run itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby, product
+from typing import TYPE_CHECKING
+
+from experiments.cli.console import si
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One model to train and score.
+
+    Attributes:
+        arm: Name of the arm whose tokenizer it uses.
+        size: Number of layers.
+        seed: Seed of its weights and of the order of the text.
+        budget: Training budget, in bytes of text or in FLOPs (`BudgetConfig.unit`).
+    """
+
+    arm: str
+    size: int
+    seed: int
+    budget: int
+
+    def __str__(self) -> str:
+        """Name of the run in the terminal, in metrics and on pages."""
+        return f"{self.arm} ({self.size} layers, seed {self.seed}, {si(self.budget)})"
+
+
+def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budgets: Iterable[int]) -> list[Run]:
+    """Return all runs of an experiment in the order in which they are trained.
+
+    The seeds of a size follow each other, so that all arms can be compared long before the last seed is trained. The
+    budgets of an arm and a seed follow each other, smallest first, because they may share a trunk (`chains`).
+
+    >>> [str(run) for run in list_runs(["bpe", "superbpe"], [4], [0], [12_000_000])]
+    ['bpe (4 layers, seed 0, 12M)', 'superbpe (4 layers, seed 0, 12M)']
+    """
+    return [
+        Run(arm, size, seed, budget)
+        for size, seed, arm, budget in product(sorted(sizes), seeds, list(arms), sorted(budgets))
+    ]
+
+
+def chains(runs: Sequence[Run]) -> list[list[Run]]:
+    """Group consecutive runs that differ only in their budget."""
+    return [list(chain) for _, chain in groupby(runs, key=lambda run: (run.arm, run.size, run.seed))]

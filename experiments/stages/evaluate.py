@@ -1,0 +1,151 @@
+"""Held-out loss of every run, and the comparison of the arms at every size and budget."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from experiments.cli.console import si
+from experiments.results import InferenceCost, Scores
+from experiments.stages.comparison import ArmModels, Result, scored
+from experiments.stages.heldout import groupings
+from experiments.stages.plan import Amounts, check
+from experiments.stages.shards import open_shards
+from lm.evaluate.bits_per_byte import FORMAT_VERSION
+from lm.evaluate.comparison import compare_all
+from lm.evaluate.cost import FORMULAS, inference_cost
+from lm.evaluate.distributed import load_and_evaluate
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from experiments.config import BudgetConfig
+    from experiments.results import HeldoutDocuments, Reading, TrainedModel
+    from experiments.runs import Run
+    from experiments.stages.context import Context
+    from experiments.stages.corpus import Text
+    from experiments.stages.shards import Encoded
+    from experiments.store.artifacts import Artifact
+    from lm.evaluate.config import EvalConfig
+
+
+def score(
+    context: Context,
+    settings: EvalConfig,
+    device: str,
+    run: Run,
+    model: Artifact[TrainedModel],
+    arm: Encoded,
+    documents: Artifact[HeldoutDocuments],
+) -> Artifact[Scores]:
+    """Score a model on the held-out documents.
+
+    Args:
+        context: Context of the run.
+        settings: How text is scored.
+        device: Device of the model.
+        run: The run.
+        model: Its model.
+        arm: Its tokenizer, and the held-out text that the tokenizer encoded.
+        documents: Sources and scripts of the held-out documents.
+    """
+
+    def build(folder: Path) -> Scores:
+        shards = open_shards(arm.heldout, arm.arm)
+        transformer, evaluation = load_and_evaluate(
+            model.path,
+            shards,
+            arm.arm.tokenizer.token_byte_lengths(),
+            settings,
+            device=device,
+            groups=groupings(documents, shards.document_bytes),
+            progress=context.reporter.progress,
+        )
+        evaluation.save(folder)
+        counted = inference_cost(
+            transformer, bytes_per_token=arm.heldout.contents.bytes_per_token, context_bytes=settings.context_bytes
+        )
+        cost = InferenceCost(**dataclasses.asdict(counted), formulas=FORMULAS)
+        return Scores.load({**evaluation.summary(), "cost": cost})
+
+    return context.make(
+        f"evaluate {run}",
+        Scores,
+        "evaluation",
+        config={**dataclasses.asdict(settings), "version": FORMAT_VERSION},
+        inputs={"lm": model.hash, "heldout": arm.heldout.hash, "documents": documents.hash},
+        build=build,
+        describe=lambda scores: f"{scores.bits_per_byte:.4f} bits per byte on {si(scores.n_bytes)}B",
+        row=Scores.save,
+    )
+
+
+def compare(
+    context: Context,
+    text: Text,
+    arms: Mapping[str, Encoded],
+    models: Mapping[Run, Artifact[TrainedModel]],
+    scores: Mapping[Run, Artifact[Scores]],
+    budget: BudgetConfig,
+) -> dict[tuple[int, int], Result]:
+    """Compare the arms at every size and budget.
+
+    Args:
+        context: Context of the run.
+        text: The corpus.
+        arms: The tokenizers and their shards by name; the reference comes first.
+        models: The models of all runs.
+        scores: Their scores.
+        budget: The budgets.
+
+    Returns:
+        The comparison of each size and budget, in the order of the runs.
+
+    Raises:
+        UserError: If held-out text may have been trained on, or the models were not trained on equal budgets.
+    """
+    results = {}
+    for size, amount in dict.fromkeys((run.size, run.budget) for run in models):
+        rung = {
+            name: [run for run in models if (run.arm, run.size, run.budget) == (name, size, amount)] for name in arms
+        }
+        for runs in zip(*rung.values(), strict=True):  # the arms' runs with one seed
+            check(budget, amount, [Amounts.of(models[run].contents.summary) for run in runs])
+        compared = []
+        for name, arm in arms.items():
+            each = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
+            check_heldout(text.hash, each)
+            compared.append(scored(each, [scores[run] for run in rung[name]]))
+        comparisons = compare_all([each.evaluations for each in compared]) if len(compared) > 1 else {}
+        for (i, j), comparison in comparisons.items():
+            names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
+            context.tracker.log("comparison", {**names, **comparison.summary()})
+        results[size, amount] = Result(compared, comparisons, fixed_reference=True, depth=size)
+    return results
+
+
+def check_heldout(corpus: str, arm: ArmModels) -> None:
+    """Raise a UserError unless the manifests show that no model was trained on the text that it is scored on.
+
+    Counts from files (`bpe.counts`) name no corpus: the count stage warns that they are not checked. Separate text for
+    phase 2 (`superbpe.sources`) names the corpus whose held-out documents were excluded. A tokenizer that was trained
+    elsewhere has no training record, so its training text is unknown.
+
+    Args:
+        corpus: Hash of the corpus; it determines which documents are held out.
+        arm: The arm to check.
+    """
+    for artifact, split in [*((artifact, "train") for artifact in arm.reading), (arm.heldout, "heldout")]:
+        read: Reading = artifact.contents
+        if read.mixture is not None and read.without_heldout_of in (None, corpus):
+            continue
+        if (read.corpus, read.split) != (corpus, split):
+            raise UserError(
+                f"{artifact.path} was made from the {read.split} split of corpus {str(read.corpus)[:12]}, not from the "
+                f"{split} split of {corpus[:12]}: held-out text may have been trained on; delete it and run again"
+            )
+    for model in arm.lms:
+        if model.manifest.inputs["shards"] != arm.training.hash:
+            raise UserError(f"{model.path} was trained on other shards than this experiment's; delete it and run again")

@@ -1,0 +1,188 @@
+"""The training settings of every run, which make the comparison fair.
+
+The reference's model trains on the budget's bytes or FLOPs. The number of steps of the other models follows from the
+budget mode. Learning-rate schedules are relative to each run's own length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from lm.data.stream import DocumentStream
+from lm.model.transformer import Transformer
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from experiments.config import BudgetConfig, LmConfig
+    from experiments.runs import Run
+    from experiments.stages.shards import Encoded
+    from lm.model.config import ModelConfig
+    from lm.train.config import TrainConfig
+    from lm.train.summary import TrainingSummary
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Size of a training run, in every quantity that a budget mode can equalize."""
+
+    bytes: float
+    tokens: float
+    steps: float
+    flops: float
+
+    @classmethod
+    def of(cls, model: TrainingSummary) -> Amounts:
+        """Amounts of a trained model."""
+        return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
+
+    def of_mode(self, mode: str) -> float:
+        """The quantity that a budget mode such as `equal_bytes` equalizes."""
+        return float(getattr(self, mode.removeprefix("equal_")))
+
+
+class Measured(NamedTuple):
+    """What the training of an arm's model costs.
+
+    Attributes:
+        stream: The documents in the order of training.
+        step: Amounts of one step; the bytes are an average.
+        parameters: Parameters of the model.
+    """
+
+    stream: DocumentStream
+    step: Amounts
+    parameters: int
+
+    def total(self, mode: str, steps: int) -> float:
+        """What a run of `steps` steps has of the quantity that a budget mode equalizes, as its training counts it."""
+        if mode == "equal_bytes":
+            return self.stream.run_bytes(steps, int(self.step.tokens))
+        return steps * self.step.of_mode(mode)
+
+
+def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Measured:
+    """Return the cost of training a model with these settings on the shards of an arm."""
+    shards = arm.open_training()
+    stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
+    positions = config.tokens_per_row(stream)
+    with torch.device("meta"):  # shapes only, no weights
+        transformer = Transformer(model, shards.vocab_size, positions)
+    tokens = config.batch_size * positions
+    per_token = stream.bytes_per_token(config.train_bytes)
+    step = Amounts(tokens * per_token, tokens, 1, tokens * transformer.flops_per_token())
+    return Measured(stream, step, sum(weights.numel() for weights in transformer.parameters()))
+
+
+def plan(
+    runs: Sequence[Run], arms: Mapping[str, Encoded], lm: LmConfig, budget: BudgetConfig
+) -> dict[Run, TrainConfig]:
+    """Plan the training of every run.
+
+    Args:
+        runs: The runs.
+        arms: The tokenizers and their shards by name; the reference comes first.
+        lm: Settings of the models.
+        budget: The budgets.
+
+    Raises:
+        UserError: If a budget cannot be met within its tolerance, or is less than one step.
+    """
+    reference = next(iter(arms))
+    plans: dict[Run, TrainConfig] = {}
+    for size, seed, amount in dict.fromkeys((run.size, run.seed, run.budget) for run in runs):
+        model, n_bytes = lm.model.of_depth(size), amount
+        if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
+            per_step = measure(model, lm.train, arms[reference]).step.flops
+            n_bytes = _steps(amount, per_step) * lm.train.bytes_per_step
+            if n_bytes < 1:
+                raise UserError(
+                    f"a budget of {amount:.3g} FLOPs is less than one step of {arms[reference].arm.label}'s model "
+                    f"({per_step:.3g}); use a larger budget.train_flops"
+                )
+        config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
+        rung = dataclasses.replace(budget, train_flops=amount if budget.train_flops is not None else None)
+        settings = plan_rung(model, config, rung, arms)
+        plans |= {run: settings[run.arm] for run in runs if (run.size, run.seed, run.budget) == (size, seed, amount)}
+    return {run: plans[run] for run in runs}
+
+
+def plan_rung(
+    model: ModelConfig, config: TrainConfig, budget: BudgetConfig, arms: Mapping[str, Encoded]
+) -> dict[str, TrainConfig]:
+    """Plan the training of each arm's model of one size, seed and budget.
+
+    Args:
+        model: Shape of the models.
+        config: Training settings of the reference's model.
+        budget: The budget; `train_flops` is that of this rung.
+        arms: The tokenizers and their shards by name; the reference comes first.
+
+    Raises:
+        UserError: If the budget cannot be met within its tolerance.
+    """
+    measured = {name: measure(model, config, arm) for name, arm in arms.items()}
+    target = _configured(budget) or config.steps * next(iter(measured.values())).step.of_mode(budget.mode)
+    plans = {}
+    for name, arm in arms.items():
+        step = measured[name].step
+        # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
+        as_it_is = budget.mode == "equal_bytes" and config.context_tokens is None
+        steps = config.steps if as_it_is else _steps(target, step.of_mode(budget.mode))
+        if steps < 1:
+            raise UserError(
+                f"budget.mode={budget.mode}: {target:.4g} is less than one step of {arm.arm.label}'s model; use a "
+                "larger budget"
+            )
+        plans[name] = config if steps == config.steps else dataclasses.replace(config, max_steps=steps)
+        _ = plans[name].schedule  # checks its length
+        budget.check_epochs(steps * step.bytes, arm.training.contents.n_bytes)
+    _check(budget, [measured[name].total(budget.mode, settings.steps) for name, settings in plans.items()])
+    return plans
+
+
+def check(budget: BudgetConfig, amount: int, models: Sequence[Amounts]) -> None:
+    """Raise a UserError unless these finished models had equal budgets, within the tolerance.
+
+    Args:
+        budget: The budgets.
+        amount: The budget of these models.
+        models: What they trained on.
+    """
+    rung = dataclasses.replace(budget, train_flops=amount if budget.train_flops is not None else None)
+    _check(rung, [model.of_mode(budget.mode) for model in models])
+
+
+def _configured(budget: BudgetConfig) -> float | None:
+    """The equal quantity, if it is configured; None if it is that of the reference's model."""
+    return budget.train_flops if budget.mode == "equal_flops" else None
+
+
+def _steps(total: float, per_step: float) -> int:
+    """The most steps that do not exceed a total, up to rounding errors."""
+    return int(total / per_step + 1e-6)
+
+
+def _check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
+    configured = _configured(budget)
+    compared = [*amounts] if configured is None else [configured, *amounts]
+    if max(compared) > min(compared) * (1 + budget.tolerance):
+        what = {"flops": "FLOPs"}.get(budget.mode.removeprefix("equal_"), budget.mode.removeprefix("equal_"))
+        values = " and ".join(f"{amount:,.0f}" for amount in amounts)
+        target = "" if configured is None else f" instead of {configured:,.0f}"
+        raise UserError(
+            f"budget.mode={budget.mode}, but the models train on {values} {what}{target}; a longer "
+            "lm.train.context_bytes or a larger budget reduces the difference, or "
+            f"budget.tolerance={_rounded_up(compared):g} accepts it"
+        )
+
+
+def _rounded_up(amounts: Sequence[float]) -> float:
+    """The smallest tolerance, in whole percent, that accepts these amounts."""
+    return math.ceil(100 * (max(amounts) / min(amounts) - 1)) / 100
