@@ -83,19 +83,11 @@ class Reading(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSize(Contents):
-    """Size of a split of the embedded corpus; a group is a service or topic."""
+    """Size of a split of the embedded corpus."""
 
     documents: int
-    groups: int
+    sources: int
     bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overlap(Contents):
-    """Share of the held-out sentences, and of their bytes, that occur in the training split."""
-
-    shared_sentences: float
-    shared_sentence_bytes: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +95,14 @@ class CorpusFiles(Contents):
     """The embedded corpus, written to files.
 
     Attributes:
-        package: Package that the text comes from.
-        version: Version of the package.
-        fallback: Whether it is the small corpus for machines without that package.
+        packages: Packages that the text comes from, with their versions.
         train: Size of the training split.
         heldout: Size of the held-out split.
-        overlap: Sentences that occur in both splits.
     """
 
-    package: str
-    version: str
-    fallback: bool
+    packages: dict[str, str]
     train: SplitSize
     heldout: SplitSize
-    overlap: Overlap
 
 
 @dataclass(frozen=True)

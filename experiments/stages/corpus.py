@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import percent, si
+from experiments.cli.console import si
 from experiments.config import part
 from experiments.results import CorpusFiles, Reading
 from superbpe.sources import Source
@@ -119,7 +119,7 @@ def embedded_text(settings: CorpusSource, artifact: Artifact[CorpusFiles]) -> Te
         heldout_paths=[str(artifact.path / "heldout.jsonl.zst")],
         heldout_fraction=0.0,
         max_bytes=None,
-        source_field=settings.source_field or "source",  # name of the service
+        source_field=settings.source_field or "source",
     )
     corpus = Corpus(files)
     # The artifact's hash identifies the files; the configuration adds the document filters.
@@ -128,22 +128,16 @@ def embedded_text(settings: CorpusSource, artifact: Artifact[CorpusFiles]) -> Te
 
 
 def _embedded_facts(contents: CorpusFiles) -> list[tuple[str, str]]:
-    name = f"{contents.package} {contents.version}".strip()
-    facts = [("corpus", f"embedded: the documentation texts of {name}")]
-    if contents.fallback:
-        facts.append(("note", "a small fallback; `pip install 'superbpe-framework[demo]'` installs the full corpus"))
-    facts += [("training text", _size(contents.train)), ("held-out text", _size(contents.heldout))]
-    shared = contents.overlap
-    overlap = (
-        f"{percent(shared.shared_sentences)} of the held-out sentences ({percent(shared.shared_sentence_bytes)} of "
-        "their bytes) also occur somewhere in the training text"
-    )
-    facts.append(("remaining overlap", overlap))
-    return facts
+    packages = ", ".join(f"{name} {version}" for name, version in contents.packages.items())
+    return [
+        ("corpus", f"embedded: English, code and other languages from {packages}"),
+        ("training text", _size(contents.train)),
+        ("held-out text", _size(contents.heldout)),
+    ]
 
 
 def _size(split: SplitSize) -> str:
-    return f"{si(split.bytes)}B in {split.documents:,} documents of {split.groups} services"
+    return f"{si(split.bytes)}B in {split.documents:,} documents of {split.sources} sources"
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,9 @@ def train_chain(
     trunk: Artifact[TrainedModel] | None = None
     for beginning, training in trainings(chain, plans):
         # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
-        if beginning is not None and (exists(context, model, arm, beginning) or not exists(context, model, arm, training)):
+        if beginning is not None and (
+            exists(context, model, arm, beginning) or not exists(context, model, arm, training)
+        ):
             trunk = _train(context, model, arm, beginning, trunk, on_row)
         made[training.run] = _train(context, model, arm, training, None if beginning is None else trunk, on_row)
     return made

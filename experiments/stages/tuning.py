@@ -197,9 +197,7 @@ def _loss(run: TuningRun) -> float:
     return math.inf if run.bits_per_byte is None else run.bits_per_byte
 
 
-def _run(
-    context: Context, job: TuningJob, arm: Encoded, factor: float, documents: NDArray[np.int64]
-) -> TuningRun:
+def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, documents: NDArray[np.int64]) -> TuningRun:
     """Train with a factor on the learning rates, and score the result on the documents with these indices."""
     scaled, tokenizer = job.config.scaled(factor), arm.arm.tokenizer
 

@@ -1,31 +1,35 @@
-"""The embedded corpus: real English text that ships with a Python package.
+"""The embedded corpus: text of three kinds that ships with Python packages, so that nothing is downloaded at run time.
 
-`botocore` contains the service models of AWS as data (`data/SERVICE/VERSION/service-2.json.gz`), with about
-30 MB of documentation: modern technical prose with many recurring phrases, under Apache-2.0. Reading it needs
-no download at run time and no file in the repository. Without `botocore`, the corpus falls back to the topics
-of Python's own documentation (`pydoc_data.topics`, 0.7 MB): everything still runs, but on too little text.
+| kind | text | package, licence |
+|---|---|---|
+| `english` | documentation of AWS services; docstrings | botocore, Apache-2.0; the packages of `code` |
+| `code` | Python source without docstrings | Django, SymPy, NetworkX; BSD-3-Clause |
+| `languages` | translated messages of user interfaces | Django, BSD-3-Clause |
 
-Duplicate *texts* are dropped (a text is one `documentation` value after stripping its HTML): each distinct text
-stays at its first position in the fixed order of the corpus, and a document without text is dropped. Dropping
-duplicate documents would not be enough: operations of one service share most of their members.
+A *source* is a service, a subpackage or a language. Sources are cut to `MOST_BYTES` and left out below `LEAST_BYTES`,
+so that no source dominates. A *piece* is the part of a source that is held out as a whole: the service, the subpackage,
+or the messages of one application in one language. Each language is therefore on both sides of the split.
+
+A message or a documentation text that occurs twice in a kind is kept at its first position only.
 """
 
 from __future__ import annotations
 
+import ast
 import gzip
 import hashlib
 import importlib.util
 import json
-import logging
-import platform
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer import storage
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 
@@ -34,12 +38,16 @@ if TYPE_CHECKING:
 
     from tokenizer.progress import Progress
 
-BOTOCORE_VERSION = "1.44.5"
-HELDOUT_FRACTION = 0.05
-FORMAT = 1
+VERSIONS = {"botocore": "1.44.5", "Django": "5.2.19", "networkx": "3.6.1", "sympy": "1.14.0"}
+"""The packages of the corpus. Another version has other text."""
+KINDS = ("english", "code", "languages")
+HELDOUT_FRACTION = 0.1
+LEAST_BYTES, MOST_BYTES, MOST_SOURCES = 20_000, 45_000, 80
+"""Text of a source, and sources of a kind."""
+DOCUMENT_BYTES = 16_000
+"""Longer documents are cut at line breaks."""
+FORMAT = 2
 """Version of the extraction rules below: part of the corpus's identity, so raise it when the text changes."""
-
-_LOG = logging.getLogger(__name__)
 
 # Block tags start a new line of text; inline tags are dropped. A tag in neither list is not markup but an unescaped
 # placeholder ("arn:aws:kms:<region>:<account>"), and is kept as text.
@@ -53,20 +61,44 @@ _INLINE_TAGS = frozenset([
     "sup", "td", "text", "th", "tt", "u", "xhtml", "zonbook",
 ])
 # fmt: on
-_SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+")
+_MESSAGE = re.compile(r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?) (".*")')
+_NO_SOURCE = {"locale", "migrations", "tests"}  # folders of a package without code, or with text of other kinds
 
 
 @dataclass(frozen=True)
 class EmbeddedDocument:
-    """One document: its text, and its source (`SERVICE/Operation`, `SERVICE` for leftovers, or a topic)."""
+    """One document of the corpus.
+
+    Attributes:
+        text: the text.
+        kind: one of `KINDS`.
+        source: `english/SERVICE`, `code/PACKAGE.SUBPACKAGE` or `languages/LANGUAGE`.
+        piece: name of the part of the source that is held out as a whole.
+    """
 
     text: str
+    kind: str
     source: str
+    piece: str
 
-    @property
-    def group(self) -> str:
-        """The service (or topic) of the document; whole groups are held out."""
-        return self.source.partition("/")[0]
+
+@dataclass
+class _Source:
+    """Text of a source by piece, each document once, up to `MOST_BYTES`."""
+
+    n_bytes: int = 0
+    pieces: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, piece: str, lines: Iterable[str]) -> None:
+        """Add a document, cut into several where it is too long; nothing if the source is full."""
+        text = ""
+        for line in [*lines, None]:
+            if text and (line is None or len((text + line).encode()) > DOCUMENT_BYTES):
+                if self.n_bytes < MOST_BYTES:
+                    self.pieces[piece].append(text)
+                    self.n_bytes += len(text.encode())
+                text = ""
+            text += line or ""
 
 
 class _TextExtractor(HTMLParser):
@@ -117,184 +149,219 @@ def strip_html(html: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _documentation(node: Any, shapes: Mapping[str, Any], seen: set[str], found: list[str]) -> None:
-    """Append the `documentation` values below `node` to `found`, depth first, following shapes not yet `seen`."""
-    if isinstance(node, list):
-        for item in node:
-            _documentation(item, shapes, seen, found)
-    if not isinstance(node, dict):
-        return
-    text, shape = node.get("documentation"), node.get("shape")
-    if isinstance(text, str):
-        found.append(text)
-    # A member may itself be named "shape" or "documentation"; its value is then a dictionary, visited below.
-    if isinstance(shape, str) and shape in shapes and shape not in seen:
-        seen.add(shape)
-        _documentation(shapes[shape], shapes, seen, found)
-    for value in node.values():
-        _documentation(value, shapes, seen, found)
-
-
-def service_texts(model: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def service_texts(model: Mapping[str, Any]) -> Iterator[list[str]]:
     """The `documentation` values (HTML) of one service model, grouped into documents.
 
     Yields:
-        `(operation, texts)` per operation: its own text, then the texts reachable from its input, output and
-        errors, depth first, each shape once per service. Last, `("", texts)`: texts that no operation reaches.
+        One list per operation: its own text, then the texts reachable from its input, output and errors, depth first,
+        each shape once per service. Last, the texts that no operation reaches.
     """
     rest = dict(model)
     shapes: Mapping[str, Any] = rest.pop("shapes", {})
     seen: set[str] = set()
-    for name, operation in rest.pop("operations", {}).items():
-        ordered = {key: operation.get(key) for key in ("documentation", "input", "output", "errors")}
-        found: list[str] = []
-        _documentation(ordered | operation, shapes, seen, found)
-        yield name, found
-    leftovers: list[str] = []
-    _documentation(rest, shapes, seen, leftovers)
-    for name in shapes:
-        _documentation({"shape": name}, shapes, seen, leftovers)
-    yield "", leftovers
+
+    def visit(node: Any, texts: list[str]) -> list[str]:
+        for item in node if isinstance(node, list) else ():
+            visit(item, texts)
+        if not isinstance(node, dict):
+            return texts
+        text, shape = node.get("documentation"), node.get("shape")
+        if isinstance(text, str):
+            texts.append(text)
+        # A member may itself be named "shape" or "documentation"; its value is then a dictionary, visited below.
+        if isinstance(shape, str) and shape in shapes and shape not in seen:
+            seen.add(shape)
+            visit(shapes[shape], texts)
+        for value in node.values():
+            visit(value, texts)
+        return texts
+
+    for operation in rest.pop("operations", {}).values():
+        yield visit({key: operation.get(key) for key in ("documentation", "input", "output", "errors")} | operation, [])
+    yield visit([rest, *({"shape": name} for name in shapes)], [])
 
 
-def _botocore_data() -> Path | None:
-    """Folder of botocore's service models; None without the package, UserError with another version."""
-    # Locate the package without importing it: only its data is needed, and importing it is slow.
-    spec = importlib.util.find_spec("botocore")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    version = metadata.version("botocore")
-    if version != BOTOCORE_VERSION:
-        raise UserError(
-            f"the embedded corpus is the documentation of botocore {BOTOCORE_VERSION}, but botocore {version} is "
-            f"installed: run `pip install botocore=={BOTOCORE_VERSION}`, or choose another corpus"
-        )
-    return Path(spec.submodule_search_locations[0]) / "data"
-
-
-def _botocore_texts(data: Path) -> Iterator[tuple[str, list[str]]]:
+def _services() -> Iterator[tuple[str, _Source]]:
     newest: dict[str, Path] = {}
-    for path in sorted(data.glob("*/*/service-2.json.gz")):  # versions are dates: the last one is the newest
+    for path in sorted((_folder("botocore") / "data").glob("*/*/service-2.json.gz")):  # versions are dates
         newest[path.parent.parent.name] = path
-    if not newest:
-        raise UserError(f"no service models below {data}: reinstall botocore=={BOTOCORE_VERSION}")
-    for service, path in newest.items():
-        model = json.loads(gzip.decompress(path.read_bytes()))
-        for operation, texts in service_texts(model):
-            yield f"{service}/{operation}" if operation else service, texts
+    seen: set[str] = set()
+    for service in sorted(newest, key=_order):
+        source = _Source()
+        for values in service_texts(json.loads(gzip.decompress(newest[service].read_bytes()))):
+            texts = dict.fromkeys(text for text in map(strip_html, values) if text and text not in seen)
+            seen.update(texts)
+            source.add(service, [f"{text}\n" for text in texts])
+        yield service, source
+
+
+def _english() -> Iterator[tuple[str, _Source]]:
+    """As many services as subpackages."""
+    yield from islice(filter(_is_large, _services()), MOST_SOURCES // 2)
+    yield from sorted(_python()[1].items(), key=lambda item: _order(item[0]))
+
+
+def _is_large(named: tuple[str, _Source]) -> bool:
+    return named[1].n_bytes >= LEAST_BYTES
+
+
+def without_docstrings(source: str) -> tuple[str, list[str]]:
+    r"""Split Python source into the code without the docstrings of modules, classes and functions, and the docstrings.
+
+    >>> without_docstrings('def f():\n    "Doc."\n    return 1  # one\n')
+    ('def f():\n    return 1  # one\n', ['Doc.'])
+    """
+    lines, docstrings = source.splitlines(keepends=True), []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if (docstring := ast.get_docstring(node)) is not None:
+            first = node.body[0]
+            last = first.end_lineno or first.lineno
+            lines[first.lineno - 1 : last] = [""] * (last - first.lineno + 1)
+            docstrings.append(docstring)
+    return "".join(lines), docstrings
+
+
+@cache
+def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
+    """The code of every subpackage, and its docstrings."""
+    code: dict[str, _Source] = defaultdict(_Source)
+    prose: dict[str, _Source] = defaultdict(_Source)
+    for package in ("Django", "networkx", "sympy"):
+        root = _folder(package)
+        for path in sorted(root.rglob("*.py"), key=lambda path: _order(path.relative_to(root).as_posix())):
+            inside = path.relative_to(root).parts
+            depth = 2 if inside[0] in ("contrib", "db", "algorithms", "physics") else 1
+            name = ".".join([package.lower(), *inside[:-1][:depth]])
+            if not _NO_SOURCE & set(inside) and min(code[name].n_bytes, prose[name].n_bytes) < MOST_BYTES:
+                text, docstrings = without_docstrings(path.read_text(encoding="utf-8"))
+                code[name].add(name, f"{text.strip()}\n".splitlines(keepends=True) if text.strip() else [])
+                prose[name].add(name, [f"{docstring}\n\n" for docstring in docstrings])
+    return code, prose
+
+
+def _code() -> Iterator[tuple[str, _Source]]:
+    yield from sorted(_python()[0].items(), key=lambda item: _order(item[0]))
+
+
+def messages(catalogue: str) -> Iterator[str]:
+    r"""The translations in a gettext catalogue (`.po`), without fuzzy and empty ones.
+
+    >>> list(messages('msgid ""\nmsgstr "Language: fr"\n\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\n'))
+    ['c', 'd']
+    """
+    for entry in catalogue.split("\n\n"):
+        strings: dict[str, str] = {}
+        keyword = ""
+        for line in entry.splitlines():
+            if match := _MESSAGE.fullmatch(line):
+                keyword = match[1]
+                strings[keyword] = ast.literal_eval(match[2])
+            elif keyword and line.startswith('"'):
+                strings[keyword] += ast.literal_eval(line)
+        if strings.get("msgid") and not re.search(r"^#,.*\bfuzzy\b", entry, re.MULTILINE):
+            yield from (text for name, text in strings.items() if name.startswith("msgstr") and text)
+
+
+def _languages() -> Iterator[tuple[str, _Source]]:
+    sources: dict[str, _Source] = defaultdict(_Source)
+    seen: defaultdict[str, set[str]] = defaultdict(set)
+    root = _folder("Django")
+    for path in sorted(root.rglob("LC_MESSAGES/*.po"), key=lambda path: _order(path.relative_to(root).as_posix())):
+        # Variants of a language have much text in common, except the two ways of writing Chinese.
+        locale, _, variant = path.parts[-3].partition("_")
+        language = f"{locale}_{variant}" if locale == "zh" else locale.partition("@")[0]
+        application = "/".join(path.relative_to(root).parts[:-4])
+        texts = dict.fromkeys(messages(path.read_text(encoding="utf-8")))
+        sources[language].add(
+            f"{language}/{application}", [f"{text.strip()}\n" for text in texts if text not in seen[language]]
+        )
+        seen[language].update(texts)
+    yield from sorted(sources.items(), key=lambda item: _order(item[0]))
+
+
+def _folder(package: str) -> Path:
+    """Folder of an installed package, without importing it.
+
+    Raises:
+        UserError: the package is not installed in the version of `VERSIONS`.
+    """
+    spec = importlib.util.find_spec(package.lower())
+    installed = metadata.version(package) if spec is not None else None
+    if spec is None or not spec.submodule_search_locations or installed != VERSIONS[package]:
+        there = f"{package} {installed} is installed" if installed else f"{package} is not installed"
+        raise UserError(
+            f"the embedded corpus needs {package} {VERSIONS[package]}, but {there}: run `pip install "
+            f"{package}=={VERSIONS[package]}`, or choose another corpus (corpus=files)"
+        )
+    return Path(spec.submodule_search_locations[0])
 
 
 def identity() -> dict[str, Any]:
-    """Everything the corpus's text depends on, as JSON: package, version, extraction format, and "fallback".
+    """Everything that the text of the corpus depends on, as JSON: packages with their versions, extraction format."""
+    return {"packages": VERSIONS, "format": FORMAT}
+
+
+def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
+    """The documents of the embedded corpus, in a fixed order.
+
+    Args:
+        kinds: kinds of text to read.
+        progress: called with ("embedded corpus", kinds read, number of kinds).
 
     Raises:
-        UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
+        UserError: a package is not installed in the version of `VERSIONS`.
     """
-    if _botocore_data() is None:
-        # The topics change with each version of Python.
-        return {
-            "package": "pydoc_data",
-            "version": platform.python_version(),
-            "format": FORMAT,
-            "fallback": True,
-        }
-    return {"package": "botocore", "version": BOTOCORE_VERSION, "format": FORMAT, "fallback": False}
+    readers = {"english": _english, "code": _code, "languages": _languages}
+    for number, kind in enumerate(kinds):
+        if progress is not None:
+            progress("embedded corpus", number, len(kinds))
+        for name, source in islice(filter(_is_large, readers[kind]()), MOST_SOURCES):
+            for piece, texts in source.pieces.items():
+                yield from (EmbeddedDocument(text, kind, f"{kind}/{name}", f"{kind}/{piece}") for text in texts)
 
 
-def documents() -> Iterator[EmbeddedDocument]:
-    """The documents of the embedded corpus, in a fixed order, each distinct text once.
-
-    Raises:
-        UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
-    """
-    data = _botocore_data()
-    if data is None:
-        # A local import: the module has 0.7 MB, and only the fallback needs it.
-        from pydoc_data.topics import topics
-
-        _LOG.warning(
-            "botocore is not installed: the embedded corpus falls back to Python's documentation topics "
-            "(0.7 MB); install the extra `demo` for the full corpus (30 MB)"
-        )
-        for topic in sorted(topics):
-            yield EmbeddedDocument(text=topics[topic].strip() + "\n", source=topic)
-        return
-
-    # Also compare the HTML before parsing it: most values are verbatim repeats, and parsing is slow.
-    seen_html: set[str] = set()
-    seen_text: set[str] = set()
-    for source, values in _botocore_texts(data):
-        texts = []
-        for html in values:
-            if html in seen_html:
-                continue
-            seen_html.add(html)
-            text = strip_html(html)
-            if text and text not in seen_text:
-                seen_text.add(text)
-                texts.append(text)
-        if texts:
-            yield EmbeddedDocument(text="\n".join(texts) + "\n", source=source)
-
-
-def is_heldout(group: str, fraction: float) -> bool:
-    """Whether the service `group` is held out, if an expected `fraction` of the services is.
-
-    Depends only on the hash of the name: services do not affect each other, and a larger fraction contains the
-    services held out by a smaller one.
-    """
-    hashed = int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big")
-    return hashed < fraction * 2**64
+def _order(name: str) -> bytes:
+    """Sorts names in a fixed order that has nothing to do with their meaning."""
+    return hashlib.sha256(name.encode()).digest()
 
 
 def split(
     documents: Iterable[EmbeddedDocument], heldout_fraction: float = HELDOUT_FRACTION
 ) -> tuple[list[EmbeddedDocument], list[EmbeddedDocument]]:
-    """Training and held-out documents. Whole services are held out.
+    """Training and held-out documents. Whole pieces are held out: services and subpackages, and parts of languages.
 
-    Both lists are ordered by the hash of the source, which is a fixed order. Any prefix is thus a sample of all
-    services, as byte budgets and language models that read the documents in order need.
+    Both lists are ordered by hash, so that any prefix is a sample of all kinds. A larger fraction holds out the pieces
+    of a smaller one and more.
 
     Args:
         documents: the corpus.
-        heldout_fraction: expected fraction of services held out, from 0 to below 1; the fraction of bytes is similar.
+        heldout_fraction: fraction of the pieces of `english` and `code`, and of the bytes of each language, from 0 to
+            below 1.
     """
     if not 0 <= heldout_fraction < 1:
         raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
-    shuffled = sorted(documents, key=lambda document: hashlib.sha256(document.source.encode()).digest())
-    train = [document for document in shuffled if not is_heldout(document.group, heldout_fraction)]
-    heldout = [document for document in shuffled if is_heldout(document.group, heldout_fraction)]
-    return train, heldout
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, split at line breaks and at whitespace after `.`, `!` or `?`."""
-    return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
-
-
-def sentence_overlap(train: Iterable[EmbeddedDocument], heldout: Iterable[EmbeddedDocument]) -> dict[str, int | float]:
-    """Verbatim overlap between held-out and training text, by sentence.
-
-    Returns:
-        The number of held-out sentences and of their UTF-8 bytes, and the fraction (0 to 1) of each that occurs
-        in `train`.
-    """
-    trained = {sentence for document in train for sentence in sentences(document.text)}
-    n_sentences = n_bytes = shared_sentences = shared_bytes = 0
-    for document in heldout:
-        for sentence in sentences(document.text):
-            size = len(sentence.encode())
-            n_sentences += 1
-            n_bytes += size
-            if sentence in trained:
-                shared_sentences += 1
-                shared_bytes += size
-    return {
-        "heldout_sentences": n_sentences,
-        "heldout_sentence_bytes": n_bytes,
-        "shared_sentences": shared_sentences / max(n_sentences, 1),
-        "shared_sentence_bytes": shared_bytes / max(n_bytes, 1),
-    }
+    shuffled = sorted(documents, key=lambda document: _order(document.text))
+    # A piece that is a whole source is drawn among those of its kind, a part of a language among those of the language.
+    groups: dict[str, dict[str, int]] = defaultdict(dict)
+    for document in shuffled:
+        group = document.kind if document.piece == document.source else document.source
+        size = 1 if document.piece == document.source else len(document.text.encode())
+        groups[group][document.piece] = size + (groups[group].get(document.piece, 0) if size > 1 else 0)
+    heldout: set[str] = set()
+    for pieces in groups.values():
+        missing = heldout_fraction * sum(pieces.values())
+        # Parts of a language differ in size: the smallest first.
+        for piece in sorted(pieces, key=lambda piece: (pieces[piece], _order(piece))):
+            if missing <= 0 or len(pieces) == 1:
+                break
+            heldout.add(piece)
+            missing -= pieces[piece]
+    return (
+        [document for document in shuffled if document.piece not in heldout],
+        [document for document in shuffled if document.piece in heldout],
+    )
 
 
 def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[EmbeddedDocument]:
@@ -319,7 +386,7 @@ def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str,
             compressed.write(line.encode() + b"\n")
     return {
         "documents": len(documents),
-        "groups": len({document.group for document in documents}),
+        "sources": len({document.source for document in documents}),
         "bytes": sum(len(document.text.encode()) for document in documents),
     }
 
@@ -335,34 +402,24 @@ def write(
     Args:
         folder: output folder; created if missing.
         heldout_fraction: see `split`.
-        max_bytes: budget of training text in bytes of UTF-8; does not apply to the held-out text.
-        progress: called with ("embedded corpus", services read, None).
+        max_bytes: limit for the training text in bytes of UTF-8; does not apply to the held-out text.
+        progress: see `documents`.
 
     Returns:
-        JSON values: the `identity()`, `heldout_fraction`, `{"documents", "groups", "bytes"}` of "train" and
-        "heldout", and the `sentence_overlap` of the written files as "overlap".
+        JSON values: the `identity()`, `heldout_fraction`, and `{"documents", "sources", "bytes"}` of "train" and
+        "heldout".
 
     Raises:
-        UserError: another version of botocore is installed, or the fraction or budget leaves one side without text.
+        UserError: a package is missing, or the fraction or limit leaves one side without text.
     """
-    collected: list[EmbeddedDocument] = []
-    groups = 0
-    for document in documents():
-        if progress is not None and (not collected or collected[-1].group != document.group):
-            groups += 1
-            progress("embedded corpus", groups, None)
-        collected.append(document)
-    train, heldout = split(collected, heldout_fraction)
+    train, heldout = split(documents(progress=progress), heldout_fraction)
     train = _take(train, max_bytes)
     if not train:
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
-    if heldout_fraction > 0 and not heldout:
-        raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use at least {HELDOUT_FRACTION}")
-    storage.disk.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     return {
         **identity(),
         "heldout_fraction": heldout_fraction,
         "train": _write_jsonl(folder / "train.jsonl.zst", train),
         "heldout": _write_jsonl(folder / "heldout.jsonl.zst", heldout),
-        "overlap": sentence_overlap(train, heldout),
     }

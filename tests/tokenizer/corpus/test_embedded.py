@@ -1,8 +1,8 @@
 import gzip
 import importlib.util
 import json
-import logging
 import re
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 
@@ -73,43 +73,55 @@ MODEL = {
 
 def test_one_document_per_operation_depth_first_each_shape_once():
     assert list(embedded.service_texts(MODEL)) == [
-        (
-            "Get",
-            [
-                *("get it", "a member called documentation", "text", "a member called shape"),
-                *("thing", "children", "things", "when broken", "broken"),
-            ],
-        ),
-        ("Put", ["put it"]),
-        ("", ["toy service", "unused"]),
+        [
+            *("get it", "a member called documentation", "text", "a member called shape"),
+            *("thing", "children", "things", "when broken", "broken"),
+        ],
+        ["put it"],
+        ["toy service", "unused"],
     ]
 
 
-def test_heldout_text_is_whole_services_and_grows_with_the_fraction():
-    documents = [EmbeddedDocument("x", f"service{i}/{name}") for i in range(200) for name in "abc"]
+def test_docstrings_are_taken_out_of_code():
+    source = '''"""Module."""\nx = """no docstring"""\n\n\nclass A:\n    """Two\n    lines."""\n\n    y = 1  # "z"\n'''
+    code, docstrings = embedded.without_docstrings(source)
+    assert code == 'x = """no docstring"""\n\n\nclass A:\n\n    y = 1  # "z"\n'
+    assert docstrings == ["Module.", "Two\nlines."]
+
+
+def test_messages_are_the_translations_that_a_catalogue_has():
+    catalogue = (
+        'msgid ""\nmsgstr ""\n"Language: fr\\n"\n\n#: a.py\nmsgctxt "c"\nmsgid "one"\nmsgstr ""\n"u"\n"n\\n"\n\n'
+        '#, fuzzy\nmsgid "old"\nmsgstr "vieux"\n\nmsgid "none"\nmsgstr ""\n\n'
+        'msgid "day"\nmsgid_plural "days"\nmsgstr[0] "jour"\nmsgstr[1] "jours"\n\n#~ msgid "gone"\n#~ msgstr "parti"\n'
+    )
+    assert list(embedded.messages(catalogue)) == ["un\n", "jour", "jours"]
+
+
+def named(kind: str, source: str, piece: str, n: int = 3) -> list[EmbeddedDocument]:
+    return [EmbeddedDocument(f"{piece} {i}\n", kind, f"{kind}/{source}", f"{kind}/{piece}") for i in range(n)]
+
+
+def test_whole_pieces_are_held_out_and_more_with_a_larger_fraction():
+    documents = [d for i in range(100) for d in named("english", f"s{i}", f"s{i}")]
+    documents += [d for language in "abcd" for i in range(20) for d in named("languages", language, f"{language}/{i}")]
     smaller: set[str] = set()
     for fraction in (0.0, 0.05, 0.2, 0.5):
         train, heldout = embedded.split(reversed(documents), fraction)
-        groups = {document.group for document in heldout}
-        assert groups.isdisjoint(document.group for document in train)
-        assert sorted(d.source for d in train + heldout) == sorted(d.source for d in documents)
-        assert smaller <= groups
-        assert abs(len(groups) / 200 - fraction) < 0.1
+        pieces = {document.piece for document in heldout}
+        assert pieces.isdisjoint(document.piece for document in train)
+        assert sorted(d.text for d in train + heldout) == sorted(d.text for d in documents)
+        assert smaller <= pieces
+        by_source = Counter(piece.split("/")[0] for piece in pieces)
+        assert by_source["english"] == round(100 * fraction)
+        for language in "abcd":  # on both sides
+            held = sum(document.source == f"languages/{language}" for document in heldout)
+            assert held >= 60 * fraction
+            assert held < 60
         assert (train, heldout) == embedded.split(documents, fraction)  # whatever the order of the input
-        smaller = groups
+        smaller = pieces
     with pytest.raises(UserError, match=r"heldout_fraction=1\.5"):
         embedded.split(documents, 1.5)
-
-
-def test_overlap_counts_verbatim_sentences():
-    train = [EmbeddedDocument("The same. Another one.\nA line\n", "a")]
-    heldout = [EmbeddedDocument("The same. Something new!\nA line\nAnother\n", "b")]
-    overlap = embedded.sentence_overlap(train, heldout)
-    assert overlap["heldout_sentences"] == 4
-    assert overlap["shared_sentences"] == 2 / 4
-    assert overlap["heldout_sentence_bytes"] == 9 + 14 + 6 + 7
-    assert overlap["shared_sentence_bytes"] == 15 / 36
-    assert embedded.sentence_overlap(train, [])["shared_sentences"] == 0
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -118,82 +130,75 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def without_botocore(monkeypatch):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "botocore" else find_spec(name, *rest),
-    )
+def small(monkeypatch):
+    """The corpus, replaced by few documents."""
+    documents = [d for i in range(30) for d in named("code", f"s{i}", f"s{i}")]
+    monkeypatch.setattr(embedded, "documents", lambda **_: iter(documents))
 
 
-@pytest.mark.usefixtures("without_botocore")
-def test_without_botocore_the_topics_of_python_are_used_with_a_warning(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        statistics = embedded.write(tmp_path / "a", heldout_fraction=0.2)
-    assert "install the extra `demo`" in caplog.text
-    assert statistics["fallback"] is True
-    assert statistics["package"] == "pydoc_data"
-
+@pytest.mark.usefixtures("small")
+def test_the_files_are_deterministic_and_a_limit_applies_to_the_training_text(tmp_path):
+    whole = embedded.write(tmp_path / "a", 0.2)
     train, heldout = read(tmp_path / "a" / "train.jsonl.zst"), read(tmp_path / "a" / "heldout.jsonl.zst")
-    assert {"assert", "lambda"} <= {document["source"] for document in train + heldout}
     for name, documents in (("train", train), ("heldout", heldout)):
-        assert statistics[name]["documents"] == len(documents)
-        assert statistics[name]["bytes"] == sum(len(document["text"].encode()) for document in documents)
-
-    embedded.write(tmp_path / "b", heldout_fraction=0.2)
-    for name in ("train.jsonl.zst", "heldout.jsonl.zst"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
-        "heldout.jsonl.zst",
-        "train.jsonl.zst",
-    ]
-
-
-@pytest.mark.usefixtures("without_botocore")
-def test_a_budget_limits_only_the_training_text(tmp_path):
-    whole = embedded.write(tmp_path / "whole", 0.2)
-    part = embedded.write(tmp_path / "part", 0.2, max_bytes=100_000)
-    assert 50_000 < part["train"]["bytes"] <= 100_000
-    assert part["heldout"] == whole["heldout"]
-    sources = [document["source"] for document in read(tmp_path / "whole" / "train.jsonl.zst")]
-    kept = [document["source"] for document in read(tmp_path / "part" / "train.jsonl.zst")]
-    assert kept == sources[: len(kept)]
+        assert whole[name] == {
+            "documents": len(documents),
+            "sources": len({document["source"] for document in documents}),
+            "bytes": sum(len(document["text"].encode()) for document in documents),
+        }
+    part = embedded.write(tmp_path / "b", 0.2, max_bytes=100)
+    assert 50 < part["train"]["bytes"] <= 100
+    assert read(tmp_path / "b" / "train.jsonl.zst") == train[: part["train"]["documents"]]
+    assert (tmp_path / "a" / "heldout.jsonl.zst").read_bytes() == (tmp_path / "b" / "heldout.jsonl.zst").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["heldout.jsonl.zst", "train.jsonl.zst"]
     with pytest.raises(UserError, match="max_bytes=3"):
         embedded.write(tmp_path / "none", 0.2, max_bytes=3)
-    with pytest.raises(UserError, match="holds out no service"):
-        embedded.write(tmp_path / "none", 1e-9)
     assert not (tmp_path / "none").exists()
 
 
-def test_another_botocore_is_rejected_with_the_remedy(monkeypatch):
-    pytest.importorskip("botocore")
-    monkeypatch.setattr(metadata, "version", lambda name: "1.0.0")
-    with pytest.raises(UserError, match=r"botocore 1\.0\.0 is installed: run `pip install botocore==1\.44\.5`"):
-        embedded.identity()
+@pytest.mark.parametrize(("installed", "said"), [("1.0.0", r"botocore 1\.0\.0 is installed"), (None, "not installed")])
+def test_another_version_of_a_package_is_rejected_with_the_remedy(installed, said, monkeypatch):
+    if installed is None:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    monkeypatch.setattr(metadata, "version", lambda name: installed)
+    with pytest.raises(UserError, match=rf"{said}: run `pip install botocore==1\.44\.5`"):
+        next(embedded.documents())
 
 
 @pytest.fixture(scope="module")
 def corpus() -> list[EmbeddedDocument]:
-    pytest.importorskip("botocore")
     return list(embedded.documents())
 
 
 @pytest.mark.slow
 def test_the_corpus_is_what_its_description_says(corpus):
-    assert 30.0e6 < sum(len(document.text.encode()) for document in corpus) < 31.0e6
-    assert len({document.group for document in corpus}) > 430
-    assert len({document.source for document in corpus}) == len(corpus)
-    lengths = {document.source: len(document.text) for document in corpus}
-    assert lengths["ec2/RunInstances"] > 10_000
-    text = next(document.text for document in corpus if document.source == "s3/PutObject")
-    assert "Adds an object to a bucket." in text
-    assert not any(re.search(r"</?(p|li|code|note|ul|a)>|&(lt|gt|amp|quot);", d.text[:2000]) for d in corpus[::20])
+    sizes = Counter()
+    for document in corpus:
+        sizes[document.source] += len(document.text.encode())
+    for kind in embedded.KINDS:
+        own = sorted(size for source, size in sizes.items() if source.startswith(f"{kind}/"))
+        assert 40 <= len(own) <= embedded.MOST_SOURCES
+        assert own[-1] <= 2 * own[len(own) // 2]  # the largest source has at most twice the text of the median
+        assert 2e6 < sum(own) < 4e6
+    assert max(len(document.text.encode()) for document in corpus) < 2 * embedded.DOCUMENT_BYTES
     assert all(document.text.endswith("\n") and document.text.strip() for document in corpus)
+    aws = [document.text[:2000] for document in corpus if document.source.startswith("english/")]
+    assert not any(re.search(r"</?(p|li|note|ul|a)>|&(lt|gt|amp|quot);", text) for text in aws[:300:20])
 
 
 @pytest.mark.slow
-def test_every_documentation_value_is_in_the_corpus(corpus):
+def test_the_split_leaves_enough_independent_sources(corpus):
+    train, heldout = embedded.split(corpus)
+    sizes = Counter()
+    for document in heldout:
+        sizes[document.source] += len(document.text.encode())
+    assert sum(sizes.values()) ** 2 / sum(size**2 for size in sizes.values()) >= 20  # effective sources
+    languages = {document.source for document in train if document.kind == "languages"}
+    assert languages == {document.source for document in heldout if document.kind == "languages"}
+
+
+@pytest.mark.slow
+def test_every_documentation_value_of_a_service_is_read():
     def values(node):
         if isinstance(node, list):
             node = dict(enumerate(node))
@@ -203,19 +208,10 @@ def test_every_documentation_value_is_in_the_corpus(corpus):
                     yield value
                 yield from values(value)
 
-    lines = {line for document in corpus for line in document.text.splitlines()}
     (package,) = importlib.util.find_spec("botocore").submodule_search_locations
     for service in ("account", "sqs", "dynamodb", "apigateway"):
         newest = max((Path(package) / "data" / service).glob("*/service-2.json.gz"))
         model = json.loads(gzip.decompress(newest.read_bytes()))
-        expected = {line for value in values(model) for line in embedded.strip_html(value).split("\n") if line}
-        assert len(expected) > 40
-        assert expected <= lines
-
-
-@pytest.mark.slow
-def test_about_a_twentieth_is_held_out_with_little_overlap(corpus):
-    train, heldout = embedded.split(corpus)
-    share = sum(len(d.text.encode()) for d in heldout) / sum(len(d.text.encode()) for d in corpus)
-    assert 0.04 < share < 0.065
-    assert 0.01 < embedded.sentence_overlap(train, heldout)["shared_sentence_bytes"] < 0.15
+        read = {text for texts in embedded.service_texts(model) for text in texts}
+        assert len(read) > 40
+        assert set(values(model)) == read
