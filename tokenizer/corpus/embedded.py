@@ -89,16 +89,17 @@ class _Source:
     n_bytes: int = 0
     pieces: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, piece: str, lines: Iterable[str]) -> None:
+    def add(self, piece: str, text: str) -> None:
         """Add a document, cut into several where it is too long; nothing if the source is full."""
-        text = ""
-        for line in [*lines, None]:
-            if text and (line is None or len((text + line).encode()) > DOCUMENT_BYTES):
+        start = size = 0
+        lines = text.splitlines(keepends=True)
+        for end, line in enumerate([*lines, ""]):
+            if end > start and (end == len(lines) or size + len(line.encode()) > DOCUMENT_BYTES):
                 if self.n_bytes < MOST_BYTES:
-                    self.pieces[piece].append(text)
-                    self.n_bytes += len(text.encode())
-                text = ""
-            text += line or ""
+                    self.pieces[piece].append("".join(lines[start:end]))
+                    self.n_bytes += size
+                start, size = end, 0
+            size += len(line.encode())
 
 
 class _TextExtractor(HTMLParser):
@@ -191,7 +192,7 @@ def _services() -> Iterator[tuple[str, _Source]]:
         for values in service_texts(json.loads(gzip.decompress(newest[service].read_bytes()))):
             texts = dict.fromkeys(text for text in map(strip_html, values) if text and text not in seen)
             seen.update(texts)
-            source.add(service, [f"{text}\n" for text in texts])
+            source.add(service, "".join(f"{text}\n" for text in texts))
         yield service, source
 
 
@@ -236,8 +237,8 @@ def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
             name = ".".join([package.lower(), *inside[:-1][:depth]])
             if not _NO_SOURCE & set(inside) and min(code[name].n_bytes, prose[name].n_bytes) < MOST_BYTES:
                 text, docstrings = without_docstrings(path.read_text(encoding="utf-8"))
-                code[name].add(name, f"{text.strip()}\n".splitlines(keepends=True) if text.strip() else [])
-                prose[name].add(name, [f"{docstring}\n\n" for docstring in docstrings])
+                code[name].add(name, f"{text.strip()}\n" if text.strip() else "")
+                prose[name].add(name, "".join(f"{docstring}\n\n" for docstring in docstrings))
     return code, prose
 
 
@@ -274,9 +275,8 @@ def _languages() -> Iterator[tuple[str, _Source]]:
         language = f"{locale}_{variant}" if locale == "zh" else locale.partition("@")[0]
         application = "/".join(path.relative_to(root).parts[:-4])
         texts = dict.fromkeys(messages(path.read_text(encoding="utf-8")))
-        sources[language].add(
-            f"{language}/{application}", [f"{text.strip()}\n" for text in texts if text not in seen[language]]
-        )
+        new = "".join(f"{text.strip()}\n" for text in texts if text not in seen[language])
+        sources[language].add(f"{language}/{application}", new)
         seen[language].update(texts)
     yield from sorted(sources.items(), key=lambda item: _order(item[0]))
 
