@@ -82,7 +82,7 @@ def test_a_file_is_old_or_new_and_the_error_names_it(
         else:
             patch.setattr(os, failing, fail)
         try:
-            with pytest.raises(OSError, match="No space|File too large") as caught:
+            with pytest.raises(OSError, match=r"No space|File too large") as caught:
                 write_whole(path, "new")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
