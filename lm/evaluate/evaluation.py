@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# Not all are used here: they are imported from `lm.evaluation`, the old name of this module, until version 0.3.
-from lm.evaluate.bits_per_byte import FEWEST_CLUSTERS, FORMAT_VERSION, Evaluation, Grouping  # noqa: F401
-from lm.evaluate.comparison import Comparison, Verdict, aggregate, compare, compare_all  # noqa: F401
+from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.scoring import score_documents
 from lm.evaluate.windows import plan_windows
