@@ -104,7 +104,7 @@ def gather(
         "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
-        "training": diagnostics.gather(result, settings),
+        "training": diagnostics.gather(result),
         "provenance": dict(provenance),
     }
 
