@@ -35,9 +35,7 @@ class Tokenizer(Codec, BaseTokenizer):
 
     def __init__(self, definition: Definition, provenance: dict[str, Any] | None = None) -> None:
         if not isinstance(definition, Definition):
-            raise UserError(
-                f"{quoted(definition)} is not a Definition; Tokenizer.load and from_file open files"
-            )
+            raise UserError(f"{quoted(definition)} is not a Definition; Tokenizer.load and from_file open files")
         self.definition = definition
         self.provenance = dict(provenance or {})
         self.byte_ids = definition.byte_ids
