@@ -11,7 +11,7 @@ import torch
 import configs
 from experiments.arms import Arm, resolve_arms
 from experiments.cli.compose import check, choices, load
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.cli.renamed import CHOICES
 from experiments.config import BUDGETS, Config, part
 from experiments.logging.tracking import LOGGERS

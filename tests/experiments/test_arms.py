@@ -13,7 +13,7 @@ import pytest
 
 from experiments.arms import check_name, resolve_arms
 from experiments.cli.compose import check, load
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.config import part
 from experiments.stages.comparison import of_seed
 from experiments.stages.tokenizers import ArmTokenizer

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import clean, pipeline, status
 from experiments.cli.compose import load
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from tests.experiments.store.demo import make

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.results import Folder
 from experiments.status import run as status
 from experiments.store.artifacts import Store
@@ -104,9 +104,9 @@ def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
         return {a.name: {n: file for n, file in a.manifest.files.items() if n != "superbpe.json"} for a in artifacts}
 
     local = str(tmp_path / "near" / "artifacts")
-    assert run("shard_corpus", overrides("near", local)) == 0
+    assert run("shard", overrides("near", local)) == 0
     endpoint.upload_faults.extend([503, None, "cut", None] * 5)
-    assert run("shard_corpus", overrides("far", url)) == 0
+    assert run("shard", overrides("far", url)) == 0
     assert not endpoint.upload_faults
     assert json.loads((tmp_path / "far" / "outputs" / "run.json").read_text())["store"] == url
     near, far = made(Store.at(local)), made(Store.at(url))
@@ -114,7 +114,7 @@ def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
     assert any(name.startswith("shards-") for name in far)
     capsys.readouterr()
     endpoint.faults.extend([503, None, "cut", None] * 5)
-    assert run("shard_corpus", overrides("third", url)) == 0
+    assert run("shard", overrides("third", url)) == 0
     assert {path.name for path in Store.at(url).root.iterdir() if path.name.startswith("count-")} == set()
     assert made(Store.at(url)) == near
     assert status([f"artifacts={url}"]) == 0

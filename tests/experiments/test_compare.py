@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from experiments import compare
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.report.combining import combine, find, with_downstream
 from experiments.report.labels import lines
 from experiments.stages.comparison import TaskScore

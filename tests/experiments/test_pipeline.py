@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from experiments import pipeline
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.stages import phase2
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected, wait_until

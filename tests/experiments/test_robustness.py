@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import robustness
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.report import robustness as page
 from experiments.report.combining import combine, find
 from experiments.store import inventory, runs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments import pipeline
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.cli.sweep import finish, share_out
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store import runs

@@ -332,7 +332,7 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     overrides += ["budget.train_bytes=700000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
-    run_stages("shard_corpus", elsewhere, tmp_path / "shards")
+    run_stages("shard", elsewhere, tmp_path / "shards")
     with monkeypatch.context() as patch:
         patch.setattr(tasks._Run, "done", property(interrupt_after_progress))
         with pytest.raises(KeyboardInterrupt):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 from experiments.cli.compose import load
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.stages import budget
 from experiments.stages.budget import Amounts
 from experiments.stages.context import Context

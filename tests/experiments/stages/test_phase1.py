@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.stages import phase1
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from experiments.results import Counts, TrainedTokenizer
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import write_corpus

@@ -1,59 +1,59 @@
-"""The command `python -m experiments.fertility`."""
+"""`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
+
+TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
+.txt, .jsonl or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that opens
+offline, its numbers as `fertility.json` and `fertility.csv`, and with `--figures` the charts for papers.
+"""
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.compose import load
-from experiments.cli.console import Reporter, finish, percent, si
-from experiments.cli.options import (
+from experiments.cli.arguments import (
     TOKENIZER,
     TOKENIZER_FILES,
     Parser,
     add_text_settings,
-    command,
+    add_threads,
     labels_of,
+    number,
     open_any,
     open_text,
-    report_skipped,
+    out_folder,
+    whole,
 )
-from experiments.cluster import connect
-from experiments.cluster.fertility import ClusterReading
+from experiments.cli.compose import load
+from experiments.cli.console import Reporter, finish, percent, si
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
-from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text
-from experiments.fertility.reading import LocalReading
-from experiments.fertility.serving import costs, deployment
-from experiments.fertility.training_text import recorded
+from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
+from experiments.fertility.training_text import from_artifacts, from_provenance
 from experiments.report import fertility as page
 from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
-from tokenizer import UserError, storage
+from tokenizer import UserError
 from tokenizer.checksums import digest
+from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import argparse
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from experiments.config import RunnerConfig
     from experiments.fertility.documents import Documents
-    from experiments.fertility.reading import Reading
     from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
     from tokenizer.pretrained import Pretrained
+    from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
 _TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
@@ -68,31 +68,34 @@ class Arm:
     Attributes:
         name: Its name.
         loaded: The tokenizer and its origin.
-        training: Its training text, as far as it is known.
+        training: Its training text, as far as it can still be read.
+        trained_on: Names of its training text; None if they are unknown.
     """
 
     name: str
     loaded: Pretrained
     training: list[Corpus]
+    trained_on: list[str] | None
 
 
 class Overlap(NamedTuple):
     """Measured documents that are in training text.
 
     Attributes:
-        text: Names of the training files.
-        documents: bool[n_documents], whether a document has the same text as one of theirs.
+        text: Names of the training files; None if they are unknown.
+        documents: bool[n_documents], whether a document has the same text as one of theirs; None if they are unknown or
+            cannot be read any more.
     """
 
-    text: list[str]
-    documents: NDArray[np.bool_]
+    text: list[str] | None
+    documents: NDArray[np.bool_] | None
 
 
 def parser() -> Parser:
-    """Options of the command."""
+    """Arguments of the command."""
     options = Parser(
         "fertility",
-        "Compares tokenizers by the tokens that they need for a text: a page, CSV, JSON, a table.",
+        "Counts the tokens that tokenizers need for a text, and compares them: a table, a page, CSV, JSON.",
     )
     options.add_argument(
         "given", nargs="+", metavar="TOKENIZER|TEXT",
@@ -105,8 +108,8 @@ def parser() -> Parser:
     options.add_argument("--title", default="Tokens that a text needs", help="heading of the page")
     options.add_argument(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
-        help="training text of all tokenizers, or of the one called NAME, to find measured documents in; the text of a "
-        "tokenizer in a folder of artifacts is found by itself",
+        help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
+        "the command finds the text that a tokenizer's own folder or its run recorded",
     )  # fmt: skip
     options.add_argument(
         "--pattern", nargs="+", default=[], metavar="NAME=PATTERN",
@@ -114,67 +117,54 @@ def parser() -> Parser:
     )  # fmt: skip
     add_text_settings(options)
     options.add_argument("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    options.add_argument("--max-bytes", type=int, help="use at most this much of each text")
-    options.add_argument("--sources", type=int, default=50, help="tell at most this many sources apart (%(default)s)")
+    options.add_argument("--max-bytes", type=whole(), help="use at most this much of each text")
     options.add_argument(
         "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
         help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
     )  # fmt: skip
-    options.add_argument("--alpha", type=float, default=2.5, help="order of the Rényi entropy (%(default)s)")
-    options.add_argument(
-        "--memory-mb", type=int, default=1024,
-        help="memory for counts; the text is read again for tokenizers beyond it (%(default)s)",
-    )  # fmt: skip
-    options.add_argument("--threads", type=int, help="threads (default: SUPERBPE_THREADS, or all cores)")
-    options.add_argument(
-        "--runner", nargs="+", default=["local"], metavar="NAME|KEY=VALUE",
-        help="where the text is read: local, ray or slurm, and settings of `runner` (%(default)s)",
-    )  # fmt: skip
+    options.add_argument("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    add_threads(options)
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
     return options
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    for name, least in (("sources", 2), ("memory_mb", 1), ("max_bytes", 1)):
-        if (value := getattr(arguments, name)) is not None and value < least:
-            raise UserError(f"--{name.replace('_', '-')} {value} must be at least {least}")
-    if not arguments.alpha > 0:
-        raise UserError(f"--alpha {arguments.alpha:g} must be greater than 0, as an order of a Rényi entropy")
-    thread_count(arguments.threads)  # fails early
-    reporter = Reporter()
-    deployed, runner = deployment(arguments.deployment), _runner(arguments)
+def run(arguments: argparse.Namespace) -> None:
+    """Count the tokens, write the page, and print the tables."""
+    threads, reporter = thread_count(arguments.threads), Reporter()
+    deployed = load(
+        [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in arguments.deployment]
+    ).deployment
     texts = _texts(arguments)
     arms = _arms(arguments)
     reference = _reference(arguments.reference, arms)
-    with _reading(arguments, runner, texts, arms, reporter) as reading:
+    with out_folder(arguments.out):
         with reporter.stage("text"):
-            documents = reading.documents(arguments.sources)
-            overlaps = _overlaps(arms, reading)
-        ordered = [reference, *(arm for arm in arms if arm is not reference)]
-        rows: dict[str, list[measures.Row]] = {}
+            documents = read(texts, reporter.progress)
+            overlaps = _overlaps(arms, texts, threads, reporter.progress)
         with reporter.stage("tokens"):
             tallies = tally(
-                reading, [arm.loaded.tokenizer for arm in ordered], documents, alpha=arguments.alpha,
-                memory_bytes=arguments.memory_mb * 1_000_000, progress=reporter.progress,
-            )  # fmt: skip
-            for arm, counted in zip(ordered, tallies, strict=True):
-                if arm is reference:
-                    reference_tokens = counted.tokens
-                if not counted.tokens.any():
-                    raise UserError(f"{arm.name} gives no token for this text; leave it out")
-                found = overlaps[arm.name]
-                in_training = None if found is None else found.documents
-                rows[arm.name] = measures.rows(arm.name, counted, reference_tokens, arguments.alpha, in_training)
-    report_skipped(reporter, *(text.corpus for text in texts))
-    report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
-    storage.disk.make_folder(arguments.out)
-    write_json(arguments.out / NUMBERS, report)
-    write_whole(arguments.out / TABLE, to_csv(report["rows"]))
-    write_whole(arguments.out / PAGE, page.render(report))
-    if arguments.figures is not None:
-        save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
+                [arm.loaded.tokenizer for arm in arms],
+                texts,
+                len(documents),
+                threads=threads,
+                n_bytes=int(documents.n_bytes.sum()),
+                progress=reporter.progress,
+            )
+        rows = []
+        for arm, counted in zip(arms, tallies, strict=True):
+            if not counted.tokens.any():
+                raise UserError(f"{arm.name} gives no token for this text; leave it out")
+            reference_tokens = tallies[arms.index(reference)].tokens
+            in_training = overlaps[arm.name].documents
+            rows.append(measures.rows(arm.name, counted, documents, reference_tokens, arguments.alpha, in_training))
+        report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
+        write_json(arguments.out / NUMBERS, report)
+        write_whole(arguments.out / TABLE, to_csv(report["rows"]))
+        write_whole(arguments.out / PAGE, page.render(report))
+        if arguments.figures is not None:
+            save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
     _print(reporter, report)
     named = [_named(entry)[1] for entry in arguments.given if not _is_text(entry)]
     against = ["--against", *named[1:]] if named[1:] else []
@@ -193,7 +183,7 @@ def _is_text(entry: str) -> bool:
 
 
 def _texts(arguments: argparse.Namespace) -> list[Text]:
-    found, seen = [], set()
+    texts, seen = [], set()
     for entry in [*filter(_is_text, arguments.given), *arguments.text]:
         name, path = _named(entry)
         corpus = open_text(arguments, [path], source_field=arguments.source_field, max_bytes=arguments.max_bytes)
@@ -201,13 +191,13 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
             if file in seen:
                 raise UserError(f"{file} is named twice, by {entry!r} for the second time; name each text once")
             seen.add(file)
-        found.append(Text(name, corpus))
-    if not found:
+        texts.append(Text(name, corpus))
+    if not texts:
         raise UserError(
             f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
             ".txt, .jsonl or .parquet, or give other files and folders with --text"
         )
-    return found
+    return texts
 
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
@@ -223,15 +213,19 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
     patterns = dict(_for_arm("--pattern", entry, paths) for entry in arguments.pattern)
     if None in patterns:
         raise UserError(f"--pattern {patterns[None]!r} must name its tokenizer: NAME=PATTERN")
-    training = [(name, open_text(arguments, [path])) for name, path in (
-        _for_arm("--training", entry, paths) for entry in arguments.training
-    )]  # fmt: skip
+    training = [_for_arm("--training", entry, paths) for entry in arguments.training]
     arms = []
     for name, path in paths.items():
         loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=patterns.get(name))
-        given = [corpus for other, corpus in training if other in (None, name)]
-        known = recorded(Path(path)) if Path(path).exists() else None
-        arms.append(Arm(name, loaded, given or ([] if known is None else [known])))
+        corpora = [open_text(arguments, [text]) for other, text in training if other in (None, name)]
+        trained_on = None
+        if not corpora:
+            recorded = from_artifacts(Path(path)) if Path(path).exists() else None
+            trained_on, corpora = from_provenance(loaded.tokenizer, lambda files: open_text(arguments, files))
+            corpora = corpora if recorded is None else [recorded]
+        if files := [file.name for corpus in corpora for file, _ in corpus.files]:
+            trained_on = files
+        arms.append(Arm(name, loaded, corpora, trained_on))
     return arms
 
 
@@ -250,39 +244,24 @@ def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
     raise UserError(f"--reference {name!r} is not a tokenizer; the names are {', '.join(arm.name for arm in arms)}")
 
 
-def _runner(arguments: argparse.Namespace) -> RunnerConfig:
-    found = load([f"runner.{word}" if "=" in word else f"runner={word}" for word in arguments.runner]).runner
-    return found if arguments.threads is None else replace(found, threads=arguments.threads)
-
-
-@contextmanager
-def _reading(
-    arguments: argparse.Namespace, runner: RunnerConfig, texts: Sequence[Text], arms: Sequence[Arm], reporter: Reporter
-) -> Iterator[Reading]:
-    """Yield what reads the text, on this machine or on a cluster."""
-    cluster = connect(runner)
-    if cluster is None:
-        yield LocalReading(texts, thread_count(runner.threads), reporter.progress)
-        return
-    corpora = [*(text.corpus for text in texts), *chain.from_iterable(arm.training for arm in arms)]
-    tasks = arguments.out / f".tasks-{digest([corpus.identity() for corpus in corpora])[:12]}"
-    with cluster.results(tasks) as folder:
-        yield ClusterReading(cluster, texts, folder, reporter.progress)
-    storage.disk.remove_folder(tasks)
-
-
-def _overlaps(arms: Sequence[Arm], reading: Reading) -> dict[str, Overlap | None]:
-    """Overlap of each tokenizer's training text with the documents; None if its training text is unknown."""
-    found: dict[str, Overlap] = {}
-    overlaps: dict[str, Overlap | None] = {}
+def _overlaps(
+    arms: Sequence[Arm], texts: Sequence[Text], threads: int, progress: Progress | None = None
+) -> dict[str, Overlap]:
+    """Overlap of each tokenizer's training text with the documents."""
+    by_text: dict[str, NDArray[np.bool_]] = {}
+    overlaps = {}
     for arm in arms:
-        overlaps[arm.name] = None
+        documents = None
         if any(corpus.files for corpus in arm.training):
             key = digest([corpus.identity() for corpus in arm.training])
-            if key not in found:
-                names = [path.name for corpus in arm.training for path, _ in corpus.files]
-                found[key] = Overlap(names, reading.overlap(arm.training))
-            overlaps[arm.name] = found[key]
+            if key not in by_text:
+                measured = (batch for text in texts for batch in text.corpus.batches("all"))
+                training = (
+                    batch for corpus in arm.training for batch in corpus.batches("train", readers=2, in_order=False)
+                )
+                by_text[key] = find_overlap(measured, training, threads=threads, progress=progress).whole
+            documents = by_text[key]
+        overlaps[arm.name] = Overlap(arm.trained_on, documents)
     return overlaps
 
 
@@ -292,32 +271,33 @@ def _report(
     reference: Arm,
     texts: Sequence[Text],
     documents: Documents,
-    rows: dict[str, list[measures.Row]],
-    overlaps: dict[str, Overlap | None],
+    rows: Sequence[Sequence[measures.Row]],
+    overlaps: dict[str, Overlap],
     deployed: Deployment,
 ) -> dict[str, Any]:
     """All numbers, as written to `fertility.json`."""
-    found: list[dict[str, Any]] = []
-    for arm in arms:
-        overall = rows[arm.name][0]
-        training = overlaps[arm.name]
-        found.append(
+    tokenizers = []
+    for arm, (overall, *others) in zip(arms, rows, strict=True):
+        trained_on, overlap = overlaps[arm.name]
+        in_training = None
+        if overlap is not None:
+            sources = [row.group for row in others if row.by == SOURCE and row.in_training_bytes]
+            in_training = {
+                "documents": int(overlap.sum()),
+                "bytes": overall.in_training_bytes,
+                "sources": sources or [overall.group],
+            }
+        tokenizers.append(
             {
                 "name": arm.name,
                 **arm.loaded.about(),
                 "vocab_size": arm.loaded.tokenizer.vocab_size - len(arm.loaded.added),
                 "superwords": len(arm.loaded.tokenizer.superword_ids()),
-                "training_text": None if training is None else training.text,
-                "in_training": None if training is None else {
-                    "documents": int(training.documents.sum()),
-                    "bytes": overall.in_training_bytes,
-                    "sources": [
-                        row.group for row in rows[arm.name] if row.by == SOURCE and row.in_training_bytes
-                    ],
-                },
+                "training_text": trained_on,
+                "in_training": in_training,
                 "loses_text": bool(overall.changed_documents or overall.lost_bytes),
             }
-        )  # fmt: skip
+        )
     return {
         "title": arguments.title,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -332,28 +312,31 @@ def _report(
             "bytes": int(documents.n_bytes.sum()),
             "words": int(documents.n_words.sum()),
         },
-        "tokenizers": found,
+        "tokenizers": tokenizers,
         "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
         "rows": [
-            row.flat() | costs(deployed, arm.loaded.tokenizer.vocab_size, row) for arm in arms for row in rows[arm.name]
+            row.flat() | measures.costs(deployed, arm.loaded.tokenizer.vocab_size, row)
+            for arm, own in zip(arms, rows, strict=True)
+            for row in own
         ],
     }
 
 
 def _print(reporter: Reporter, report: dict[str, Any]) -> None:
-    """Print the table of all text, and tokens against the reference by source and script."""
+    """Print the table of all text, and tokens by source and script."""
     rows = {(row["tokenizer"], row["by"], row["group"]): row for row in report["rows"]}
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == ALL}
-    text = report["text"]
+    text, reference = report["text"], report["reference"]
     lines = []
     for arm in report["tokenizers"]:
         row = overall[arm["name"]]
+        premium = "" if arm["name"] == reference else page.premium(row)
+        measured = [page.with_interval(row, "bytes_per_token"), page.with_interval(row, "tokens_per_word"), premium]
         lines.append(
             [
                 arm["name"],
-                page.with_interval(row, "bytes_per_token").replace(page.PLUS_MINUS, "\n± "),
-                page.with_interval(row, "tokens_per_word").replace(page.PLUS_MINUS, "\n± "),
-                "" if arm["name"] == report["reference"] else page.premium(row).replace(page.PLUS_MINUS, "\n± "),
+                f"{row['tokens']:,}",
+                *(cell.replace(page.PLUS_MINUS, "\n± ") for cell in measured),
                 f"{si(row['vocabulary'])}\n{percent(row['used'] / max(row['vocabulary'], 1), 0)}",
                 f"{row['renyi_efficiency']:.3f}",
                 page.lost(row) or "none",
@@ -361,32 +344,31 @@ def _print(reporter: Reporter, report: dict[str, Any]) -> None:
             ]
         )
     title = f"{si(text['bytes'])}B of text in {text['documents']:,} documents"
-    head = ["", "bytes/\ntoken", "tokens/\nword", f"tokens against\n{report['reference']}", "tokens\nused",
+    head = ["", "tokens", "bytes/\ntoken", "tokens/\nword", f"tokens against\n{reference}", "vocabulary\nused",
             f"Rényi\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]  # fmt: skip
     reporter.table(title, head, lines)
     reporter.table(
         f"Serving, {report['deployment']['name']}",
         ["", *page.SERVING.values()],
-        [[name, *(page.priced(row, overall[report["reference"]], measure) for measure in page.SERVING)]
+        [[name, *(page.priced(row, overall[reference], measure) for measure in page.SERVING)]
          for name, row in overall.items()],
     )  # fmt: skip
+    several = len(report["tokenizers"]) > 1
     for by in (SOURCE, SCRIPT):
         groups = list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
-        if len(groups) < 2 or len(report["tokenizers"]) < 2:
+        if len(groups) < 2:
             continue
-        others = [arm["name"] for arm in report["tokenizers"] if arm["name"] != report["reference"]]
         more = "" if len(groups) <= _COLUMNS else f" (the largest of {len(groups)})"
+        title = f"Tokens against {reference} by {by}{more}" if several else f"Tokens by {by}{more}"
+        shown = [arm["name"] for arm in report["tokenizers"] if not several or arm["name"] != reference]
+        cells = [[rows[name, by, group] for group in groups[:_COLUMNS]] for name in shown]
         reporter.table(
-            f"Tokens against {report['reference']} by {by}{more}",
+            title,
             ["", *groups[:_COLUMNS]],
-            [[name, *(page.premium(rows[name, by, group]) for group in groups[:_COLUMNS])] for name in others],
+            [
+                [name, *(page.premium(row) if several else f"{row['tokens']:,}" for row in own)]
+                for name, own in zip(shown, cells, strict=True)
+            ],
         )
     for note in page.notes(report):
         reporter.say(note, style="yellow")
-
-
-run = command(parser, _run)
-
-
-if __name__ == "__main__":
-    sys.exit(run())

@@ -1,4 +1,4 @@
-"""Samples of several models side by side: `python -m experiments.generate artifacts --prompt "The history of"`.
+"""`superbpe generate MODEL... --prompt "The history of"`: samples of several models side by side.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. Every model continues the same prompts with
 the same settings and seed. Token healing applies to prompts that end inside a token: the last tokens of the prompt are
@@ -7,14 +7,12 @@ resampled among all tokens that start with its bytes.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
-from experiments.cli.options import Parser, command
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate, generate_from
@@ -22,25 +20,30 @@ from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_bytes
 
+if TYPE_CHECKING:
+    import argparse
+
 _DEFAULT = SamplingConfig()
 _ENDS = {"bytes": ", ended by --max-bytes", "tokens": ", ended by --max-tokens or the model's context"}
 
 
 def parser() -> Parser:
-    """Options of the command."""
+    """Arguments of the command."""
     options = Parser("generate", "Samples of several models side by side.")
     options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     options.add_argument("--prompt", action="append", default=[], help="text to continue; can be repeated")
     options.add_argument("--prompts", type=Path, metavar="FILE", help="file with one prompt per line")
-    options.add_argument("--samples", type=int, default=1, help="samples of each prompt (default 1)")
+    options.add_argument("--samples", type=whole(), default=1, help="samples of each prompt (%(default)s)")
     options.add_argument("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
-    options.add_argument("--top-p", type=float, default=_DEFAULT.top_p)
-    options.add_argument("--top-k", type=int, default=None)
-    options.add_argument("--seed", type=int, default=_DEFAULT.seed)
     options.add_argument(
-        "--max-bytes", type=int, default=_DEFAULT.max_new_bytes, help="maximum length of a sample (default 400)"
+        "--top-p", type=number(0, 1), default=_DEFAULT.top_p, help="share of probability (%(default)s)"
     )
-    options.add_argument("--max-tokens", type=int, default=None, help="maximum length of a sample (default: no limit)")
+    options.add_argument("--top-k", type=whole(), help="sample from this many tokens (all)")
+    options.add_argument("--seed", type=whole(0), default=_DEFAULT.seed, help="(%(default)s)")
+    options.add_argument(
+        "--max-bytes", type=whole(), default=_DEFAULT.max_new_bytes, help="maximum length of a sample (%(default)s)"
+    )
+    options.add_argument("--max-tokens", type=whole(), help="maximum length of a sample (no limit)")
     options.add_argument("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
     options.add_argument("--no-heal", action="store_true", help="continue after the prompt's own tokens")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -48,7 +51,8 @@ def parser() -> Parser:
     return options
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Continue the prompts with every model, and print the samples."""
     prompts = [*arguments.prompt]
     try:
         if arguments.prompts is not None:
@@ -58,8 +62,8 @@ def _run(arguments: argparse.Namespace) -> None:
         raise UserError(f"a prompt or stop string is not UTF-8 ({error}); fix it") from None
     if not prompts:
         raise UserError("no prompt given; add --prompt TEXT or --prompts FILE")
-    if arguments.samples < 1:
-        raise UserError(f"--samples={arguments.samples} must be at least 1")
+    if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
+        raise UserError(f"--json {arguments.json}: this folder does not exist; create it or name another")
     config = SamplingConfig(
         temperature=arguments.temperature,
         top_k=arguments.top_k,
@@ -91,10 +95,10 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
 
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
     reporter = Reporter(console)
-    for number, side_by_side in enumerate(zip(*samples, strict=True), start=1):
+    for n, side_by_side in enumerate(zip(*samples, strict=True), start=1):
         for saved, sample in zip(models, side_by_side, strict=True):
             end = _ENDS.get(sample.finish, "")
-            reporter.say(f"#{number} {saved.label}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
+            reporter.say(f"#{n} {saved.label}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
             # Neither wrapped nor cut.
             console.out(_shown(sample.prompt), style="dim", end="", highlight=False)
             console.out(_shown(sample.text), highlight=False)
@@ -131,10 +135,3 @@ def record(models: list[Saved], samples: list[list[Sample]], config: SamplingCon
             for side_by_side in zip(*samples, strict=True)
         ],
     }
-
-
-run = command(parser, _run)
-
-
-if __name__ == "__main__":
-    sys.exit(run())

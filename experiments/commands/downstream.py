@@ -1,4 +1,4 @@
-"""Evaluate models on lm-eval tasks: `python -m experiments.downstream artifacts --out FOLDER --tasks hellaswag`.
+"""`superbpe downstream MODEL... --out FOLDER [--tasks hellaswag]`: evaluate models on lm-eval tasks.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
 whose data come from the hub, or of `--include-path FOLDER`; `--tasks list` lists them. `--tasks FOLDER` runs all tasks
@@ -8,6 +8,8 @@ corpus among the artifacts. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cache
 Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
 task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
 between prompt and answer.
+
+`--lm-eval run --model superbpe --model_args path=FOLDER ...` is lm-eval's own command line with our models.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.cli.arguments import TEXT, Parser, out_folder, whole
 from experiments.cli.console import Reporter, console, finish, percent
-from experiments.cli.options import Parser, command
-from experiments.heldout_tasks import write_tasks
+from experiments.commands.heldout_tasks import write_tasks
 from experiments.results import Folder
 from experiments.store.artifacts import Store
-from experiments.store.trained_models import Saved, load_models
-from tokenizer import Corpus, CorpusConfig, storage
+from experiments.store.trained_models import Saved, load_models, open_model
+from tokenizer import Corpus, CorpusConfig
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -38,59 +40,105 @@ _SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes sec
 
 
 def parser() -> Parser:
-    """Options of the command."""
-    options = Parser("downstream", "Evaluate models on lm-eval tasks.")
+    """Arguments of the command."""
+    options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
     options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for results and made tasks")
     options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
     options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
-    options.add_argument("--task", action="append", metavar="NAME", help="run only this task; can be repeated")
-    options.add_argument("--text", nargs="+", metavar="FILE", help="held-out text to make tasks from, as corpus.paths")
-    options.add_argument("--items", type=int, default=200, help="items of each made task (default 200)")
-    options.add_argument("--seed", type=int, default=0, help="seed of the made tasks")
-    options.add_argument("--limit", type=int, default=None, help="use at most this many items of each task")
+    options.add_argument("--text", nargs="+", metavar="FILE", help=f"held-out text to make tasks from: {TEXT}")
+    options.add_argument("--items", type=whole(), default=200, help="items of each made task (%(default)s)")
+    options.add_argument("--seed", type=whole(0), default=0, help="seed of the made tasks (%(default)s)")
+    options.add_argument("--limit", type=whole(), help="use at most this many items of each task")
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    options.add_argument(
+        "--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead"
+    )
     return options
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    if arguments.items < 1:
-        raise UserError(f"--items={arguments.items} must be at least 1")
-    if arguments.limit is not None and arguments.limit < 1:
-        raise UserError(f"--limit={arguments.limit} must be at least 1; leave it out for all items")
+def run(arguments: argparse.Namespace) -> None:
+    """Evaluate the models and print a table."""
     if arguments.include_path is not None and not arguments.include_path.is_dir():
         raise UserError(f"--include-path={arguments.include_path} is not a folder; name one with lm-eval's YAML files")
     import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
 
+    if arguments.lm_eval is not None:
+        _lm_eval(arguments.lm_eval)
+        return
     if arguments.tasks == "list":
         for task in _library(arguments.include_path).all_tasks:  # groups too
             print(task)
         return
     if not arguments.models or arguments.out is None:
         raise UserError("name a MODEL to evaluate, and a folder for the results with --out FOLDER")
+    with out_folder(arguments.out):
+        results = _results(arguments)
+        _show(results)
+        write_json(arguments.out / RESULTS, results)
+    finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
+
+
+def _results(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Find the tasks, and evaluate the models on them."""
     folder = Path(arguments.tasks) if arguments.tasks and Path(arguments.tasks).is_dir() else None
-    named = None if arguments.tasks is None or folder is not None else [n for n in arguments.tasks.split(",") if n]
-    if named is not None:
-        manager, names = _library(arguments.include_path), named
+    names = []
+    if arguments.tasks is not None and folder is None:
+        manager, names = _library(arguments.include_path), [name for name in arguments.tasks.split(",") if name]
         _check_names(manager, names)
     models = load_models(arguments.models, arguments.device)
-    if named is None:
+    if not names:
         if folder is None:
             folder = arguments.out / "tasks"
-            made = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
-            what = ", ".join(f"{name}: {count} items" for name, count in made.items())
+            n_items = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
+            what = ", ".join(f"{name}: {n} items" for name, n in n_items.items())
             Reporter(console).say(f"tasks: {folder} ({what})")
         manager = _library(folder, defaults=False)
-        names = arguments.task or sorted(manager.all_subtasks)  # those of a group run once
+        names = sorted(manager.all_subtasks)  # those of a group run once
         if not names:
             raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
-        _check_names(manager, names)
-    results = evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
-    _show(results)
-    storage.disk.make_folder(arguments.out)
-    write_json(arguments.out / RESULTS, results)
-    finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
+    return evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
+
+
+def register() -> None:
+    """Let lm-eval know our models by the name `superbpe`; it has no entry points for models of other packages."""
+    from lm_eval.api.registry import register_model
+
+    from lm.evaluate.harness import HarnessModel, Scoring
+    from lm.model.language_model import LanguageModel
+
+    @register_model("superbpe")
+    class SavedModel(HarnessModel):
+        """A model for lm-eval; the arguments are those of `--model_args`, with the names of lm-eval."""
+
+        def __init__(
+            self,
+            path: str,
+            tokenizer: str | None = None,
+            scoring: Scoring = "bytes",
+            device: str | None = None,
+            batch_size: int | str = "auto",
+            max_batch_size: int | None = None,
+        ) -> None:
+            folder = None if tokenizer is None else Path(tokenizer)
+            if device in (None, "cuda:0"):  # lm-eval's default, with and without CUDA
+                device = "auto"
+            lm = LanguageModel(*open_model(Path(path), folder, device=device))
+            rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
+            super().__init__(lm, scoring=scoring, **rows)
+
+
+def _lm_eval(words: Sequence[str]) -> None:
+    """Run lm-eval's own command line with our models."""
+    from lm_eval.__main__ import cli_evaluate
+
+    register()
+    before, sys.argv = sys.argv, ["lm-eval", *words]
+    try:
+        cli_evaluate()
+    finally:
+        sys.argv = before
 
 
 def _library(folder: Path | None, *, defaults: bool = True) -> Any:
@@ -253,10 +301,3 @@ def means_something(row: dict[str, Any]) -> bool:
     if not math.isfinite(row["value"]):
         return False
     return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])
-
-
-run = command(parser, _run, "no results are written")
-
-
-if __name__ == "__main__":
-    sys.exit(run())

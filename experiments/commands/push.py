@@ -1,22 +1,27 @@
-"""Upload a tokenizer to the Hugging Face Hub: `python -m experiments.push TOKENIZER REPOSITORY`."""
+"""`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from experiments.cli.arguments import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder
 from experiments.cli.console import Reporter, finish
-from experiments.cli.options import TEXT, Parser, add_text_settings, add_tokenizer, command, open_exact, open_text
-from experiments.fertility.training_text import recorded
+from experiments.fertility.training_text import from_artifacts
+from tokenizer.errors import UserError
+from tokenizer.external.hub import is_repository_id
 from tokenizer.external.push import Measured, push
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def parser() -> Parser:
-    """Options of the command."""
+    """Arguments of the command."""
     options = Parser(
         "push",
-        "Upload a tokenizer to the Hugging Face Hub, with a card: training text, sizes, rules, how to load it.",
+        "Uploads a tokenizer to the Hugging Face Hub, with a card: training text, sizes, rules, how to load it.",
+        "the upload may be incomplete; the same command repeats it",
     )
     add_tokenizer(options)
     options.add_argument("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
@@ -28,9 +33,22 @@ def parser() -> Parser:
     return options
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
+    """Measure the tokenizer and upload it."""
+    if not is_repository_id(arguments.repository):
+        raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
+    if arguments.to is None:
+        _push(arguments)
+        return
+    if arguments.to.exists():
+        raise UserError(f"--to {arguments.to} exists; name a new folder")
+    with out_folder(arguments.to.absolute().parent, "--to, in"):
+        _push(arguments)
+
+
+def _push(arguments: argparse.Namespace) -> None:
     tokenizer, reporter = open_exact(arguments.tokenizer, pattern=arguments.pattern), Reporter()
-    corpus = recorded(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
+    corpus = from_artifacts(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
     measured = []
     for path in arguments.text:
         n_bytes = n_tokens = 0
@@ -51,10 +69,3 @@ def _run(arguments: argparse.Namespace) -> None:
     uploading = ["push", arguments.tokenizer, arguments.repository, *measuring, "--license", "LICENSE"]
     then = ["inspect", arguments.repository] if arguments.to is None else uploading
     finish(pushed, then=then)
-
-
-run = command(parser, _run, "the upload may be incomplete; the same command repeats it")
-
-
-if __name__ == "__main__":
-    sys.exit(run())

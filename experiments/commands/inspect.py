@@ -1,40 +1,55 @@
-"""Inspect a vocabulary: `python -m experiments.inspect_vocab TOKENIZER [--against OTHER] [--text FILE...]`.
+"""`superbpe inspect TOKENIZER [--against OTHER] [--text FILE...]`: a page about a vocabulary.
 
 Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
 contexts, live segmentation of any text); its numbers as `vocabulary.json`; `tokens-LABEL.parquet`, a table of all
-tokens; and with `--figures` the charts for papers. Prints a summary.
+tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge and
+its effect on the text, and `curve.svg`, bytes per token against vocabulary size.
 """
 
 from __future__ import annotations
 
-import argparse
+import io
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from experiments.cli.arguments import (
+    Parser,
+    add_text_settings,
+    add_tokenizer,
+    labels_of,
+    number,
+    open_exact,
+    open_text,
+    out_folder,
+    whole,
+)
 from experiments.cli.console import finish, percent, print_table, si
-from experiments.cli.options import Parser, add_text_settings, add_tokenizer, command, labels_of, open_exact, open_text
 from experiments.report import vocabulary, vocabulary_page
+from experiments.report.characters import harmless
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
 from experiments.report.vocabulary_charts import figures
-from superbpe.inspection import tokens
-from tokenizer import UserError, storage
+from superbpe.inspection import history, tokens
+from tokenizer import UserError
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 EMBEDDED = "embedded"
+_POINTS = 400  # points of a curve in the plot; the log has one row per merge
 
 
 def parser() -> Parser:
-    """Options of the command."""
+    """Arguments of the command."""
     usual = Settings()
     options = Parser(
         "inspect",
@@ -47,55 +62,52 @@ def parser() -> Parser:
         help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
     )  # fmt: skip
     add_text_settings(options)
-    options.add_argument("--max-bytes", type=int, default=10_000_000, help="use at most this much text (%(default)s)")
+    options.add_argument(
+        "--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)"
+    )
     options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--label", help="name of the tokenizer in the report")
     options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
     options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="patterns of the others")
     options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
-    options.add_argument("--alpha", type=float, default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
-    options.add_argument("--listed", type=int, default=usual.listed, help="rows of each list (%(default)s)")
     options.add_argument(
-        "--contexts", type=int, default=usual.contexts, help="occurrences to show per token (%(default)s)"
+        "--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)"
     )
+    options.add_argument("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
     options.add_argument(
-        "--context-bytes", type=int, default=usual.most_context_bytes,
-        help="bytes of context for all occurrences, at most (%(default)s)",
-    )  # fmt: skip
+        "--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)"
+    )
+    options.add_argument("--history", action="store_true", help="log each merge and its effect on the text, and a plot")
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
     return options
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    for name, least in (("listed", 0), ("contexts", 1), ("context_bytes", 0), ("max_bytes", 1)):
-        if getattr(arguments, name) < least:
-            raise UserError(f"--{name.replace('_', '-')} {getattr(arguments, name)} must be at least {least}")
-    settings = Settings(
-        alpha=arguments.alpha,
-        listed=arguments.listed,
-        contexts=arguments.contexts,
-        most_context_bytes=arguments.context_bytes,
-    )
-    batches = _batches(arguments)
+def run(arguments: argparse.Namespace) -> None:
+    """Inspect the vocabularies and write the page."""
+    if arguments.history and not arguments.text:
+        raise UserError("--history needs a text on which merges are counted; add --text FILE")
+    settings = Settings(alpha=arguments.alpha, listed=arguments.listed, contexts=arguments.contexts)
     words = None if arguments.words is None else resolve(arguments.words)
     labels = _labels(arguments)
     patterns = [arguments.pattern, *_one_each("pattern", arguments)]
-
-    def side(source: str, label: str, pattern: str | None) -> Side:
-        tokenizer = open_exact(source, pattern=pattern)
-        return vocabulary.side(
-            label, source, tokenizer, batches, alpha=settings.alpha,
-            trained=training_counts(Path(source), tokenizer), described=tokens.describe(tokenizer, words),
-        )  # fmt: skip
-
     paths = [arguments.tokenizer, *arguments.against]
-    sides = [side(*each) for each in zip(paths, labels, patterns, strict=True)]
-    report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
-    storage.disk.make_folder(arguments.out)
-    written = _write(arguments, report, sides)
-    _print(report)
+    tokenizers = [open_exact(path, pattern=pattern) for path, pattern in zip(paths, patterns, strict=True)]
+    with out_folder(arguments.out):
+        batches = _batches(arguments)
+        sides = [
+            vocabulary.side(
+                label, path, tokenizer, batches, alpha=settings.alpha,
+                trained=training_counts(Path(path), tokenizer), described=tokens.describe(tokenizer, words),
+            )
+            for path, label, tokenizer in zip(paths, labels, tokenizers, strict=True)
+        ]  # fmt: skip
+        report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
+        written = _write(arguments, report, sides)
+        _print(report)
+        if arguments.history:
+            written += _history(arguments.out, sides, batches)
     finish(*written, then=["export", arguments.tokenizer, "FOLDER", "--to", "hf"])
 
 
@@ -144,7 +156,7 @@ def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequenc
     write_json(numbers, report)
     written = [page, numbers]
     for one in sides:
-        path = arguments.out / f"tokens-{re.sub(r'[^A-Za-z0-9._-]+', '-', one.label).strip('-')}.parquet"
+        path = _table_of(arguments.out, "tokens", one)
         others = [other for other in sides if other is not one]
         with replacing(path) as file:
             pq.write_table(pa.table(vocabulary.table(one, others)), file, compression="zstd")
@@ -192,8 +204,66 @@ def _print(report: dict[str, Any]) -> None:
         )
 
 
-run = command(parser, _run)
+def _table_of(folder: Path, what: str, side: Side) -> Path:
+    return folder / f"{what}-{re.sub(r'[^A-Za-z0-9._-]+', '-', side.label).strip('-')}.parquet"
 
 
-if __name__ == "__main__":
-    sys.exit(run())
+def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
+    """Write the effect of each merge on the text, and the curves; print the effect of phase 2's first merges."""
+    import pyarrow.parquet as pq
+
+    written, rows = [], []
+    for side in sides:
+        measured = history.measure(side.tokenizer, batches)
+        path = _table_of(folder, "merges", side)
+        with replacing(path) as file:
+            pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
+        written.append(path)
+        rows += curve_rows(measured, side.label)
+        if measured.lifted.size < measured.applied.size:
+            cells = [
+                [
+                    f"{row.merges:,}",
+                    percent(row.superword_share),
+                    percent(round(row.saved, 4) + 0.0, 2),
+                    "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
+                ]
+                for row in history.early_statistics(side.tokenizer, measured)
+            ]
+            head = ["merges", "superwords among them", "tokens saved", "bytes per token"]
+            print_table(f"Phase 2 of {side.label}", head, cells, "merges 0: only the fence is lifted")
+    drawing = io.StringIO()
+    curve_chart(rows).save(drawing, format="svg")
+    write_whole(folder / "curve.svg", drawing.getvalue())
+    return [*written, folder / "curve.svg"]
+
+
+def curve_rows(measured: history.History, label: str) -> list[dict[str, Any]]:
+    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`), log-spaced, and denser after the transition."""
+    sizes, values = measured.sizes(), measured.bytes_per_token()
+    at, end = measured.transition, int(sizes[-1])
+    chosen = {round(size) for size in np.geomspace(min(512, end), end, _POINTS)}
+    chosen |= {at, *range(at, min(at + max((end - at) // 10, 1), end) + 1, max((end - at) // 200, 1))}
+    return [
+        {"tokenizer": harmless(label), "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
+        for size in sorted(chosen)
+        if sizes[0] <= size <= end
+    ]
+
+
+def curve_chart(rows: list[dict[str, Any]]) -> Any:
+    """Bytes per token against vocabulary size."""
+    import altair as alt
+
+    scale, axis = alt.Scale(type="log", nice=False), alt.Axis(format="~s", tickCount=8)
+    legend = alt.Legend(title=None, orient="top-left", labelLimit=400)
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=2.5)
+        .encode(
+            x=alt.X("vocab_size:Q", title="vocabulary size", scale=scale, axis=axis),
+            y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False)),
+            color=alt.Color("tokenizer:N", legend=legend),
+        )
+        .properties(width=640, height=360, title="Bytes per token by vocabulary size")
+    )

@@ -1,7 +1,8 @@
-"""SIGTERM, Ctrl-C and missing extras: one line of output and the conventional exit code from the first import on."""
+"""The process of a command: signals end it with one line from the first import on, and its streams are usable."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -11,22 +12,36 @@ from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType, TracebackType
+    from types import FrameType
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes that a shell reports for processes ended by these signals."""
 _WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
 
 
-def exit_at_once() -> None:
-    """End the process with one line on either signal, while a command is still importing.
+def prepare() -> None:
+    """Prepare the process of a command, before its slow imports.
 
-    An exception would be raised inside an import, and end in a traceback or in another error with exit code 1. There
-    is nothing to save or to clean up yet. A signal that the parent process ignores stays ignored.
+    SIGINT and SIGTERM end it at once with one line: an exception would be raised inside an import, and end in a
+    traceback or in another error. A signal that the parent process ignores stays ignored.
+
+    Standard streams that the parent process closed are opened on the null device, since otherwise the next file gets
+    their number and everything that is printed. Characters that an encoding lacks (cp1252 has no check mark) are
+    printed as question marks, by child processes too.
     """
     for number in _WORDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit)
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+            os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:replace"
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:
@@ -34,22 +49,8 @@ def _exit(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(128 + number)
 
 
-def explain_missing_extras() -> None:
-    """End the process with one line and exit code 2 if one of its imports needs an extra."""
-
-    def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        from tokenizer.extras import MissingExtra
-
-        if issubclass(kind, MissingExtra):
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
-        sys.__excepthook__(kind, error, trace)
-
-    sys.excepthook = explain
-
-
 def restore() -> None:
-    """Undo `exit_at_once`: Ctrl-C raises `KeyboardInterrupt`, SIGTERM ends the process."""
+    """Undo `prepare`: Ctrl-C raises `KeyboardInterrupt`, SIGTERM ends the process."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is _exit:
             signal.signal(number, handler)
@@ -57,13 +58,13 @@ def restore() -> None:
 
 def describe(stop: KeyboardInterrupt) -> tuple[str, int]:
     """Return what ended a command, "interrupted" or "terminated", and its exit code."""
-    from lm.train.interrupt import Terminated  # not at the top: `exit_at_once` comes before other imports
+    from lm.train.interrupt import Terminated  # not at the top: `prepare` comes before other imports
 
     return ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
 
 
 _stop: type[KeyboardInterrupt] | None = None
-"""What a signal raised during `stoppable`."""
+"""Exception that a signal raised during `stoppable`."""
 
 
 @contextmanager
