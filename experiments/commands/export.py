@@ -59,6 +59,11 @@ def parser() -> Parser:
     model = options.add_argument_group("for a model (TOKENIZER is artifacts/lm-...)")
     model.add_argument("--tokenizer", dest="of_model", type=Path, help="its tokenizer, if it is elsewhere")
     model.add_argument("--text", nargs="+", default=[], metavar="FILE", help="held-out text to compare both models on")
+    model.add_argument(
+        "--mixed-digits",
+        action="store_true",
+        help="gguf: accept other ids in llama.cpp for numbers that mix ASCII and other digits",
+    )
     add_text_settings(model)
     return options
 
@@ -107,7 +112,7 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
     reporter = Reporter(console)
     model, tokenizer = open_model(Path(arguments.tokenizer), arguments.of_model)
     if arguments.to == "gguf":
-        file = export_gguf(model, tokenizer, output)
+        file = export_gguf(model, tokenizer, output, mixed_digits=arguments.mixed_digits)
         reporter.say(
             f"architecture {file.architecture}, {file.tensors} tensors (fp32), pretokenizer "
             f"{file.pre}, context {model.context_tokens:,} tokens"
