@@ -268,7 +268,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
             for name in _flat(parsed[-1].value()):
                 check_name(name)
                 if name not in _options("arms"):
-                    ConfigStore.instance().store("arms", {"recipe": None}, group="arms", package=f"arms.{name}")
+                    ConfigStore.instance().store(name, {"recipe": None}, group="arms", package=f"arms.{name}")
     return parsed
 
 

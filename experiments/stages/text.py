@@ -269,7 +269,7 @@ def _counts_file(entry: str) -> tuple[Path, int]:
         check_file(path)
     except FileNotFoundError:
         raise UserError(
-            f"bpe.counts names {name!r}, which does not exist; `superbpe count` counts a corpus and "
+            f"bpe.counts names {name!r}, which does not exist; `superbpe pipeline --until count` counts a corpus and "
             f"prints the name of the folder (in artifacts/) that contains the counts as {COUNTS}"
         ) from None
     return path, weight

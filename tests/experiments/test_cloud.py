@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.experiments.outputs import run_until as run
+from experiments.cli import main
 from experiments.results import Folder
-from experiments.status import run as status
 from experiments.store.artifacts import Store
-from experiments.train_tokenizer import run as train
 from tests.experiments.conftest import tiny_overrides
+from tests.experiments.outputs import run_until as run
 from tests.tokenizer.corpus.endpoint import SECRETS
 
 DOCUMENT = {"text": "the cat sat on the mat, and the dog sat on the log\n" * 3}
@@ -73,7 +72,7 @@ def test_a_signed_url_is_not_stored(
     assert code == 0
     assert artifact is not None
     to = tmp_path / "tokenizer"
-    assert train([url, "--vocab-size", "300", "--to", str(to), "--threads", "1"]) == 0
+    assert main.run(["train", url, "--vocab-size", "300", "--to", str(to), "--threads", "1"]) == 0
     assert f"{endpoint.url}/bucket/text/0.jsonl" in (to / "superbpe.json").read_text()
     output = capfd.readouterr()
     for kept in [
@@ -117,7 +116,7 @@ def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
     assert run("shard", overrides("third", url)) == 0
     assert {path.name for path in Store.at(url).root.iterdir() if path.name.startswith("count-")} == set()
     assert made(Store.at(url)) == near
-    assert status([f"artifacts={url}"]) == 0
+    assert main.run(["status", f"artifacts={url}"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in near)
     for content in endpoint.objects.values():

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.experiments.outputs import run_until as run
 from experiments.results import Folder, Reading, TrainedModel
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
+from tests.experiments.outputs import run_until as run
 from tokenizer import storage
 from tokenizer.errors import UserError
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.outputs import run_until as run
 from lm.data.shard_writer import Writer
 from lm.data.shards import Shards
 from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import run_until as run
 
 SMALL = "shards.tokens_per_shard=2000"
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from experiments import extend_model
+from experiments.cli import main
+from experiments.commands import extend_model
 from superbpe import train_superbpe
 from tests import texts
 from tests.superbpe.oracle import batches
@@ -70,7 +71,7 @@ def test_old_rows_stay_and_new_ones_are_means(
     _model(tmp_path / "model", old, tied=tied, rows=rows, dtype=dtype)
     new.save(tmp_path / "tokenizer")
     out = tmp_path / "out"
-    assert extend_model.run([str(tmp_path / "model"), str(tmp_path / "tokenizer"), str(out)]) == 0
+    assert main.run(["extend-model", str(tmp_path / "model"), str(tmp_path / "tokenizer"), str(out)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out", "tokenizer"]
     assert json.loads((out / "config.json").read_text())["vocab_size"] == expected
     assert Tokenizer.load(out).sha256 == new.sha256
@@ -106,7 +107,7 @@ def test_bits_per_byte_before_and_after(
     (tmp_path / "text.txt").write_text("<|doc|>".join(DOCUMENTS), encoding="utf-8", newline="")
     arguments = [str(tmp_path / name) for name in ("model", "tokenizer", "out")]
     scored = ["--text", str(tmp_path / "text.txt"), "--separator", "<|doc|>"]
-    assert extend_model.run([*arguments, *scored, "--context-bytes", "64", "--min-context-bytes", "16"]) == 0
+    assert main.run(["extend-model", *arguments, *scored, "--context-bytes", "64", "--min-context-bytes", "16"]) == 0
     printed = capsys.readouterr().out
     assert "windows of 16 to 64 bytes of context" in " ".join(printed.split())
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
@@ -163,6 +164,6 @@ def test_mistakes_are_reported_and_nothing_is_written(
         ([model, tokenizer, out, "--context-bytes", "9"], "--min-context-bytes 512 must be"),
         ([model, tokenizer, out, "--text", tmp_path / "none.txt"], "none.txt"),
     ):
-        assert extend_model.run([str(argument) for argument in arguments]) == 2
+        assert main.run(["extend-model", *map(str, arguments)]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
         assert sorted(path.name for path in tmp_path.iterdir()) == present

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import inspect_vocab
+from experiments.cli import main
 from experiments.report.training_counts import tokenizer_folder, training_counts
 from tests import texts
 from tests.experiments.conftest import run_stages
@@ -31,7 +31,7 @@ def test_one_tokenizer_without_a_text(
     folders: Path, tmp_path: Path, trained: dict[str, Tokenizer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert inspect_vocab.run([str(folders / "gpt2"), "--out", str(out)]) == 0
+    assert main.run(["inspect", str(folders / "gpt2"), "--out", str(out)]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["tokens-gpt2.parquet", "vocabulary.html", "vocabulary.json"]
     report = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
     assert report["text"] is None
@@ -49,7 +49,7 @@ def test_a_tokenizer_without_merges(folders: Path, tmp_path: Path) -> None:
         tmp_path / "bytes"
     )
     command = [str(tmp_path / "bytes"), "--against", str(folders / "gpt2"), "--text", str(folders / "text.txt")]
-    assert inspect_vocab.run([*command, "--out", str(tmp_path / "out")]) == 0
+    assert main.run(["inspect", *command, "--out", str(tmp_path / "out")]) == 0
     report = json.loads((tmp_path / "out" / "vocabulary.json").read_text(encoding="utf-8"))
     found = report["tokenizers"][0]
     assert (found["ordinary"], found["merges"], found["superwords"]) == (256, 0, 0)
@@ -74,7 +74,7 @@ def test_two_tokenizers_on_a_text(
         "--out",
         str(out),
     ]
-    assert inspect_vocab.run([*command, "--out", str(out)]) == 0
+    assert main.run(["inspect", *command, "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "Rényi efficiency (α=2)" in said
     assert "function words only" in said
@@ -112,7 +112,7 @@ def test_two_tokenizers_on_a_text(
 
 def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert inspect_vocab.run([str(folders / "superwords" / "tokenizer.json"), "--out", str(out)]) == 0
+    assert main.run(["inspect", str(folders / "superwords" / "tokenizer.json"), "--out", str(out)]) == 0
     (row,) = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))["tokenizers"]
     assert row["label"] == "superwords"
     # The file has no phases and its pattern lets words join: pretokens are those of the released SuperBPE's stage 1.
@@ -136,7 +136,7 @@ def test_mistakes_are_one_line(
     arguments: list[str], said: str, folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [argument.format(root=folders) for argument in arguments]
-    assert inspect_vocab.run([*command, "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["inspect", *command, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
@@ -169,6 +169,6 @@ def test_training_counts_are_found_beside_the_tokenizer(tiny: list[str], tmp_pat
     assert of_cut[cut.merge_ids[:, 2]].tolist() == merged[: len(cut.merge_ids)].tolist()
     both.save(tmp_path / "elsewhere" / "alone")
     assert training_counts(tmp_path / "elsewhere" / "alone", both) is None
-    assert inspect_vocab.run([str(record), "--out", str(tmp_path / "report")]) == 0
+    assert main.run(["inspect", str(record), "--out", str(tmp_path / "report")]) == 0
     table = pq.read_table(tmp_path / "report" / f"tokens-SuperBPE-{both.vocab_size}.parquet")
     assert table["training_count"].to_pylist() == [None if count < 0 else count for count in counts.tolist()]

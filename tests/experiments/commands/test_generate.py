@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from experiments import generate
+from experiments.cli import main
+from experiments.commands import generate
 from experiments.store import trained_models
 from experiments.store.trained_models import load_models
 from lm.bytelevel.byte_model import ByteModel
@@ -45,7 +46,7 @@ def test_samples_are_shown_side_by_side(root, tmp_path, capsys):
     out, prompts = tmp_path / "samples.json", tmp_path / "prompts.txt"
     prompts.write_text("the\n\nof th\n", encoding="utf-8")
     options = ["--prompts", str(prompts), "--prompt", "A", "--samples", "2", "--max-bytes", "200", "--seed", "3"]
-    assert generate.run([str(root), *options, "--json", str(out)]) == 0
+    assert main.run(["generate", str(root), *options, "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "SuperBPE" in shown
     found = json.loads(out.read_text(encoding="utf-8"))
@@ -58,7 +59,7 @@ def test_samples_are_shown_side_by_side(root, tmp_path, capsys):
             whole = generate._shown(entry["prompt"] + sample["text"])
             assert " ".join(whole.split()) in " ".join(shown.split())  # a terminal shows tabs as spaces
     again = tmp_path / "again.json"
-    assert generate.run([str(root), *options, "--json", str(again)]) == 0
+    assert main.run(["generate", str(root), *options, "--json", str(again)]) == 0
     assert out.read_bytes() == again.read_bytes()
 
 
@@ -66,8 +67,8 @@ def test_prompts_are_healed_by_default(root, tmp_path):
     [saved, _] = load_models([root], "cpu")
     options = [str(saved.artifact.path), "--prompt", "of th", "--max-bytes", "8", "--temperature", "0"]
     files = [tmp_path / "healed.json", tmp_path / "not.json"]
-    assert generate.run([*options, "--json", str(files[0])]) == 0
-    assert generate.run([*options, "--no-heal", "--json", str(files[1])]) == 0
+    assert main.run(["generate", *options, "--json", str(files[0])]) == 0
+    assert main.run(["generate", *options, "--no-heal", "--json", str(files[1])]) == 0
     counts = [json.loads(f.read_text())["prompts"][0]["samples"][0]["n_prompt_tokens"] for f in files]
     healed = ByteModel(saved.lm).heal("of th", seed=None)
     assert counts == [len(healed), len(saved.lm.tokenizer.encode_ordinary("of th"))]
@@ -76,9 +77,9 @@ def test_prompts_are_healed_by_default(root, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--prompt", "a", "--top-p", "2"], "--top-p 2"),
+        (["--prompt", "a", "--top-p", "2"], "--top-p: '2' is not a number above 0 and at most 1"),
         ([], "no prompt given"),
-        (["--prompt", "a", "--samples", "0"], "--samples=0"),
+        (["--prompt", "a", "--samples", "0"], "--samples: '0' is not a whole number of at least 1"),
         (["--prompts", "no-such-file"], "no-such-file"),
         (["--prompts", os.devnull], "is a device, not a regular file"),
         (["--prompt", "a", "--device", "tpu"], "--device 'tpu'"),
@@ -88,18 +89,18 @@ def test_prompts_are_healed_by_default(root, tmp_path):
     ],
 )
 def test_mistakes_are_one_line(root, options, message, capsys):
-    assert generate.run([str(root), *options]) == 2
+    assert main.run(["generate", str(root), *options]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_prompts_in_another_encoding(root, tmp_path, capsys):
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
-    assert generate.run([str(root), "--prompts", str(tmp_path / "latin.txt")]) == 2
+    assert main.run(["generate", str(root), "--prompts", str(tmp_path / "latin.txt")]) == 2
     assert "not UTF-8" in capsys.readouterr().err
 
 
 def test_folders_without_models(root, tmp_path, capsys):
-    assert generate.run([str(tmp_path), "--prompt", "a"]) == 2
+    assert main.run(["generate", str(tmp_path), "--prompt", "a"]) == 2
     assert "no trained model" in capsys.readouterr().err
     alone = tmp_path / "alone"
     [first, _] = load_models([root], "cpu")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from experiments import export, extend
+from experiments.cli import main
 from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
@@ -33,9 +33,9 @@ def test_a_tokenizer_of_every_format_is_extended(
     small = _small()
     small.save(tmp_path / "small")
     start = tmp_path / ("start.tiktoken" if kind == "tiktoken" else "start")
-    assert export.run([str(tmp_path / "small"), str(start), "--to", kind]) == 0
+    assert main.run(["export", str(tmp_path / "small"), str(start), "--to", kind]) == 0
     arguments = [str(start), text, "--separator", "<|doc|>", "--vocab-size", "700", "--to", str(tmp_path / "large")]
-    assert extend.run(arguments) == 0
+    assert main.run(["extend", *arguments]) == 0
     assert ": 700 tokens" in capsys.readouterr().out
     large = Tokenizer.load(tmp_path / "large")
     start_ids = Tokenizer.from_file(start)
@@ -55,7 +55,7 @@ def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
     small = _small()
     small.save(tmp_path / "small")
     arguments = [str(tmp_path / "small"), text, "--separator", "<|doc|>", "--vocab-size", "500", "--keep-ids"]
-    assert extend.run([*arguments, "--to", str(tmp_path / "large")]) == 0
+    assert main.run(["extend", *arguments, "--to", str(tmp_path / "large")]) == 0
     large = Tokenizer.load(tmp_path / "large")
     assert large.vocab[:400] == small.vocab
     assert large.special_tokens == small.special_tokens == {"<|endoftext|>": 399}
@@ -78,7 +78,7 @@ def test_mistakes_exit_with_code_2(
     arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _small().save(tmp_path / "small")
-    assert extend.run([str(tmp_path / "small"), text, *arguments, "--to", str(tmp_path / "large")]) == 2
+    assert main.run(["extend", str(tmp_path / "small"), text, *arguments, "--to", str(tmp_path / "large")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "large").exists()
 
@@ -86,7 +86,7 @@ def test_mistakes_exit_with_code_2(
 def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _small().save(tmp_path / "small")
     small = str(tmp_path / "small")
-    assert extend.run([small, text, "--vocab-size", "500", "--to", small]) == 2
+    assert main.run(["extend", small, text, "--vocab-size", "500", "--to", small]) == 2
     assert "already exists" in capsys.readouterr().err
 
 
@@ -102,7 +102,7 @@ def test_phase_2_continues_on_request(rules: str, text: str, tmp_path: Path) -> 
         (["--transition", "380"], {"transition": 380}),
     ):
         to = tmp_path / "-".join(["large", *options])
-        assert extend.run([str(tmp_path / "small"), *arguments, *options, "--to", str(to)]) == 0
+        assert main.run(["extend", str(tmp_path / "small"), *arguments, *options, "--to", str(to)]) == 0
         direct = train_superbpe(small, corpus.batches, vocab_size=460, rules=rules, **expected)
         assert Tokenizer.load(to).sha256 == direct.sha256
         assert len(direct.superword_ids())
@@ -121,17 +121,17 @@ def test_text_with_weights(options: list[str], text: str, tmp_path: Path) -> Non
     for paths in ([text, f"{other}:3"], [text, *map(str, copies)], [text, str(other)]):
         to = tmp_path / str(len(made))
         sizes = ["--separator", "<|doc|>", "--vocab-size", "440", "--to", str(to)]
-        assert extend.run([str(tmp_path / "small"), *paths, *sizes, *options]) == 0
+        assert main.run(["extend", str(tmp_path / "small"), *paths, *sizes, *options]) == 0
         made.append(Tokenizer.load(to).sha256)
     assert made[0] == made[1] != made[2]
 
 
 def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_path: Path) -> None:
     _small().save(tmp_path / "small")
-    assert export.run([str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
+    assert main.run(["export", str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
     start = Tokenizer.from_file(tmp_path / "start.tiktoken")
     arguments = [str(tmp_path / "start.tiktoken"), text, "--separator", "<|doc|>", "--vocab-size", "450"]
-    assert extend.run([*arguments, "--superbpe", "uw-2025", "--to", str(tmp_path / "large")]) == 0
+    assert main.run(["extend", *arguments, "--superbpe", "uw-2025", "--to", str(tmp_path / "large")]) == 0
     large = Tokenizer.load(tmp_path / "large")
     assert large.vocab[: start.vocab_size] == start.vocab
     assert large.special_tokens == start.special_tokens
@@ -143,7 +143,9 @@ def test_a_tokenizer_with_superwords_continues_phase_2(
 ) -> None:
     corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
     train_superbpe(_small(), corpus, vocab_size=400, rules="runs", transition=0.8).save(tmp_path / "start")
-    assert extend.run([str(tmp_path / "start"), text, "--vocab-size", "500", "--to", str(tmp_path / "large")]) == 2
+    assert (
+        main.run(["extend", str(tmp_path / "start"), text, "--vocab-size", "500", "--to", str(tmp_path / "large")]) == 2
+    )
     assert "start has superwords; add --superbpe RULES to continue phase 2" in capsys.readouterr().err
 
 
@@ -162,7 +164,7 @@ def test_mistakes_about_phase_2_exit_with_code_2(
 ) -> None:
     _small().save(tmp_path / "small")
     to = tmp_path / "large"
-    assert extend.run([str(tmp_path / "small"), text, "--vocab-size", "450", *arguments, "--to", str(to)]) == 2
+    assert main.run(["extend", str(tmp_path / "small"), text, "--vocab-size", "450", *arguments, "--to", str(to)]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not to.exists()
 
@@ -171,8 +173,8 @@ def test_dropped_superwords_are_reported(text: str, tmp_path: Path, capsys: pyte
     _small().save(tmp_path / "small")
     arguments = [text, "--separator", "<|doc|>", "--superbpe", "uw-2025"]
     first = [str(tmp_path / "small"), *arguments, "--vocab-size", "430", "--to", str(tmp_path / "first")]
-    assert extend.run(first) == 0
+    assert main.run(["extend", *first]) == 0
     capsys.readouterr()
     again = [str(tmp_path / "first"), *arguments, "--vocab-size", "450", "--to", str(tmp_path / "second")]
-    assert extend.run(again) == 0
+    assert main.run(["extend", *again]) == 0
     assert "30 superword merges are replaced by new ones" in capsys.readouterr().out

@@ -4,7 +4,8 @@ import xml.etree.ElementTree as ET
 import pyarrow.parquet as pq
 import pytest
 
-from experiments import history as command
+from experiments.cli import main
+from experiments.commands import inspect as command
 from superbpe import train_superbpe
 from superbpe.inspection import history
 from tests import texts
@@ -29,7 +30,7 @@ def folders(tmp_path_factory):
 def test_writes_a_log_per_tokenizer_and_a_plot(folders, tmp_path, capsys):
     root, _, both = folders
     arguments = [str(root / "bpe"), str(root / "superbpe"), "--text", str(root / "text.txt"), "--out", str(tmp_path)]
-    assert command.run(arguments) == 0
+    assert main.run(["history", *arguments]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["curve.svg", "merges-bpe.parquet", "merges-superbpe.parquet"]
     )
@@ -45,7 +46,7 @@ def test_writes_a_log_per_tokenizer_and_a_plot(folders, tmp_path, capsys):
 def test_json_lines_and_no_published_curves(folders, tmp_path):
     root, _, _ = folders
     arguments = [str(root / "superbpe"), "--text", str(root / "text.txt"), "--out", str(tmp_path), "--jsonl"]
-    assert command.run([*arguments, "--no-published"]) == 0
+    assert main.run(["history", *arguments, "--no-published"]) == 0
     lines = (tmp_path / "merges-superbpe.jsonl").read_text().splitlines()
     assert [json.loads(line)["phase"] for line in lines] == [1] * 30 + [2] * 30
     assert "t = 80k" not in (tmp_path / "curve.svg").read_text()
@@ -62,25 +63,25 @@ def test_names_fields_and_separators(folders, tmp_path, capsys):
         str(tmp_path),
         "--no-published",
     ]
-    assert command.run([*arguments, "--field", "body"]) == 0
+    assert main.run(["history", *arguments, "--field", "body"]) == 0
     assert pq.read_table(tmp_path / "merges-mine.parquet").num_rows == len(phase1.merge_ids)
-    assert command.run([*arguments, "--field", "body"]) == 2
+    assert main.run(["history", *arguments, "--field", "body"]) == 2
     assert "add --overwrite" in capsys.readouterr().err
     (tmp_path / "two.txt").write_text("some of\n\nthe text")
     arguments[2] = str(tmp_path / "two.txt")
-    assert command.run([*arguments, "--overwrite", "--separator", "\\n\\n"]) == 0
+    assert main.run(["history", *arguments, "--overwrite", "--separator", "\\n\\n"]) == 0
     log = pq.read_table(tmp_path / "merges-mine.parquet").to_pylist()
     assert log[-1]["tokens"] == len(phase1.encode_ordinary("some of")) + len(phase1.encode_ordinary("the text"))
-    assert command.run([str(root / "bpe"), str(root / "bpe"), *arguments[1:]]) == 2
+    assert main.run(["history", str(root / "bpe"), str(root / "bpe"), *arguments[1:]]) == 2
     assert "write NAME=PATH" in capsys.readouterr().err
-    assert command.run([f"a/b={root / 'bpe'}", *arguments[1:]]) == 2
+    assert main.run(["history", f"a/b={root / 'bpe'}", *arguments[1:]]) == 2
     assert "cannot be a file name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("tokenizer", "text"), [("nowhere", "text.txt"), ("bpe", "nowhere.txt")])
 def test_a_missing_file_is_named(folders, tmp_path, capsys, tokenizer, text):
     root, _, _ = folders
-    assert command.run([str(root / tokenizer), "--text", str(root / text), "--out", str(tmp_path)]) == 2
+    assert main.run(["history", str(root / tokenizer), "--text", str(root / text), "--out", str(tmp_path)]) == 2
     assert "nowhere" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""The commands `status` and `clean`."""
+"""The command `status`, which also removes artifacts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import clean, pipeline, status
+from experiments import pipeline
+from experiments.cli import main
 from experiments.cli.compose import load
-from tests.experiments.outputs import run_until as run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
+from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
 from tokenizer.checksums import read_sealed
 
@@ -69,11 +70,11 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
         "leftover": ["count"],
         "unfinished": ["lm"],
     }
-    assert status.run([f"artifacts={store.root}"]) == 0
+    assert main.run(["status", f"artifacts={store.root}"]) == 0
     out = capsys.readouterr().out
     for expected in ("not needed", "damaged", "other format", "unfinished", "leftover", "pytest", "kB"):
         assert expected in out
-    assert status.run([str(store.root), "--json"]) == 0
+    assert main.run(["status", str(store.root), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     (evaluation,) = (row for row in rows if row["stage"] == "evaluation")
     assert evaluation["needs"][0].startswith("lm-")
@@ -83,7 +84,7 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
 def test_status_shows_an_artifact_without_a_manifest(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     (tokenizer,) = store.names("tokenizer-")
     (store.root / tokenizer / "manifest.json").unlink()
-    assert status.run([f"artifacts={store.root}", "--verify"]) == 2
+    assert main.run(["status", f"artifacts={store.root}", "--verify"]) == 2
     assert tokenizer in capsys.readouterr().err
 
 
@@ -92,9 +93,9 @@ def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: py
     data = store.root / evaluation / "data"
     content = data.read_bytes()
     data.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    assert status.run([f"artifacts={store.root}"]) == 0
+    assert main.run(["status", f"artifacts={store.root}"]) == 0
     assert evaluation not in capsys.readouterr().err
-    assert status.run([f"artifacts={store.root}", "--verify"]) == 2
+    assert main.run(["status", f"artifacts={store.root}", "--verify"]) == 2
     complaint = capsys.readouterr().err
     assert "2 of 12 artifacts are damaged" in complaint
     assert evaluation in complaint
@@ -102,10 +103,10 @@ def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: py
 
 def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path.name for path in store.root.iterdir())
-    assert clean.run([f"artifacts={store.root}"]) == 0
+    assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
     assert "4 artifacts" in capsys.readouterr().out
     assert sorted(path.name for path in store.root.iterdir()) == before
-    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {
         "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
         "unfinished": ["lm"],
@@ -113,7 +114,12 @@ def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pyt
     assert "1 unfinished stage (" in capsys.readouterr().out
     (report,) = store.names("report-")
     (kept,) = store.names("tokenizer-")
-    assert clean.run([f"artifacts={store.root}", "--yes", "--unfinished", "--drop", report, "--keep", kept]) == 0
+    assert (
+        main.run(
+            ["status", "--clean", f"artifacts={store.root}", "--yes", "--unfinished", "--drop", report, "--keep", kept]
+        )
+        == 0
+    )
     assert _states(store) == {"free": ["count", "bpe", "tokenizer"]}
 
 
@@ -123,10 +129,10 @@ def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[st
     names = set(store.names("c")) | set(store.names("b")) | set(store.names("s")) | set(store.names("t"))
     record = json.loads((tmp_path / "outputs" / "run.json").read_text())
     assert set(record["artifacts"]) == names
-    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert all((store.root / name).is_dir() for name in names)
     shutil.rmtree(tmp_path / "outputs")
-    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert [path.name for path in store.root.glob("[!.]*")] == []
     assert registry.entries(store) == []
 
@@ -168,23 +174,25 @@ def test_nothing_that_a_live_run_uses_is_removed(
     process.start()
     assert started.wait(300)
     assert "in work" in _states(store)
-    assert clean.run([f"artifacts={store.root}", "--yes"]) == 2
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 2
     assert "1 runs are using" in capsys.readouterr().err
     assert len(_states(store)["free"]) == 1
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert set(_states(store)) == {"whole", "unfinished"}
 
 
 def test_folders_that_are_not_artifacts_are_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store
 ) -> None:
-    for command in (status.run, clean.run):
-        assert command([f"artifacts={tmp_path / 'nowhere'}"]) == 2
+    for command in (["status"], ["status", "--clean"]):
+        assert main.run([*command, f"artifacts={tmp_path / 'nowhere'}"]) == 2
         assert "no such folder" in capsys.readouterr().err
-        assert command(["artefacts=x"]) == 2
+        assert main.run([*command, "artefacts=x"]) == 2
         assert "write artifacts=FOLDER" in capsys.readouterr().err
-    assert clean.run([str(store.root), "--drop", "lm-x"]) == 2
+    assert main.run(["status", "--clean", str(store.root), "--drop", "lm-x"]) == 2
     assert "contains no artifact lm-x" in capsys.readouterr().err
+    assert main.run(["status", str(store.root), "--yes"]) == 2
+    assert "add --clean" in capsys.readouterr().err

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from experiments import compare
-from tests.experiments.outputs import run_until as run
+from experiments.cli import main
 from experiments.report.combining import combine, find, with_downstream
 from experiments.report.labels import lines
 from experiments.stages.comparison import TaskScore
 from tests import other_tokenizers
+from tests.experiments.outputs import run_until as run
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
@@ -33,7 +33,7 @@ def sweep(tiny_module: list[str], tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(scope="module")
 def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("comparison")
-    assert compare.run([str(sweep), "--out", str(out), "--samples", "1", "--figures", "csv"]) == 0
+    assert main.run(["compare", str(sweep), "--out", str(out), "--samples", "1", "--figures", "csv"]) == 0
     assert (out / "figures" / "transition_loss.csv").read_text().count("\n") == 4
     page = (out / "comparison.html").read_text()
     assert "SuperBPE t=0.9" in page
@@ -179,13 +179,13 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
     scores = tmp_path / "downstream.json"
     scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": rows}))
     out = tmp_path / "out"
-    assert compare.run([str(sweep), "--out", str(out), "--samples", "0", "--downstream", str(scores)]) == 0
+    assert main.run(["compare", str(sweep), "--out", str(out), "--samples", "0", "--downstream", str(scores)]) == 0
     page = (out / "comparison.html").read_text()
     for i in range(5):
         assert f"<td>cloze{i}</td>" in page
     assert "0.2500" in page
     scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
-    assert compare.run([str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
+    assert main.run(["compare", str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
     assert "has scores of lm-0" in capsys.readouterr().err
 
 
@@ -219,7 +219,7 @@ def test_mistakes_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = [str(sweep) if word == "SWEEP" else word for word in arguments]
-    assert compare.run([*given, "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", *given, "--out", str(tmp_path / "out")]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 
@@ -232,7 +232,7 @@ def test_a_missing_artifact_is_named(
     folder = tmp_path / "moved"
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
-    assert compare.run([str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", str(folder), "--out", str(tmp_path / "out")]) == 2
     assert "does not exist" in capsys.readouterr().err
 
 
@@ -249,7 +249,7 @@ def test_moved_runs_and_artifacts_are_found(
         # Both copies say that they lie where the first did, and that the artifacts are where nothing is.
         target.write_text(json.dumps({**record, "folder": str(sweep / "0"), "store": str(elsewhere)}))
     runs = [str(tmp_path / "0"), str(moved)]
-    assert compare.run([*runs, "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", *runs, "--out", str(tmp_path / "out")]) == 2
     assert "--artifacts" in capsys.readouterr().err
     result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
@@ -271,7 +271,7 @@ def test_other_held_out_text_is_rejected(
     other = tmp_path / "other"
     assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
     capsys.readouterr()
-    assert compare.run([str(sweep), str(other), "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", str(sweep), str(other), "--out", str(tmp_path / "out")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "were scored on different held-out documents" in said
     assert "heldout_salt=x" in said

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from experiments import downstream
-from experiments.heldout_tasks import CHOICE, CLOZE, write_tasks
+from experiments.cli import main
+from experiments.commands import downstream
+from experiments.commands.heldout_tasks import CHOICE, CLOZE, write_tasks
 from tests.experiments.models import write_models
 from tokenizer.errors import UserError
 
@@ -53,13 +54,13 @@ def test_too_little_text_for_tasks_is_an_error(tmp_path):
 
 def test_mistakes_are_one_line(tmp_path, capsys):
     options = [str(tmp_path), "--out", str(tmp_path / "out")]
-    assert downstream.run([*options, "--items", "0"]) == 2
+    assert main.run(["downstream", *options, "--items", "0"]) == 2
     assert "--items=0" in capsys.readouterr().err
-    assert downstream.run([*options, "--limit", "0"]) == 2
+    assert main.run(["downstream", *options, "--limit", "0"]) == 2
     assert "--limit=0" in capsys.readouterr().err
-    assert downstream.run([*options, "--include-path", str(tmp_path / "none")]) == 2
+    assert main.run(["downstream", *options, "--include-path", str(tmp_path / "none")]) == 2
     assert "is not a folder" in capsys.readouterr().err
-    assert downstream.run([str(tmp_path)]) == 2
+    assert main.run(["downstream", str(tmp_path)]) == 2
     assert "--out FOLDER" in capsys.readouterr().err
 
 
@@ -104,17 +105,17 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
     )
     path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
     options = ["--include-path", str(folder), "--tasks"]
-    assert downstream.run([*options, "list"]) == 0
+    assert main.run(["downstream", *options, "list"]) == 0
     assert capsys.readouterr().out.split() == ["both", "other", "remote", "rolling"]
     run = [str(path), "--out", str(tmp_path / "out"), "--device", "cpu", *options]
-    assert downstream.run([*run, "roling"]) == 2
+    assert main.run(["downstream", *run, "roling"]) == 2
     assert "unknown task 'roling' (did you mean 'rolling'?)" in capsys.readouterr().err
-    assert downstream.run([*run, "remote"]) == 2
+    assert main.run(["downstream", *run, "remote"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "cannot load the task remote" in error
     assert "unset HF_HUB_OFFLINE" in error
-    assert downstream.run([*run, "rolling"]) == 0
+    assert main.run(["downstream", *run, "rolling"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "not shown: word_perplexity, whose standard error is unknown" in shown
     rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
@@ -122,12 +123,12 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
     assert {"word_perplexity", "bits_per_byte"} <= ours.keys()
     assert f"{ours['bits_per_byte']:.4f}" in shown
 
-    assert downstream.run([*run, "both"]) == 0
+    assert main.run(["downstream", *run, "both"]) == 0
     rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
     found = {row["task"]: (row["value"], row["n"]) for row in rows if row["metric"] == "bits_per_byte"}
     assert found.keys() == {"both", "rolling", "other"}
     assert found["both"] == (pytest.approx(found["rolling"][0]), 8)
-    assert downstream.run([*run[:5], "--tasks", str(folder), "--task", "both"]) == 0
+    assert main.run(["downstream", *run[:5], "--tasks", str(folder), "--task", "both"]) == 0
     folder_rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
     assert folder_rows == rows
 
@@ -166,11 +167,11 @@ def test_models_run_on_generated_and_on_existing_tasks(tmp_path, capsys):
     pytest.importorskip("lm_eval")
     write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)
     options = [str(tmp_path / "artifacts"), "--out", str(tmp_path / "out"), "--items", "5", "--device", "cpu"]
-    assert downstream.run(options) == 2
+    assert main.run(["downstream", *options]) == 2
     assert "0 corpora" in capsys.readouterr().err
     text = tmp_path / "heldout.jsonl"
     text.write_text("".join(json.dumps({"text": document}) + "\n" for document in documents()), encoding="utf-8")
-    assert downstream.run([*options, "--text", str(text)]) == 0
+    assert main.run(["downstream", *options, "--text", str(text)]) == 0
     found = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
     assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
     metrics = {(row["task"], row["metric"]) for row in found["rows"]}
@@ -184,14 +185,14 @@ def test_models_run_on_generated_and_on_existing_tasks(tmp_path, capsys):
     assert choice[1]["straddle_share"] == facts["straddles"] / 20
     capsys.readouterr()
     given = [*options[:-4], "--tasks", str(tmp_path / "out" / "tasks"), "--device", "cpu", "--task"]
-    assert downstream.run([*given, CLOZE, "--scoring", "tokens", "--limit", "3"]) == 0
+    assert main.run(["downstream", *given, CLOZE, "--scoring", "tokens", "--limit", "3"]) == 0
     again = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
     assert {(row["task"], row["n"]) for row in again["rows"]} == {(CLOZE, 3)}
-    assert downstream.run([*given, "no_such_task"]) == 2
+    assert main.run(["downstream", *given, "no_such_task"]) == 2
     assert "no_such_task" in capsys.readouterr().err
     broken = "task: broken\ndataset_path: json\ndataset_kwargs:\n  data_files: missing.jsonl\n"
     (tmp_path / "out" / "tasks" / "broken.yaml").write_text(broken, encoding="utf-8")
-    assert downstream.run([*given, "broken"]) == 2
+    assert main.run(["downstream", *given, "broken"]) == 2
     assert "lm-eval cannot load" in capsys.readouterr().err
 
 
