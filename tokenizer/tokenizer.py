@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -35,9 +36,7 @@ class Tokenizer(Codec, BaseTokenizer):
 
     def __init__(self, definition: Definition, provenance: dict[str, Any] | None = None) -> None:
         if not isinstance(definition, Definition):
-            raise UserError(
-                f"{quoted(definition)} is not a Definition; Tokenizer.load and from_file open files"
-            )
+            raise UserError(f"{quoted(definition)} is not a Definition; Tokenizer.load and from_file open files")
         self.definition = definition
         self.provenance = dict(provenance or {})
         self.byte_ids = definition.byte_ids
@@ -119,6 +118,12 @@ class Tokenizer(Codec, BaseTokenizer):
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
         ]
         return np.array(crossing, dtype=np.int64)
+
+    @cached_property
+    def _trims_offsets(self) -> bool:
+        """Whether the post-processor of an imported tokenizer would leave out spaces from offsets."""
+        processor = (self.provenance.get(formats.TEMPLATE) or {}).get("post_processor")
+        return processor is not None and '"trim_offsets": true' in json.dumps(processor)
 
     @cached_property
     def _encoder(self) -> _native.Encoder:

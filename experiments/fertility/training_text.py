@@ -18,6 +18,7 @@ from tokenizer.checksums import digest
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
+from tokenizer.formats import FILE
 from tokenizer.urls import is_remote
 
 _UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
@@ -25,10 +26,10 @@ _UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
 
 
 def recorded(path: Path) -> Corpus | None:
-    """The corpus that a tokenizer of a folder of artifacts was trained on.
+    """The corpus that a tokenizer was trained on.
 
-    The tokenizer's manifest has the hash of its corpus. The runs that used it have the files, which must still give
-    that hash.
+    In a folder of artifacts, the tokenizer's manifest has the hash of its corpus. The runs that used it have the files,
+    which must still give that hash. Elsewhere, the tokenizer's own file may name its text.
 
     Args:
         path: The tokenizer as the user named it.
@@ -39,16 +40,33 @@ def recorded(path: Path) -> Corpus | None:
     with suppress(*_UNUSABLE):
         folder = tokenizer_folder(path)
         tokenizer = artifact_at(folder if folder.is_dir() else folder.parent, Folder)
-        if tokenizer is None:
-            return None
-        store = Store(tokenizer.folder.parent)
-        wanted = _corpus_hash(store, tokenizer)
-        for run in registry.entries(store) if wanted else []:
-            with suppress(*_UNUSABLE):
-                used = read_json(run.record)["artifacts"]
-                if tokenizer.name in used and (found := _corpus(store, run.folder, used)) and found[1] == wanted:
-                    return found[0]
+        if tokenizer is not None:
+            return _of_artifact(tokenizer)
+    with suppress(*_UNUSABLE, StopIteration):
+        return _named(path / FILE if path.is_dir() else path)
     return None
+
+
+def _of_artifact(tokenizer: Artifact[Folder]) -> Corpus | None:
+    store = Store(tokenizer.folder.parent)
+    wanted = _corpus_hash(store, tokenizer)
+    for run in registry.entries(store) if wanted else []:
+        with suppress(*_UNUSABLE):
+            used = read_json(run.record)["artifacts"]
+            if tokenizer.name in used and (found := _corpus(store, run.folder, used)) and found[1] == wanted:
+                return found[0]
+    return None
+
+
+def _named(path: Path) -> Corpus | None:
+    """The text that a tokenizer's own file names; None if it names none. Raises if the text cannot be read."""
+    provenance = read_json(path).get("provenance") or {}
+    names = [name for phase in ("phase1", "phase2") for name in (provenance.get(phase) or {}).get("text", [])]
+    if not names:
+        return None
+    corpus = Corpus(CorpusConfig(paths=list(dict.fromkeys(names))))
+    next(corpus.batches("all"))
+    return corpus
 
 
 def _corpus_hash(store: Store, tokenizer: Artifact[Folder]) -> str | None:

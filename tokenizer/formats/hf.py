@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizer import _native
 from tokenizer.alphabet import named_as_text, printable, unprintable
 from tokenizer.definition import Definition, Described
 from tokenizer.errors import UserError, quoted
@@ -75,6 +76,11 @@ def hf_json(tokenizer: Described) -> dict[str, Any]:
             f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
             "ignore_merges that text would get its id there; use another special string"
         )
+    if definition.ignore_merges and (name := whole_pretoken(inside, cut)) is not None:
+        raise UserError(
+            f"the special token {quoted(name)} cannot be written as tokenizer.json: with ignore_merges, HF gives its "
+            "id to a pretoken that equals it; use another special string"
+        )
     vocab |= inside
     merges = [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()]
     return {
@@ -92,6 +98,15 @@ def hf_json(tokenizer: Described) -> dict[str, Any]:
             "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,
         },
     }
+
+
+def whole_pretoken(strings: Iterable[str], cut: Pattern) -> str | None:
+    """The first string that a pattern cuts out of some text as one piece; None if there is none."""
+    around = ("{}", " {}", "{} ", "\n{}", "{}\n", "a{}a")
+    for string in strings:
+        if any(string in _native.split(text.replace("{}", string), cut.regex) for text in around):
+            return string
+    return None
 
 
 def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
