@@ -1,7 +1,7 @@
 """Sharding files against encoding in memory: `python -m experiments.benchmarks.shard FILES [--tokenizers NAMES]`.
 
 The text is first written in every format. Then its documents are encoded from a list in memory, only read from the
-files, and written as shards, in order and shuffled, each in a separate process and in turn. With "1 core", all threads
+files, and written as shards, each in a separate process and in turn. With "1 core", all threads
 of the process are pinned to one core. Shares are rates relative to encoding in memory on the same number of cores: by
 the clock, and by the CPU time of the whole process including the kernel, which other processes affect less. All shards
 must be identical.
@@ -29,12 +29,11 @@ import pyarrow.parquet as pq
 from rich.table import Table
 
 from experiments.benchmarks import common, encode
-from lm.data.sharding import ShardConfig, reading_threads, write_shards
+from lm.data.sharding import reading_threads, write_shards
 from tokenizer import Corpus, CorpusConfig, Tokenizer
 
 FORMS = (".jsonl", ".jsonl.zst", ".parquet")
-MEMORY, READ, SHARDS, SHUFFLED = "in memory", "read", "shards", "shuffled"
-_SHUFFLE_SEED = 1
+MEMORY, READ, SHARDS = "in memory", "read", "shards"
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ def runs(cores: int) -> list[Run]:
     for n in dict.fromkeys((1, cores)):
         found.append(Run(MEMORY, FORMS[0], n))
         found += [Run(work, form, n) for form in FORMS for work in (READ, SHARDS)]
-        found.append(Run(SHUFFLED, FORMS[0], n))
     return found
 
 
@@ -90,9 +88,6 @@ def job(arguments: argparse.Namespace) -> dict[str, Any]:
         works: dict[str, Callable[[], Any]] = {
             READ: lambda: sum(batch.n_bytes for batch in batches()),
             SHARDS: lambda: write_shards(Path(folder) / "s", tokenizer, batches(), threads=run.cores),
-            SHUFFLED: lambda: write_shards(
-                Path(folder) / "s", tokenizer, batches(), ShardConfig(shuffle_seed=_SHUFFLE_SEED), threads=run.cores
-            ),
         }
         if run.work == MEMORY:
             texts = list(corpus.documents())
@@ -124,7 +119,7 @@ def show(title: str, results: dict[Run, common.Result], n_bytes: int) -> None:
         for n in cores:
             result, memory = results[Run(work, form, n)], results[Run(MEMORY, FORMS[0], n)]
             clock, cpu = (memory.median(key) / result.median(key) for key in ("seconds", "cpu seconds"))
-            shares = (f"{clock:.2f}", f"{cpu:.2f}") if work in (SHARDS, SHUFFLED) else ("", "")
+            shares = (f"{clock:.2f}", f"{cpu:.2f}") if work == SHARDS else ("", "")
             cells += [f"{n_bytes / result.median('seconds') / 1e6:.1f}", shares[0]]
             cells += [*(f"{result.median(key) / n_bytes * 1e9:.2f}" for key in ("cpu seconds", "kernel")), shares[1]]
         table.add_row(work if work == MEMORY else f"{work}, {form}", *cells)
@@ -163,7 +158,7 @@ def main(argv: list[str]) -> int:
         named = {f"{run.work}, {run.form}, {run.cores}": call for run, call in calls.items()}
         results = dict(zip(calls, common.in_turn(named, options.rounds), strict=True))
         show(f"{name}, {n_bytes / 1e6:.1f} MB", results, n_bytes)
-        for work in (SHARDS, SHUFFLED):
+        for work in (SHARDS,):
             files = [facts["files"] for run, one in results.items() if run.work == work for facts in one.rounds]
             same = same and all(found == files[0] for found in files)
     if not same:

@@ -47,7 +47,7 @@ STAGES = {
     "shard_corpus": _Help(
         "shard",
         "Encodes the corpus with every arm's tokenizer into memory-mapped shards; resumes after the last finished one.",
-        (*_PHASE2, "shards.tokens_per_shard", "shards.shuffle_seed"),
+        (*_PHASE2, "shards.tokens_per_shard"),
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' shards.tokens_per_shard=50_000_000",
     ),
     "train_lm": _Help(
@@ -109,7 +109,6 @@ SETTINGS = {
     "superbpe.vocab_size": "size of the superword vocabulary, if not bpe.vocab_size",
     "superbpe.sources": "text for phase 2 instead of the corpus: [a.jsonl,b.jsonl:3]",
     "shards.tokens_per_shard": "tokens per file",
-    "shards.shuffle_seed": "seed for shuffling the documents; null keeps their order",
     "lm": "size of the language model",
     "budget.train_bytes": "bytes of text that the reference's model trains on",
     "budget.ladder": "smaller budgets at which models are compared too: [0.25,0.5] of budget.train_bytes",
