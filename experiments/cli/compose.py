@@ -48,7 +48,12 @@ def _register() -> None:
     store = ConfigStore.instance()
     store.store(name="schema", node=schema(Config))
     for name, rules in PRESETS.items():
-        start = {"vocab_size": None, "sources": [], "transition": TRANSITION[name], "transition_merges": None}
+        start: dict[str, Any] = {
+            "vocab_size": None,
+            "sources": [],
+            "transition": TRANSITION[name],
+            "transition_merges": None,
+        }
         preset: dict[str, Any] = {
             "defaults": [{"override /pattern": PHASE1[name]["pattern"]}],
             "bpe": {"unit": PHASE1[name]["unit"]},
