@@ -16,6 +16,7 @@ from tokenizer._native import DocumentFilter
 from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
 from tokenizer.files import weighted
 from tokenizer.urls import shown
@@ -75,6 +76,8 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
     where = settings.dataset or ", ".join(settings.places)
     with context.reporter.stage("find held-out text"):
         next(corpus.batches("heldout"))  # fails early if no document is held out
+        if settings.source_field is not None:
+            next(documents_by_origin(corpus, "heldout"))  # fails early if the records do not have this field
     heldout = (
         ", ".join(map(shown, settings.heldout_paths)) or f"{settings.heldout_fraction:g} of the documents, by hash"
     )

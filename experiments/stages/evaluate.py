@@ -12,7 +12,6 @@ from experiments.stages.heldout import groupings
 from experiments.stages.plan import Amounts, check
 from experiments.stages.shards import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
-from lm.evaluate.comparison import compare_all
 from lm.evaluate.cost import FORMULAS, inference_cost
 from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
@@ -118,11 +117,11 @@ def compare(
             each = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
             check_heldout(text.hash, each)
             compared.append(scored(each, [scores[run] for run in rung[name]]))
-        comparisons = compare_all([each.evaluations for each in compared]) if len(compared) > 1 else {}
-        for (i, j), comparison in comparisons.items():
+        result = Result.of(compared, fixed_reference=True, depth=size)
+        for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
             context.tracker.log("comparison", {**names, **comparison.summary()})
-        results[size, amount] = Result(compared, comparisons, fixed_reference=True, depth=size)
+        results[size, amount] = result
     return results
 
 

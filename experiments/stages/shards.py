@@ -59,21 +59,19 @@ def encode(
 
     Args:
         context: Context of the run.
-        settings: Size and order of the shards. Held-out documents keep their order.
+        settings: Size of the shards.
         text: The corpus.
         arm: The tokenizer.
         split: The split.
         n_bytes: Size of the split, if known, for the estimate of the remaining time.
     """
-    layout = _layout(settings, split)
-
     def build(folder: Path) -> ShardsFolder:
         manifest = _finished(folder / _SHARDS, arm)
         if manifest is None:
-            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, layout, n_bytes)
+            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, settings, n_bytes)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
-    config, inputs = _identity(layout, text, arm, split)
+    config, inputs = _identity(settings, text, arm, split)
     return context.make(
         f"shards {arm.key}",
         ShardsFolder,
@@ -92,7 +90,7 @@ def encode(
 
 def exist(context: Context, settings: ShardConfig, text: Text, arm: ArmTokenizer) -> bool:
     """Return whether the training shards of an arm are finished."""
-    name, _ = context.store.identify("shards", *_identity(_layout(settings, "train"), text, arm, "train"))
+    name, _ = context.store.identify("shards", *_identity(settings, text, arm, "train"))
     return context.store.exists(name)
 
 
@@ -101,15 +99,11 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
     return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
 
 
-def _layout(settings: ShardConfig, split: str) -> ShardConfig:
-    return dataclasses.replace(settings, shuffle_seed=None) if split == "heldout" else settings
-
-
-def _identity(layout: ShardConfig, text: Text, arm: ArmTokenizer, split: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _identity(settings: ShardConfig, text: Text, arm: ArmTokenizer, split: str) -> tuple[dict[str, Any], dict[str, str]]:
     """What shards depend on: settings, and the hashes of the inputs."""
     usual = dataclasses.asdict(ShardConfig())
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
-    changed = {key: value for key, value in dataclasses.asdict(layout).items() if value != usual[key]}
+    changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != usual[key]}
     if split == "heldout":
         changed |= text.heldout_identity()
     config = {"split": split, "version": FORMAT_VERSION, **changed}
@@ -122,18 +116,21 @@ def _write(
     tokenizer: TokenizerLike,
     split: Literal["train", "heldout"],
     folder: Path,
-    layout: ShardConfig,
+    settings: ShardConfig,
     n_bytes: int | None,
 ) -> dict[str, Any]:
     """Encode a split on this machine or on a cluster."""
     target, threads, progress = folder / _SHARDS, context.runner.threads, context.reporter.progress
+    skipped = corpus.skipped.summary
     cluster = connect(context.runner)
     if cluster is None:
         batches = corpus.batches(split, readers=reading_threads(threads))
-        return write_shards(target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes)
+        return write_shards(
+            target, tokenizer, batches, settings, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
+        )
     with cluster.results(folder) as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
-        return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes)
+        return write_encoded(target, tokenizer, source, settings, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
 
 def _finished(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
