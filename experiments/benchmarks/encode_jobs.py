@@ -59,7 +59,7 @@ def ours(arguments: dict[str, Any]) -> Library:
 
     def files(path: str, separator: str) -> Any:
         corpus = Corpus(CorpusConfig(paths=[path], separator=separator))
-        return [loaded.encode_documents(batch, threads=threads) for batch in corpus.batches()]
+        return [loaded.encode_batch(batch, threads=threads) for batch in corpus.batches()]
 
     return Library(
         one=lambda text: loaded.encode_to_numpy(text, disallowed_special=()),

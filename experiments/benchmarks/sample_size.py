@@ -83,7 +83,7 @@ def phase2(options: argparse.Namespace, fraction: float, start: Path, folder: Pa
 def heldout_ids(tokenizer: Tokenizer, options: argparse.Namespace) -> np.ndarray[Any, Any]:
     """Return the ids of all held-out documents."""
     batches = corpus(options).batches("heldout")
-    return np.concatenate([tokenizer.encode_documents(batch)[0] for batch in batches])
+    return np.concatenate([tokenizer.encode_batch(batch)[0] for batch in batches])
 
 
 def compare(folder: Path, whole: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def work_of(call: str, folder: Path, file: Path, threads: int) -> Callable[[], o
 
         def encode_file() -> None:
             for batch in Corpus(config).batches():
-                tokenizer.encode_documents(batch, threads=threads)
+                tokenizer.encode_batch(batch, threads=threads)
 
         return encode_file
     batches = list(Corpus(config).batches())

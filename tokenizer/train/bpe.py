@@ -256,7 +256,7 @@ def _segment(
     by_rank = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, base.vocab_size)])
     rank_of_id = np.zeros(base.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
-    ids, offsets = uncut.encode_documents(_native.Batch.from_buffers(counts.data, counts.offsets))
+    ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
     return [base.vocab[i] for i in by_rank], rank_of_id[ids], offsets
 
 

@@ -68,7 +68,7 @@ def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArr
     words = Batch.from_buffers(counts.data, counts.offsets)
     numbers = {0, *(round(10 ** (step / 20)) for step in range(20 * 7)), len(merges)}
     knots = sorted(number for number in numbers if number <= len(merges))
-    lengths = [np.diff(tokenizer.cut(256 + number).encode_documents(words)[1]) for number in knots]
+    lengths = [np.diff(tokenizer.cut(256 + number).encode_batch(words)[1]) for number in knots]
     every = np.arange(len(merges) + 1)
     of_corpus = [int((length * counts.counts.astype(np.int64)).sum()) for length in lengths]
     of_distinct = [int(length.sum()) for length in lengths]
