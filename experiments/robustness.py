@@ -1,4 +1,4 @@
-"""Measure the tokenizers of a run on perturbed text: `python -m experiments.robustness RUN`.
+"""Measures the tokenizers of a run on perturbed text: `superbpe compare RUN --perturb`.
 
 RUN is the folder of a finished run or sweep. Its held-out documents get typing errors, another case, other spaces and
 more (`lm.evaluate.perturbations`). The run's models score them: the models of all seeds, and of the largest budget.
@@ -8,27 +8,23 @@ Nothing is trained. Scores are stored with the run's artifacts, so an interrupte
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import random
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.cli.console import Reporter, duration, finish, si
-from experiments.cli.options import Parser, command
 from experiments.results import Contents
 from experiments.store import registry, runs
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.data.shards import TextLoss
-from lm.evaluate.perturbations import PERTURBATIONS, SHARE, choose
+from lm.evaluate.perturbations import SHARE
 from tokenizer import storage
 from tokenizer.checksums import digest
 from tokenizer.durable import write_json, write_whole
@@ -36,6 +32,7 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -46,8 +43,6 @@ if TYPE_CHECKING:
 
 STAGE = "robustness"
 PAGE, NUMBERS, TABLE = "robustness.html", "robustness.json", "robustness.csv"
-DOCUMENTS = 128
-"""Default number of documents: about two minutes for the demonstration's models on two cores."""
 # Increased when the same text and model would get other scores.
 _VERSION = 1
 
@@ -99,46 +94,46 @@ class Version:
         return np.array([len(text.encode()) for text in self.texts])
 
 
-def parser() -> Parser:
-    """Options of the command."""
-    options = Parser("robustness", (__doc__ or "").split("\n")[0])
-    options.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run or sweep")
-    options.add_argument(
-        "--perturbations", metavar="A,B", help=f"perturbations to apply (all): {', '.join(PERTURBATIONS)}"
-    )
-    options.add_argument("--documents", type=int, default=DOCUMENTS, help="held-out documents to perturb (%(default)s)")
-    options.add_argument(
-        "--share", type=float, default=SHARE, help="share of the words that random perturbations affect (%(default)s)"
-    )
-    options.add_argument("--seed", type=int, default=0, help="seed of documents and random perturbations (%(default)s)")
-    options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the run's artifacts were moved to")
-    options.add_argument("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
-    options.add_argument("--out", type=Path, default=Path("robustness"), metavar="FOLDER", help="(%(default)s)")
-    return options
+def measure_run(
+    folder: Path,
+    out: Path,
+    chosen: Sequence[Perturbation],
+    *,
+    n_documents: int = 128,
+    share: float = SHARE,
+    seed: int = 0,
+    reference: str | None = None,
+    artifacts: str | None = None,
+    device: str = "auto",
+) -> None:
+    """Measure the models of a run on perturbed text; write the page and print the result.
 
-
-def _run(arguments: argparse.Namespace) -> None:
-    from experiments.report import combining  # imports Torch, which is slow and not needed for `--help`
+    Args:
+        folder: Folder of a finished run or sweep.
+        out: Folder for `robustness.html`, `robustness.json` and `robustness.csv`.
+        chosen: The perturbations.
+        n_documents: Held-out documents to perturb.
+        share: Share of the words that random perturbations affect.
+        seed: Seed of the documents and of random perturbations.
+        reference: Label of the tokenizer that the others are compared with; None for the first.
+        artifacts: Folder of the artifacts; None for the folder where the run stored them.
+        device: Device, as in `lm.train.config.TrainConfig`.
+    """
+    from experiments.report import combining  # imports Torch, which is slow
     from experiments.report import robustness as page
     from experiments.report.figures import to_csv
     from lm.evaluate.robustness import Sample, measure
 
-    if arguments.documents < 1:
-        raise UserError(f"--documents {arguments.documents} must be at least 1")
-    if not 0 < arguments.share <= 1:
-        raise UserError(f"--share {arguments.share:g} must be above 0 and at most 1")
-    chosen = choose(None if arguments.perturbations is None else arguments.perturbations.split(","))
-    done, _ = combining.find([arguments.run])
-    result, notes = combining.combine(done, arguments.reference, arguments.artifacts)
+    done, _ = combining.find([folder])
+    result, notes = combining.combine(done, reference, artifacts)
     reporter = Reporter()
     for note in notes:
         reporter.say(f"left out: {note}", style="yellow")
-    documents = draw(result, arguments.documents, arguments.seed)
-    versions = {each.name: perturb(each, documents, arguments.share, arguments.seed) for each in chosen}
-    with _recorded(arguments.artifacts or done[0].store, arguments.out) as (store, recorder):
+    documents = draw(result, n_documents, seed)
+    versions = {each.name: perturb(each, documents, share, seed) for each in chosen}
+    with _recorded(artifacts or done[0].store, out) as (store, recorder):
         with reporter.stage(STAGE):
-            scored = score(store, result, versions, arguments.device, reporter)
+            scored = score(store, result, versions, device, reporter)
         sample = Sample.of([each.evaluations for each in result.arms], documents.places)
         perturbed = {name: gather(sample, version, scored[name]) for name, version in versions.items()}
         confidence = result.arms[0].evaluations[0].config.confidence
@@ -148,8 +143,8 @@ def _run(arguments: argparse.Namespace) -> None:
             "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command_line(),
             "confidence": confidence,
-            "share": arguments.share,
-            "seed": arguments.seed,
+            "share": share,
+            "seed": seed,
             "n_seeds": result.n_seeds,
             "demonstration": combining.demonstration(result),
             "cluster": sample.cluster,
@@ -160,15 +155,15 @@ def _run(arguments: argparse.Namespace) -> None:
             "tokenizers": _originals(result, sample),
             "rows": rows(result.labels, chosen, sample, perturbed, changes, scored),
         }
-        write_json(arguments.out / NUMBERS, report)
-        write_whole(arguments.out / TABLE, to_csv(report["rows"]))
-        write_whole(arguments.out / PAGE, page.render(report))
-        recorder.done(None, arguments.out / PAGE)
+        write_json(out / NUMBERS, report)
+        write_whole(out / TABLE, to_csv(report["rows"]))
+        write_whole(out / PAGE, page.render(report))
+        recorder.done(None, out / PAGE)
     header, cells = page.table(report)
     reporter.table(f"Change under perturbations, {len(documents.places):,} documents", header, cells)
     for sentence in page.sentences(report):
         reporter.say(sentence)
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["compare", arguments.run])
+    finish(*(out / name for name in (PAGE, TABLE, NUMBERS)), then=["compare", folder])
 
 
 @contextmanager
@@ -389,10 +384,3 @@ def _flat(change: Change | None) -> dict[str, Any]:
         else:
             row[name] = value
     return row
-
-
-run = command(parser, _run, "scores so far are kept; the same command resumes")
-
-
-if __name__ == "__main__":
-    sys.exit(run())

@@ -1,9 +1,10 @@
-"""The training text of a tokenizer, found by its record."""
+"""The training text of a tokenizer, found by the record in its own folder or by that of its run."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,19 +18,44 @@ from experiments.store.artifacts import Artifact, Store, artifact_at
 from tokenizer.checksums import digest
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
-from tokenizer.formats import FILE
+from tokenizer.files import read_json, weighted
 from tokenizer.urls import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tokenizer.interface import TokenizerLike
 
 _UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
 """Errors of records and text that were moved, changed, deleted or written by another version."""
 
 
-def recorded(path: Path) -> Corpus | None:
-    """The corpus that a tokenizer was trained on.
+def from_provenance(
+    tokenizer: TokenizerLike, open_files: Callable[[Sequence[str]], Corpus]
+) -> tuple[list[str] | None, list[Corpus]]:
+    """The training text that a tokenizer's own folder names: `superbpe train` and `superbpe extend` record it.
 
-    In a folder of artifacts, the tokenizer's manifest has the hash of its corpus. The runs that used it have the files,
-    which must still give that hash. Elsewhere, the tokenizer's own file may name its text.
+    Args:
+        tokenizer: The tokenizer.
+        open_files: Opens the files as the user says that text is read.
+
+    Returns:
+        The names of the text, None if it has none; and the text, empty if it cannot be read any more.
+    """
+    provenance = getattr(tokenizer, "provenance", {})
+    phases = [provenance.get(phase) for phase in ("phase1", "phase2")]
+    entries = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
+    names = [weighted(str(entry), "text")[0] for entry in dict.fromkeys(entries)]
+    with suppress(*_UNUSABLE):
+        return names or None, [open_files(names)] if names else []
+    return names, []
+
+
+def from_artifacts(path: Path) -> Corpus | None:
+    """The corpus that a tokenizer of a folder of artifacts was trained on.
+
+    The tokenizer's manifest has the hash of its corpus. The runs that used it have the files, which must still give
+    that hash.
 
     Args:
         path: The tokenizer as the user named it.
@@ -40,33 +66,16 @@ def recorded(path: Path) -> Corpus | None:
     with suppress(*_UNUSABLE):
         folder = tokenizer_folder(path)
         tokenizer = artifact_at(folder if folder.is_dir() else folder.parent, Folder)
-        if tokenizer is not None:
-            return _of_artifact(tokenizer)
-    with suppress(*_UNUSABLE, StopIteration):
-        return _named(path / FILE if path.is_dir() else path)
+        if tokenizer is None:
+            return None
+        store = Store(tokenizer.folder.parent)
+        wanted = _corpus_hash(store, tokenizer)
+        for run in registry.entries(store) if wanted else []:
+            with suppress(*_UNUSABLE):
+                used = read_json(run.record)["artifacts"]
+                if tokenizer.name in used and (found := _corpus(store, run.folder, used)) and found[1] == wanted:
+                    return found[0]
     return None
-
-
-def _of_artifact(tokenizer: Artifact[Folder]) -> Corpus | None:
-    store = Store(tokenizer.folder.parent)
-    wanted = _corpus_hash(store, tokenizer)
-    for run in registry.entries(store) if wanted else []:
-        with suppress(*_UNUSABLE):
-            used = read_json(run.record)["artifacts"]
-            if tokenizer.name in used and (found := _corpus(store, run.folder, used)) and found[1] == wanted:
-                return found[0]
-    return None
-
-
-def _named(path: Path) -> Corpus | None:
-    """The text that a tokenizer's own file names; None if it names none. Raises if the text cannot be read."""
-    provenance = read_json(path).get("provenance") or {}
-    names = [name for phase in ("phase1", "phase2") for name in (provenance.get(phase) or {}).get("text", [])]
-    if not names:
-        return None
-    corpus = Corpus(CorpusConfig(paths=list(dict.fromkeys(names))))
-    next(corpus.batches("all"))
-    return corpus
 
 
 def _corpus_hash(store: Store, tokenizer: Artifact[Folder]) -> str | None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from experiments import robustness
-from experiments.cli.main import run
 from experiments.report import robustness as page
 from experiments.report.combining import combine, find
 from experiments.store import inventory, runs
@@ -23,6 +22,7 @@ from lm.evaluate.evaluation import evaluate
 from lm.evaluate.perturbations import PERTURBATIONS
 from lm.model.weights import load_model
 from tests import other_tokenizers
+from tests.experiments.outputs import run_until as run
 from tokenizer import Batch
 
 pytestmark = pytest.mark.slow

@@ -140,7 +140,7 @@ class PretokenCounts:
         try:
             check_file(path)
         except FileNotFoundError:
-            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
+            raise UserError(f"no pretoken counts at {path}; make them with `superbpe pipeline --until count`") from None
         with storage.disk.borrowed(path) as local:
             try:
                 table = pq.read_table(local)
@@ -148,7 +148,7 @@ class PretokenCounts:
                 if not is_damage(error):
                     raise
                 raise UserError(
-                    f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes "
+                    f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "
                     "them to files named counts.parquet"
                 ) from None
         try:
