@@ -26,9 +26,9 @@ from experiments.store.manifest import command_line
 from lm.data.shards import TextLoss
 from lm.evaluate.perturbations import SHARE
 from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

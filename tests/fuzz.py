@@ -30,7 +30,7 @@ from tests.parity.test_damaged_merges import DAMAGES, damaged
 from tests.tokenizer.test_bpe import by_definition, spelled
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
 from tokenizer.definition import Definition
-from tokenizer.preparation import FORMS, Preparation, normalized
+from tokenizer.special import FORMS, Preparation, normalized
 
 ALPHABETS = [b"ab ", b"a .", b"\xc3\xa9\xa8 a", b"ab1\n", b"abc '.,\n1"]
 FENCES = ["punctuation-fence", "uw-2025-fence", "uw-paper-fence", "[b]", "(?=a)"]

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, documents, formats
-from tokenizer.alphabet import printable
-from tokenizer.definition import Definition, Stored
+from tokenizer.definition import Definition, Stored, printable
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words

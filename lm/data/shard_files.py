@@ -11,8 +11,8 @@ import xxhash
 
 from lm.data.shards import TextLoss
 from tokenizer import storage
-from tokenizer.checksums import remember_checksum
 from tokenizer.errors import UserError
+from tokenizer.files import remember_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,9 @@ import numpy as np
 from lm.data.shard_files import HashedFile, Shard, ShardFile, StoredTokens, TextHash, checksum_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
 from tokenizer import storage
-from tokenizer.checksums import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed
 from tokenizer.durable import move_file, write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

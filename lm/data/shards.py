@@ -27,9 +27,8 @@ import numpy as np
 import xxhash
 
 from tokenizer import storage
-from tokenizer.checksums import Verify, check_files, read_sealed
 from tokenizer.errors import UserError, shortened
-from tokenizer.files import read_json
+from tokenizer.files import Verify, check_files, read_json, read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
-from tokenizer.alphabet import NOT_IN_UTF8
-from tokenizer.definition import Definition
+from tokenizer.definition import NOT_IN_UTF8, Definition
 from tokenizer.patterns import Pattern
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]

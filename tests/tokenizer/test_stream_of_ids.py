@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 TEXTS = ["the theory of the thing", "", "naïve 🙂\n\n", "the <|endoftext|> of it", "x" * 5000, "t", " the" * 3000]
 

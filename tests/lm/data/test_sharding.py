@@ -12,8 +12,8 @@ import xxhash
 
 from lm.data.sharding import ShardConfig, copy_documents, write_shards
 from lm.data.shards import Shards
-from tokenizer.checksums import read_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed
 
 
 class Interrupted(Exception):

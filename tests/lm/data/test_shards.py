@@ -8,8 +8,8 @@ import pytest
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from tests.flipping import flips
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 
 def decoded(shards, tokenizer, i):
