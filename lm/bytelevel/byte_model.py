@@ -30,7 +30,7 @@ from lm.bytelevel.path_tree import PathTree
 from lm.bytelevel.tokenization_paths import Path, PathGroup, TokenizationPaths
 from lm.bytelevel.tree_reader import Cost, TreeReader
 from tokenizer.errors import UserError, check_choice, quoted
-from tokenizer.interface import byte_level_bpe
+from tokenizer.tokenizer import byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
