@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import traceback
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         _hydra(stage, [*flags, *overrides], [], codes)
         return max(codes, default=0, key=_gravity)
     settings = launching(arguments.overrides, arguments.config_name, arguments.config_dir)
-    n_cells = sweep.number_of_cells(swept)
+    n_cells = math.prod(map(len, swept.values()))
     shares = sweep.share_out(
         settings.launcher,
         settings.launcher_name,
@@ -60,11 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         settings.threads,
         explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in overrides),
     )
-    if shares.warning:
-        stderr.print(f"warning: {shares.warning}", style="yellow", soft_wrap=True)
     sweep.begin(settings.folder)
     # The folder's name contains the time, so it is fixed here: `runs.find` has to know where the records are.
-    argv = [*flags, "--multirun", *overrides, *shares.overrides, f"hydra.sweep.dir='{settings.folder}'"]
+    argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{settings.folder}'"]
     failure, stopped = None, False
     try:
         _hydra(stage, argv, list(swept), codes)
