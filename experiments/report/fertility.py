@@ -129,8 +129,8 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     if unknown:
         found.append(f"Training text unknown, so the measured text may be in it: {_listed(unknown)}")
     found += [
-        f"{arm['name']} was trained on {_listed(arm['training_text'])}, which is not here any more, so the measured text "
-        "may be in it; name it with --training"
+        f"{arm['name']} was trained on {_listed(arm['training_text'])}, which is not here any more, so the measured "
+        "text may be in it; name it with --training"
         for arm in report["tokenizers"]
         if arm["training_text"] is not None and arm["in_training"] is None
     ]

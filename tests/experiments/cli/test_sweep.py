@@ -247,6 +247,7 @@ def test_tokenizers_are_trained_without_torch(tiny: list[str]) -> None:
     """Torch takes seconds to import."""
     program = (
         "import sys; from experiments.cli.main import run; "
-        f"code = run(['pipeline', '--until', 'train-superbpe', *{tiny!r}]); sys.exit(code or 10 * ('torch' in sys.modules))"
+        f"code = run(['pipeline', '--until', 'train-superbpe', *{tiny!r}]); "
+        "sys.exit(code or 10 * ('torch' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -320,6 +320,18 @@ def test_the_training_text_of_an_artifact_is_found(tmp_path: Path) -> None:
     assert report["tokenizers"][0]["in_training"] is None  # the files are not those that it was trained on
 
 
+def test_the_training_text_that_a_tokenizer_itself_names_is_found(made: Made, tmp_path: Path) -> None:
+    training = tmp_path / "trained-on.jsonl"
+    training.write_text("\n".join(json.dumps({"text": text}) for text in made.english[:7]), encoding="utf-8")
+    tokenizer = Tokenizer.load(made.root / "gpt2")
+    for name, text in (("known", training), ("gone", tmp_path / "gone.jsonl")):
+        Tokenizer(tokenizer.definition, {"phase1": {"text": [str(text)]}}).save(tmp_path / name)
+    report = run(tmp_path / "out", str(tmp_path / "known"), str(tmp_path / "gone"), str(made.root / "english.jsonl"))
+    known, gone = report["tokenizers"]
+    assert (known["training_text"], known["in_training"]["documents"]) == (["trained-on.jsonl"], 7)
+    assert gone["in_training"] is None
+
+
 def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None:
     path = str(made.root / "english.jsonl")
     configs = [CorpusConfig([path]), CorpusConfig([path], max_bytes=1000), CorpusConfig([path], heldout_fraction=0.5)]

@@ -3,15 +3,13 @@
 Where a document contradicts itself or the facts, a comment says so, and the test holds to what its example shows.
 """
 
+import functools
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
-from experiments.benchmarks.ladder.selection import Ties
-from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS
-from experiments.benchmarks.ladder.words import IndexedWords, InPlaceWords, TrackedWords, merge_and_track
-from tests.experiments.benchmarks.ladder.encoders import ENCODERS, replay
+from experiments.benchmarks.ladder import EXACT, TRAINERS, IndexedWords, SeamWords, merge_in_place
 from tokenizer import Tokenizer, patterns
 from tokenizer.reference import (
     as_bytes,
@@ -33,7 +31,30 @@ SMALLEST, GREATEST = "lexicographic-smallest", "lexicographic-greatest"
 # Processes take long to start; that rung has tests of its own.
 QUICK = [name for name in EXACT if name != "parallel"]
 every_trainer = pytest.mark.parametrize("name", QUICK)
-every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
+
+
+def by_rank(merges):
+    """The encoder of the reference."""
+    return lambda piece: merge_by_rank(as_bytes(piece), ranks_of(merges))
+
+
+def replayed(merges):
+    """The encoder of *The BPE Algorithm*: each merge of the list in turn, everywhere, from left to right."""
+    return lambda piece: list(functools.reduce(replace_pair, merges, tuple(as_bytes(piece))))
+
+
+def native(merges):
+    """The encoder of the Rust core."""
+    places = {token: place for place, token in enumerate(byte_alphabet())}
+    ranks = []
+    for left, right in merges:
+        ranks.append((places[left], places[right]))
+        places[left + right] = len(places)
+    tokenizer = Tokenizer.from_ranks(ranks, pattern=patterns.resolve("none"))
+    return lambda piece: [tokenizer.vocab[token] for token in tokenizer.encode_ordinary(piece)]
+
+
+every_encoder = pytest.mark.parametrize("encoder", [by_rank, replayed, native])
 
 
 def pair(written):
@@ -53,15 +74,22 @@ def word(written):
 def steps(counts, n, tie_break):
     """For each merge: the table of counts before it, the pairs tied at the top, the merge, the words after it."""
     words = as_words(counts)
-    ties = Ties(byte_alphabet(), tie_break)
+    order = {token: place for place, token in enumerate(byte_alphabet())}
     for _ in range(n):
         counted = count_pairs(words)
         most = max(counted.values())
         tied = {key for key, count in counted.items() if count == most}
-        merged = ties.first(tied)
-        ties.order[merged[0] + merged[1]] = len(ties.order)
+        merged = break_tie(tied, order, tie_break)
+        order[merged[0] + merged[1]] = len(order)
         words = {replace_pair(key, merged): count for key, count in words.items()}
         yield dict(counted), tied, merged, words
+
+
+def merge_and_track(tokens, merged, weight, changes):
+    """The word after `merge_in_place`."""
+    tokens = list(tokens)
+    merge_in_place(tokens, merged, weight, changes)
+    return tuple(tokens)
 
 
 # --- Production BPE: low, lower, newer ---
@@ -78,7 +106,7 @@ def test_production_bpe_first_step():
     assert words == {word("l o w"): 5, word("l o w er"): 2, word("n e w er"): 6}
 
 
-@pytest.mark.parametrize("held", [TrackedWords, IndexedWords, InPlaceWords])
+@pytest.mark.parametrize("held", [SeamWords, IndexedWords])
 def test_production_bpe_seam_rule(held):
     """X = w and no Y: (w, e) and (e, r) lose the words' counts, (w, er) gains them."""
     words = held(as_words(LOW_NEWER).items())
@@ -94,7 +122,7 @@ def test_production_bpe_seam_rule(held):
 
 
 def test_production_bpe_visits_only_words_that_hold_the_pair():
-    words = InPlaceWords(as_words(LOW_NEWER).items())
+    words = IndexedWords(as_words(LOW_NEWER).items())
     low = words.words[0][0]
     words.merge(pair("e r"))
     assert words.words == [([b"l", b"o", b"w"], 5), ([b"l", b"o", b"w", b"er"], 2), ([b"n", b"e", b"w", b"er"], 6)]
@@ -125,7 +153,7 @@ def test_production_bpe_has_the_pattern_of_the_other_document():
 
 @every_encoder
 def test_production_bpe_an_emoji_without_merges_is_four_tokens(encoder):
-    assert ENCODERS[encoder]([(b"a", b"b")])("\U0001f98a") == [b"\xf0", b"\x9f", b"\xa6", b"\x8a"]
+    assert encoder([(b"a", b"b")])("\U0001f98a") == [b"\xf0", b"\x9f", b"\xa6", b"\x8a"]
 
 
 # --- The CS336 trainer on TinyStories: low, lower ---
@@ -161,7 +189,7 @@ def test_low_lower_vocabulary(name):
 @every_encoder
 def test_low_lower_is_replayed_in_four_steps(encoder):
     merges = [pair("o w"), pair("l ow"), pair("low e"), pair("lowe r")]
-    states = [ENCODERS[encoder](merges[:n])("lower") for n in range(5)]
+    states = [encoder(merges[:n])("lower") for n in range(5)]
     assert [tuple(state) for state in states] == [
         word("l o w e r"),
         word("l ow e r"),
@@ -189,7 +217,7 @@ def test_both_occurrences_are_merged_in_one_pass():
     assert merge_and_track(word("a b a b"), pair("a b"), 1, Counter()) == word("ab ab")
 
 
-@pytest.mark.parametrize("held", [TrackedWords, IndexedWords, InPlaceWords])
+@pytest.mark.parametrize("held", [SeamWords, IndexedWords])
 def test_withdraw_and_register_are_not_symmetric(held):
     changes = held([(word("x a b y z"), 7)]).merge(pair("a b"))
     assert changes.get(pair("y z"), 0) == 0  # survives: withdrawn and registered
@@ -222,9 +250,9 @@ def test_longer_special_tokens_are_found_first():
 @every_encoder
 def test_the_earliest_learned_merge_applies_not_the_leftmost(encoder):
     merges = [pair("b c"), pair("a b")]
-    assert ENCODERS[encoder](merges)("abc") == [b"a", b"bc"]
+    assert encoder(merges)("abc") == [b"a", b"bc"]
     # With the ranks exchanged, greedy reading from the left would be right.
-    assert ENCODERS[encoder](merges[::-1])("abc") == [b"ab", b"c"]
+    assert encoder(merges[::-1])("abc") == [b"ab", b"c"]
 
 
 def test_ids_that_spell_no_text_decode_to_the_replacement_character():
@@ -337,15 +365,15 @@ def test_drill_1_eat_becomes_a_token_only_with_its_space(name):
 
 def test_drill_2_the_order_of_merges_decides():
     merges = [pair("o r"), pair("or k"), pair("w ork")]
-    assert replay(as_bytes("works"), merges) == [b"work", b"s"]
+    assert replayed(merges)("works") == [b"work", b"s"]
     # "Applying (w, ork) before (o, r) would never trigger."
-    assert replay(as_bytes("works"), merges[::-1]) == [b"w", b"or", b"k", b"s"]
+    assert replayed(merges[::-1])("works") == [b"w", b"or", b"k", b"s"]
     alphabetical = sorted(merges)
-    assert replay(as_bytes("works"), [pair("w ork"), *alphabetical[:2]]) == [b"w", b"ork", b"s"]
+    assert replayed([pair("w ork"), *alphabetical[:2]])("works") == [b"w", b"ork", b"s"]
     text = "he works, I worked"
-    for encoder in ENCODERS:
-        tokens = ENCODERS[encoder](merges)(text)
-        assert ENCODERS[encoder](merges)(b"".join(tokens).decode()) == tokens
+    for encoder in (by_rank, replayed, native):
+        tokens = encoder(merges)(text)
+        assert encoder(merges)(b"".join(tokens).decode()) == tokens
 
 
 @every_trainer
@@ -372,11 +400,11 @@ def test_drill_4_treats_or_as_one_byte(name, single, expected):
 @every_encoder
 def test_edge_cases_of_encoding(encoder):
     merges = [(b"\xc3", b"\xb1"), (b"a", b"\xc3\xb1"), (b"n", b"a")]
-    assert ENCODERS[encoder](merges)("") == []
-    assert ENCODERS[encoder](merges)("a") == [b"a"]
+    assert encoder(merges)("") == []
+    assert encoder(merges)("a") == [b"a"]
     assert len(as_bytes("mañana")) == 7
-    assert ENCODERS[encoder](merges[:1])("mañana") == [b"m", b"a", "ñ".encode(), b"a", b"n", b"a"]
-    assert ENCODERS[encoder](merges)("mañana") == [b"m", "añ".encode(), b"a", b"na"]
+    assert encoder(merges[:1])("mañana") == [b"m", b"a", "ñ".encode(), b"a", b"n", b"a"]
+    assert encoder(merges)("mañana") == [b"m", "añ".encode(), b"a", b"na"]
 
 
 def test_special_tokens_can_take_the_first_ids():
@@ -404,7 +432,7 @@ def test_changes_of_one_merge_inside_a_sequence():
 
 
 def test_an_index_forgets_a_pair_only_with_its_last_occurrence():
-    words = InPlaceWords([(word("a b c b c x b"), 1)])
+    words = IndexedWords([(word("a b c b c x b"), 1)])
     words.merge(pair("a b"))
     # (b, c) is still there once, at another place.
     assert words.merge(pair("b c"))[pair("b c")] == -1
@@ -434,5 +462,4 @@ def test_ranks_and_replay_agree_on_the_examples():
     for counts in (LOW_NEWER, LOW_LOWER, AS_WRITTEN, AS_COUNTED):
         merges = [(left, right) for left, right, _ in TRAINERS["naive"](counts, 30)]
         for pretoken in counts:
-            tokens = as_bytes(pretoken.decode())
-            assert replay(tokens, merges) == merge_by_rank(tokens, ranks_of(merges))
+            assert replayed(merges)(pretoken.decode()) == by_rank(merges)(pretoken.decode())
