@@ -452,9 +452,9 @@ def _bytewise(run: Run) -> Iterator[Row]:
     rates = {}
     for rows in (1, 32):
         scorer = ByteModel(lm, batch_rows=rows)
-        scorer.choices_of(requests[: rows + 1])
+        scorer.choices(requests[: rows + 1])
         began = time.perf_counter()
-        scorer.choices_of(requests)
+        scorer.choices(requests)
         rates[rows] = len(requests) / (time.perf_counter() - began)
     row = {"layers": shape.n_layers, "vocabulary": tokenizer.vocab_size}
     yield row | {"prompts/s": rates[1], "prompts/s, batches": rates[32]}
