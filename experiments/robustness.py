@@ -1,4 +1,4 @@
-"""Measure the tokenizers and models of a run on perturbed text: `python -m experiments.robustness RUN`.
+"""Measures the tokenizers and models of a run on perturbed text: `superbpe compare RUN --perturb`.
 
 Held-out documents get typing errors, another case, other spaces and more (`lm.evaluate.perturbations`); every tokenizer
 encodes them, and the run's models score them. Scores are artifacts, so an interrupted command resumes. Prints a table
@@ -7,10 +7,8 @@ and writes `robustness.json`.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import random
-import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cli.console import Reporter, finish, signed
-from experiments.cli.options import Parser, command
 from experiments.results import Contents
 from experiments.store.artifacts import Store
 from lm.data.shards import TextLoss
@@ -189,35 +186,25 @@ def table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def parser() -> Parser:
-    """Options of the command."""
-    options = Parser("robustness", "the models of a run on perturbed text")
-    options.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run or sweep")
-    options.add_argument("--documents", type=int, default=DOCUMENTS, help="held-out documents to perturb (%(default)s)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the run's artifacts were moved to")
-    options.add_argument("--out", type=Path, default=Path("robustness"), metavar="FOLDER", help="(%(default)s)")
-    return options
+def measure_run(folder: Path, out: Path, *, documents: int = DOCUMENTS, artifacts: str | None = None) -> None:
+    """Measure a run on perturbed text: print a table and write `robustness.json`.
 
+    Args:
+        folder: Folder of a finished run or sweep.
+        out: Folder for the result.
+        documents: Maximum number of held-out documents to perturb.
+        artifacts: Folder of the artifacts; None for the folder where the run stored them.
+    """
+    from experiments.report import combining  # imports Torch, which is slow
 
-def _run(arguments: argparse.Namespace) -> None:
-    from experiments.report import combining  # imports Torch, which is slow and not needed for `--help`
-
-    if arguments.documents < 1:
-        raise UserError(f"--documents {arguments.documents} must be at least 1")
-    done, _ = combining.find([arguments.run])
-    result, _ = combining.combine(done, None, arguments.artifacts)
+    done, _ = combining.find([folder])
+    result, notes = combining.combine(done, None, artifacts)
     reporter = Reporter()
+    for note in notes:
+        reporter.say(f"left out: {note}", style="yellow")
     with reporter.stage(STAGE):
-        store = Store.at(arguments.artifacts or done[0].store)
-        report = measure(result, store, reporter, documents=arguments.documents)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.out / NUMBERS, report)
+        store = Store.at(artifacts or done[0].store)
+        report = measure(result, store, reporter, documents=documents)
+    write_json(out / NUMBERS, report)
     reporter.table(f"Change under perturbations, {report['n_documents']:,} documents", *table(report))
-    finish(arguments.out / NUMBERS, then=["compare", arguments.run])
-
-
-run = command(parser, _run, "scores so far are kept; the same command resumes")
-
-
-if __name__ == "__main__":
-    sys.exit(run())
+    finish(out / NUMBERS, then=["compare", folder])

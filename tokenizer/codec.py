@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Set
 from functools import cached_property
@@ -98,6 +99,10 @@ class Codec(ABC):
     def fixed_bytes(self) -> bool:
         """True: a token spells the same bytes wherever it occurs."""
         return True
+
+    @property
+    @abstractmethod
+    def _trims_offsets(self) -> bool: ...
 
     @cached_property
     def _decoder(self) -> _native.Decoder:
@@ -224,6 +229,11 @@ class Codec(ABC):
     ) -> Spans:
         """`encode` with the offsets of each token in bytes and in characters: see `Spans`."""
         documents.check_text(text)
+        if self._trims_offsets:
+            warnings.warn(
+                "offsets include the spaces of each token; HF's, after the tokenizer's post-processor, leave them out",
+                stacklevel=2,
+            )
         preparation = self._specials.check(text, allowed_special, disallowed_special)
         ids, in_bytes, in_characters = self._encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -117,6 +118,12 @@ class Tokenizer(Codec, BaseTokenizer):
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
         ]
         return np.array(crossing, dtype=np.int64)
+
+    @cached_property
+    def _trims_offsets(self) -> bool:
+        """Whether the post-processor of an imported tokenizer would leave out spaces from offsets."""
+        processor = (self.provenance.get(formats.TEMPLATE) or {}).get("post_processor")
+        return processor is not None and '"trim_offsets": true' in json.dumps(processor)
 
     @cached_property
     def _encoder(self) -> _native.Encoder:

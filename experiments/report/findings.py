@@ -70,14 +70,6 @@ def fertility(report: Mapping[str, Any]) -> dict[str, str]:
     found = {"comparison": _range("bytes per token", _values(overall, "bytes_per_token"), "{:.3f}".format)}
     if len(overall) < 2:
         return found
-    found["efficiency"] = "Undecided which tokenizer has the highest Rényi efficiency"
-    measured = [row for row in overall if row["renyi_efficiency_low"] is not None]
-    if len(measured) == len(overall):
-        first, *rest = sorted(measured, key=lambda row: -row["renyi_efficiency"])
-        if first["renyi_efficiency_low"] > max(row["renyi_efficiency_high"] for row in rest):
-            found["efficiency"] = (
-                f"{first['tokenizer']} has the highest Rényi efficiency: {first['renyi_efficiency']:.3f}"
-            )
     others = [row for row in overall if row["tokenizer"] != report["reference"]]
     best = min(others, key=lambda row: row["tokens"])["tokenizer"]
     for by in ("source", "script"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.fertility import command
+from experiments.cli import main
 from experiments.report import comparison, fertility, vocabulary, vocabulary_page
 from tests import texts
 from tests.browser import ladders
@@ -53,8 +53,8 @@ def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[st
         lines = [json.dumps({"text": text}) for text in documents]
         (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     given = [str(root / name) for name in (*chosen, "english.jsonl", "scripts.jsonl")]
-    assert command.run([*given, "--out", str(root / "out")]) == 0
-    report = json.loads((root / "out" / command.NUMBERS).read_text(encoding="utf-8"))
+    assert main.run(["fertility", *given, "--out", str(root / "out")]) == 0
+    report = json.loads((root / "out" / "fertility.json").read_text(encoding="utf-8"))
     for row in report["rows"]:
         row["group"] = row["group"] if row["by"] == "all" else say(row["group"])
     report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from experiments import robustness
-from experiments.cli.main import run
+from experiments.cli import main
 from experiments.report.combining import combine, find
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.evaluate.evaluation import evaluate
 from lm.model.weights import load_model
 from tests import other_tokenizers
+from tests.experiments.outputs import run_until
 from tokenizer import Batch
 
 pytestmark = pytest.mark.slow
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def finished(tiny_module: list[str]) -> Path:
     """Folder of a run with two arms and one seed."""
-    assert run("evaluate", tiny_module) == 0
+    assert run_until("evaluate", tiny_module) == 0
     (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
     return Path(text.partition("=")[2])
 
 
 def measured(finished: Path, out: Path, *options: str) -> dict:
-    assert robustness.run([str(finished), "--documents", "12", "--out", str(out), *options]) == 0
+    assert main.run(["compare", "--perturb", str(finished), "--documents", "12", "--out", str(out), *options]) == 0
     return json.loads((out / "robustness.json").read_text())
 
 
@@ -73,15 +74,15 @@ def test_an_interrupted_command_resumes(finished: Path, tmp_path: Path, monkeypa
         return score(arm, *arguments)
 
     monkeypatch.setattr(robustness, "_score", once)
-    options = [str(finished), "--documents", "11", "--out", str(tmp_path)]
-    assert robustness.run(options) == 130
-    assert robustness.run(options) == 0
+    options = ["compare", "--perturb", str(finished), "--documents", "11", "--out", str(tmp_path)]
+    assert main.run(options) == 130
+    assert main.run(options) == 0
     assert calls[:3] == ["BPE", "SuperBPE", "SuperBPE"]
     assert calls.count("BPE") + 1 == calls.count("SuperBPE")
 
 
 def test_mistakes_are_one_line(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert robustness.run([str(finished), "--documents", "0", "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", "--perturb", str(finished), "--documents", "0", "--out", str(tmp_path / "out")]) == 2
     assert "--documents 0 must be at least 1" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 

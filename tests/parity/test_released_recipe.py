@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from experiments.cli.main import run
+from tests.experiments.outputs import run_until as run
 from tests import texts
 from tests.parity import released
 from tokenizer import Tokenizer
