@@ -91,7 +91,7 @@ def test_a_tokenizer_that_drops_the_perturbation_is_marked(tiny_module: list[str
     file = other_tokenizers.write(tmp_path, "lowercased_bytes")
     folder = tmp_path / "lowered"
     arms = ["arms=[bpe,lowered]", f"arms.lowered.file={file}", f"hydra.run.dir={folder}"]
-    assert run("evaluate", [*tiny_module, *arms]) == 0
+    assert run_until("evaluate", [*tiny_module, *arms]) == 0
     report = measured(folder, tmp_path / "out")
     (kept, lost), (_, lower) = (
         [row for row in report["rows"] if row["perturbation"] == name] for name in ("upper-case", "lower-case")
