@@ -24,7 +24,7 @@ _GROUPS = ("runner", "bpe", "shards", "budget", "report")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
 _MORE = ("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes", "lm.n_seeds")
 _MAY_BE_ZERO = (
-    *("runner.gpus", "shards.shuffle_seed", "budget.tolerance", "budget.max_epochs", "lm.train.seed"),
+    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed"),
     *("lm.train.checkpoint_seconds", "eval.contamination", "report.n_superwords", "report.sample_document"),
     *("report.n_samples", "report.sample_temperature", "report.sample_top_p"),
 )
