@@ -10,37 +10,31 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import part, recorded
-from experiments.logging.tracking import Tracker, tables
-from experiments.runs import chains, list_runs
-from experiments.settings import of_model, resolved
+from experiments.logging.tracking import Tracker
+from experiments.runs import list_runs
+from experiments.settings import resolved
 from experiments.stages import beforehand, contamination, corpus, heldout
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import registry
 from experiments.store.artifacts import Store
-from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from experiments.config import Config
     from experiments.logging.metrics import Labels
-    from experiments.results import HeldoutDocuments, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
-    from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.corpus import Text
-    from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
-    from lm.train.config import TrainConfig
 
 STAGES = {
     "count": "read and count the text",
@@ -162,7 +156,7 @@ def _models(
 ) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import evaluate, forecast, ladder, model_tasks, plan, shards, verdict
+        from experiments.stages import evaluate, model_tasks, plan, verdict
 
     lm, scoring = config.lm, part(EvalConfig, config.eval)
     context.reporter.enter("shard_corpus")
@@ -190,4 +184,3 @@ def _models(
         for run, model in models.items()
     }
     results = evaluate.compare(context, text, arms, models, scores, config.budget)
-    ...

@@ -13,12 +13,11 @@ from experiments.results import CorpusFiles, Reading
 from superbpe.sources import Source
 from tokenizer import Batch
 from tokenizer._native import DocumentFilter
-from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
-from tokenizer.files import weighted
+from tokenizer.files import digest, weighted
 from tokenizer.urls import shown
 
 if TYPE_CHECKING:

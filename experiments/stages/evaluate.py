@@ -17,7 +17,7 @@ from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from experiments.config import BudgetConfig

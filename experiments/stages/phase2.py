@@ -20,17 +20,17 @@ from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.corpus.remote_disk import on_bucket
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.arms import Arm
     from experiments.stages.context import Context
-    from experiments.stages.phase1 import MergeList
     from experiments.stages.corpus import Mixture
+    from experiments.stages.phase1 import MergeList
     from superbpe.sources import Source
     from tokenizer.tokenizer import Tokenizer
 

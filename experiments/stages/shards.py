@@ -13,8 +13,8 @@ from experiments.results import ShardsFolder
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
 from tokenizer import storage
-from tokenizer.checksums import read_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
