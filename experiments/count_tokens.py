@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from experiments.cli.console import Reporter, finish
-from experiments.cli.options import Parser, command, open_text, report_skipped
+from experiments.cli.options import Parser, command, open_text
 from experiments.encode import add_input, load
 from lm.data.sharding import reading_threads
 from tokenizer.progress import Throttle
@@ -33,7 +33,6 @@ def _run(arguments: argparse.Namespace) -> None:
                 n_tokens += len(ids)
                 n_bytes, n_documents = n_bytes + batch.n_bytes, n_documents + len(batch)
                 tick(n_bytes)
-        report_skipped(reporter, corpus)
         rows.append((shown(path), n_tokens, n_bytes, n_documents))
     if len(rows) > 1:
         rows.append(("all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from experiments.cli.console import Reporter, finish, si, training_summary
-from experiments.cli.options import Parser, add_text, command, open_text, report_skipped
+from experiments.cli.options import Parser, add_text, command, open_text
 from experiments.cli.sizes import parse_count, parse_size
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
@@ -81,7 +81,6 @@ def _run(arguments: argparse.Namespace) -> None:
             **common,
         )
     reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
-    report_skipped(reporter, corpus)
     with reporter.stage("phase 1"):
         tokenizer = train_bpe(
             counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress

@@ -13,7 +13,6 @@ from tokenizer.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from experiments.cli.console import Reporter
     from tokenizer import Corpus, Tokenizer
     from tokenizer.pretrained import Pretrained
 
@@ -128,13 +127,6 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
 
     read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8", "on_error")}
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
-
-
-def report_skipped(reporter: Reporter, *corpora: Corpus) -> None:
-    """Print how much damaged data was left out of corpora that have been read, and where the first of it is."""
-    for skipped in (corpus.skipped.summary() for corpus in corpora if corpus.skipped.count):
-        what = f"{skipped['count']:,} damaged records or rests of files skipped in {len(skipped['files']):,} files"
-        reporter.say(f"{what}, such as {skipped['places'][0]}", style="yellow")
 
 
 def open_any(source: str, **options: Any) -> Pretrained:

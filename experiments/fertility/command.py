@@ -23,7 +23,6 @@ from experiments.cli.options import (
     labels_of,
     open_any,
     open_text,
-    report_skipped,
 )
 from experiments.cluster import connect
 from experiments.cluster.fertility import ClusterReading
@@ -167,7 +166,6 @@ def _run(arguments: argparse.Namespace) -> None:
                 found = overlaps[arm.name]
                 in_training = None if found is None else found.documents
                 rows[arm.name] = measures.rows(arm.name, counted, reference_tokens, arguments.alpha, in_training)
-    report_skipped(reporter, *(text.corpus for text in texts))
     report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
     storage.disk.make_folder(arguments.out)
     write_json(arguments.out / NUMBERS, report)

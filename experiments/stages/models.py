@@ -111,13 +111,14 @@ def _write(
 ) -> dict[str, Any]:
     """Encode a split on this machine or on a cluster."""
     target, threads, progress = folder / _SHARDS, context.config.runner.threads, context.reporter.progress
+    report: dict[str, Any] = {"progress": progress, "n_bytes": n_bytes, "skipped": corpus.skipped.summary}
     cluster = connect(context.config.runner)
     if cluster is None:
         batches = corpus.batches(split, readers=reading_threads(threads))
-        return write_shards(target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes)
+        return write_shards(target, tokenizer, batches, layout, threads=threads, **report)
     with cluster.results(folder) as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
-        return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes)
+        return write_encoded(target, tokenizer, source, layout, **report)
 
 
 def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:

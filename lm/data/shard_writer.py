@@ -361,8 +361,12 @@ class Writer:
         write_sealed(self.folder / _record_name(record["name"]), record)
         self._shards.append(record)
 
-    def finish(self) -> dict[str, Any]:
-        """Close the files, write the manifest and return it."""
+    def finish(self, skipped: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Close the files, write the manifest and return it.
+
+        Args:
+            skipped: What was left out of the documents (`tokenizer.corpus.skipped.Skipped.summary`).
+        """
         if self.n_bytes == 0:
             raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
         self._finish_shard()
@@ -389,6 +393,7 @@ class Writer:
             "n_bytes": self.n_bytes,
             # Only where it can happen: the bytes above are of the documents as they came.
             **({"text_loss": asdict(self._text_loss)} if self._changes_text else {}),
+            **({"skipped": skipped} if skipped else {}),
             "shards": self._shards,
             "files": recorded(self.folder, files),
         }

@@ -74,6 +74,7 @@ def write_shards(
     threads: int | None = None,
     progress: Progress | None = None,
     n_bytes: int | None = None,
+    skipped: Callable[[], dict[str, Any]] = dict,
 ) -> dict[str, Any]:
     """Encode documents into a folder of shards, which appears only when it is complete.
 
@@ -89,6 +90,8 @@ def write_shards(
         threads: Batches to encode at the same time; None uses all cores.
         progress: Called with ("shards", bytes of text done, `n_bytes`), then with ("shuffled", ...) if shuffling.
         n_bytes: Bytes of all documents, if known.
+        skipped: Returns what was left out of the documents, once they have been read: `Corpus.skipped.summary`. It is
+            recorded in the manifest.
 
     Returns:
         The manifest, as in `shards.json`.
@@ -98,7 +101,7 @@ def write_shards(
             documents differ from those of the finished shards.
     """
     source = partial(_encode, tokenizer, batches, thread_count(threads))
-    return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes)
+    return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
 
 def write_encoded(
@@ -109,6 +112,7 @@ def write_encoded(
     *,
     progress: Progress | None = None,
     n_bytes: int | None = None,
+    skipped: Callable[[], dict[str, Any]] = dict,
 ) -> dict[str, Any]:
     """`write_shards` for documents that are encoded elsewhere.
 
@@ -119,6 +123,7 @@ def write_encoded(
         config: As for `write_shards`.
         progress: As for `write_shards`.
         n_bytes: As for `write_shards`.
+        skipped: As for `write_shards`.
     """
     config = config or ShardConfig()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -126,7 +131,7 @@ def write_encoded(
     # The name does not depend on the process, so that the next attempt finds it.
     unfinished = folder.with_name(f".{folder.name}.partial")
     try:
-        manifest = _write(unfinished, tokenizer, source, config, progress, n_bytes)
+        manifest = _write(unfinished, tokenizer, source, config, progress, n_bytes, skipped)
     except BaseException:
         if not any(unfinished.rglob("tokens-*.json")):
             storage.disk.remove_folder(unfinished, ignore_errors=True)  # nothing to resume from
@@ -157,6 +162,7 @@ def _write(
     config: ShardConfig,
     progress: Progress | None,
     n_bytes: int | None,
+    skipped: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
     seed = config.shuffle_seed
     with Writer(folder, tokenizer, config.tokens_per_shard, seed) as writer:
@@ -167,7 +173,8 @@ def _write(
             documents = source(writer)
         else:
             in_order = ShardConfig(config.tokens_per_shard)
-            _write(folder / IN_ORDER, tokenizer, source, in_order, progress, n_bytes)
+            manifest = _write(folder / IN_ORDER, tokenizer, source, in_order, progress, n_bytes, skipped)
+            skipped = partial(dict, manifest.get("skipped", {}))
             report = Throttle(progress, "shuffled", n_bytes)
             shards = Shards.open(folder / IN_ORDER, tokenizer)
             order = np.random.default_rng(seed).permutation(shards.n_documents)
@@ -177,7 +184,7 @@ def _write(
                 writer.add(encoded)
                 report(writer.n_bytes)
         report.finish(writer.n_bytes)
-        return writer.finish()
+        return writer.finish(skipped())
 
 
 def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int) -> Generator[Encoded]:

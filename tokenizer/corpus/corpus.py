@@ -191,6 +191,13 @@ class Corpus:
         Raises:
             UserError: a path does not exist, or the configuration contradicts itself.
         """
+        given: Any = config
+        if not isinstance(given, CorpusConfig):
+            raise UserError(
+                f"the configuration of the corpus is {type(given).__name__}, not CorpusConfig: write "
+                "Corpus(CorpusConfig(paths=[FILE, ...])); functions that take a text also accept lists of strings and "
+                "pathlib.Path"
+            )
         self.config = config
         paths: Any = config.paths
         if isinstance(paths, str):
@@ -360,46 +367,61 @@ class Corpus:
         parts = parts and not whole
         readers = readers if in_order or config.max_bytes is None else 1
         read = partial(self._read, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True)
-        explicit, where = bool(config.heldout_paths), config.dataset or config.places
+        explicit = bool(config.heldout_paths)
         keep = self.filter(split)
         sources = [_ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
         if explicit and split != "train":
             sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         empty, found = True, False
-        with ExitStack() as stack:
-            for source in reversed(sources):  # closed generators list what they skipped
-                stack.callback(source.close)
-            for batch in chain.from_iterable(sources):
-                found = found or len(batch) > 0
-                taken, more = keep.apply(batch)
-                if len(taken):
-                    empty = False
-                    yield taken
-                if not more:
-                    break
+        try:
+            with ExitStack() as stack:
+                for source in reversed(sources):  # closed generators list what they skipped
+                    stack.callback(source.close)
+                for batch in chain.from_iterable(sources):
+                    found = found or len(batch) > 0
+                    taken, more = keep.apply(batch)
+                    if len(taken):
+                        empty = False
+                        yield taken
+                    if not more:
+                        break
+        finally:
+            self.report_skipped()
         self.check_unchanged()
-        if self.part:
-            return
-        if not found:
-            raise UserError(f"the corpus is empty: {where} contains no documents")
-        if empty and split == "heldout" and config.heldout_sample < 1:
-            raise UserError(
+        if empty and not self.part:
+            raise UserError(self._why_empty(split, found))
+
+    def report_skipped(self) -> None:
+        """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
+        if not self.part:
+            self.skipped.report()
+
+    def _why_empty(self, split: Split, found: bool) -> str:
+        """Error message for a split without documents; `found` is whether the files have records."""
+        config = self.config
+        where = config.dataset or config.places
+        explicit = bool(config.heldout_paths)
+        if self.skipped.count:
+            return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
+        if not found and config.score_field is None:
+            return f"the corpus is empty: {where} contains no documents"
+        if split == "heldout" and config.heldout_sample < 1:
+            return (
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
                 f"{list(map(shown, config.heldout_paths)) or where}; raise it"
             )
-        if empty and split == "heldout" and not explicit:
-            raise UserError(
+        if split == "heldout" and not explicit:
+            return (
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
                 "A .txt file is one document unless separator=STRING names the string between documents; or name files "
                 "of held-out text with heldout_paths=[FILE,...]"
             )
-        if empty:
-            chosen = [
-                f"{name}={getattr(config, name)}" for name in _CHOOSING if getattr(config, name) != _DEFAULTS[name]
-            ]
-            why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
-            raise UserError(f"the corpus is empty: of the documents of {where}, {why}")
+        chosen = [f"{name}={getattr(config, name)}" for name in _CHOOSING if getattr(config, name) != _DEFAULTS[name]]
+        why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
+        if config.score_field is not None:
+            why += f" (documents without a number in score_field={config.score_field} do not pass: check its name)"
+        return f"the corpus is empty: of the documents of {where}, {why}"
 
     def filter(self, split: Split) -> _native.DocumentFilter:
         """Filter that selects the documents of a split. It must see all documents in order.
@@ -614,6 +636,10 @@ def _matches(path: str) -> Sequence[File]:
         return distant
     if glob.has_magic(path) and not Path(path).exists():
         matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
+    elif (Path(path) / "dataset_info.json").is_file() or (Path(path) / "dataset_dict.json").is_file():
+        raise UserError(
+            f"{path} is a dataset that `save_to_disk` wrote, not a folder of text: read it with dataset={path}"
+        )
     elif Path(path).is_dir():
         matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
     else:

@@ -111,6 +111,7 @@ def test_text_with_a_budget_is_one_part(tmp_path: Path) -> None:
     assert corpus.parts("train", 100) == [corpus]
 
 
+@pytest.mark.filterwarnings("ignore:.*damaged records")
 def test_damage_is_listed_with_the_same_places(tmp_path: Path) -> None:
     rows = lines(60).splitlines()
     for number in (1, 17, 18, 59):
