@@ -101,7 +101,7 @@ SETTINGS = {
     "corpus.sample": "share of the documents to use",
     "pattern": "pattern that splits text into pretokens, instead of the preset's",
     "pattern.regex": "any other pattern, with pattern=custom",
-    "runner.memory_mb": "memory for count tables, in megabytes",
+    "runner.memory_mb": "memory for count tables, in megabytes; the rest of the program needs about 250 more",
     "bpe.vocab_size": "vocabulary size: bytes, merges and special tokens together",
     "bpe.counts": "counts to train on instead of the corpus: [a/counts.parquet,b/counts.parquet:3]",
     "superbpe": "rules for superwords",

@@ -223,7 +223,8 @@ def count_pretokens(
         special_tokens: strings that are cut out of the text before the pattern applies.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
-            end. Does not include the returned counts and the text being read. None for no limit.
+            end. Does not include the returned counts, the text being read and the interpreter: a limit of 64 MB took
+            186 MB for 396 MB of text with 1.6 million distinct pretokens. None for no limit.
         spill_folder: parent of the temporary folder for these runs, which is deleted at the end; None for the
             system's temporary folder.
         progress: called with the number of bytes done.
