@@ -20,7 +20,7 @@ from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.checksums import Verify
-from tokenizer.corpus.corpus import CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.urls import shown
 
@@ -277,8 +277,7 @@ class RunnerConfig:
             reported progress is given up after this time without any.
         gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
             model if the Ray cluster has GPUs, and otherwise for training in this process.
-        folder: Folder for the results of tasks, which all machines share, or `s3://…` or `gs://…` with Ray. None for
-            the folder of the artifact, or for the bucket of the artifacts if there are several machines.
+        folder: Folder for the results of tasks, which all machines share. None for the folder of the artifact.
         slurm: Parameters of submitit, such as `slurm_partition`.
     """
 
@@ -345,8 +344,6 @@ class Config:
         reference: Name of the arm that the others are compared with; None for the first arm.
         artifacts: Folder for results, shared between runs: on this machine, or an s3:// or gs:// URL.
         artifacts_cache: With a URL: folder for copies on this machine; None for one in the user's cache folder.
-        artifacts_cache_gb: With a URL: maximum size of that folder in gigabytes (10^9 bytes). What was used longest ago
-            is removed from it, except what running processes use. None for no limit, or for the one set last.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
         logger: `none`, `wandb`, `wandb-offline` or `tensorboard`; `metrics.jsonl` is always written.
@@ -368,7 +365,6 @@ class Config:
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
     artifacts_cache: str | None = None
-    artifacts_cache_gb: float | None = None
     verify: Verify = "once"
     logger: str = "none"
     project: str = "superbpe"

@@ -13,7 +13,6 @@ PACKAGES = ("tokenizer", "superbpe", "lm", "experiments")
 
 MAY_WRITE = {
     "tokenizer/storage.py": "the file operations themselves",
-    "tokenizer/corpus/remote_disk.py": "the file operations on object storage, with temporary files",
     "tokenizer/files.py": "a temporary folder for spilled counts, which no result refers to",
     "lm/hf/fresh_process.py": "an answer to the parent process, in its temporary folder",
     "lm/hf/export_check.py": "a question to a fresh process, in a temporary folder",

@@ -31,7 +31,8 @@ from tokenizer.extras import name_missing_extras
 from tokenizer.moved import accept_old_names
 
 if TYPE_CHECKING:
-    from tokenizer.corpus.corpus import Corpus, CorpusConfig
+    from tokenizer.corpus.config import CorpusConfig
+    from tokenizer.corpus.corpus import Corpus
     from tokenizer.definition import Definition
     from tokenizer.errors import UserError
     from tokenizer.tokenizer import Tokenizer
@@ -57,7 +58,7 @@ __all__ = [
 ]
 _MODULES = {
     "Corpus": "corpus.corpus",
-    "CorpusConfig": "corpus.corpus",
+    "CorpusConfig": "corpus.config",
     "Definition": "definition",
     "PretokenCounts": "train.counting",
     "Tokenizer": "tokenizer",

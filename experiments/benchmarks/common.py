@@ -24,7 +24,8 @@ from rich.table import Table
 
 from experiments.benchmarks.peers_jobs import memory_mb
 from experiments.cli.console import exit_code
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
 
 T = TypeVar("T")

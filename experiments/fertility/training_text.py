@@ -15,7 +15,8 @@ from experiments.stages.text import embedded_text
 from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
 from tokenizer.checksums import digest
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 from tokenizer.urls import is_remote

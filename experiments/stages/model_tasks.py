@@ -306,7 +306,6 @@ def _made(job: _Job, reporter: Reporter) -> dict[str, Any]:
     store = Store.at(
         job.config.artifacts,
         job.config.artifacts_cache,
-        job.config.artifacts_cache_gb,
         on_use=lambda artifact: used.setdefault(artifact.name),
         verify=job.config.verify,
     )

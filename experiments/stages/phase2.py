@@ -21,7 +21,6 @@ from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer import storage
 from tokenizer.checksums import digest
-from tokenizer.corpus.remote_disk import on_bucket
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
         run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
         if memory is not None:
             most = si(len(parts) * max(memory, _SEAMS_MB) * 1e6)
-            free = "" if on_bucket(folder) else f" ({si(storage.disk.free_bytes(folder))}B free)"
+            free = f" ({si(storage.disk.free_bytes(folder))}B free)"
             usual = "0.2 to 0.4 bytes per byte of text"
             context.reporter.say(f"each pass writes {usual}, at most {most}B, to {folder}{free}")
         return Parts(parts, folder, run, threads=cluster.threads, key=key)

@@ -19,7 +19,8 @@ from tokenizer import Batch
 from tokenizer._native import DocumentFilter
 from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, weighted
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts

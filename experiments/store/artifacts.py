@@ -26,7 +26,7 @@ from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
 from tokenizer import storage
-from tokenizer.checksums import Verify, check_files, check_sizes, digest, n_bytes_of, read_sealed, recorded
+from tokenizer.checksums import Verify, check_files, check_sizes, digest, read_sealed, recorded
 from tokenizer.errors import UserError
 from tokenizer.urls import is_remote
 
@@ -119,30 +119,29 @@ class Store:
         self._unpublished: list[str] = []
         self.on_upload: Callable[[], None] | None = None
         self.bucket: Bucket | None = None
-        if (mark := cache.marked(root)) is not None:
+        if (url := cache.bucket_of(root)) is not None:
             from experiments.store.bucket import Bucket
 
-            self.bucket = Bucket(mark["url"], root / ".manifests", progress)
-            self._cache = cache.Cache(root, mark["bytes"], self.filelock)
+            self.bucket = Bucket(url, root / ".manifests", progress)
 
     @classmethod
-    def at(cls, where: str | Path, folder: str | None = None, gigabytes: float | None = None, **options: Any) -> Store:
+    def at(cls, where: str | Path, folder: str | None = None, **options: Any) -> Store:
         """Return the store in a folder, or in a bucket with its cache.
 
         Args:
             where: Folder, or URL.
             folder: For a URL: local folder of the cache; None for one in the user's cache folder.
-            gigabytes: For a URL: maximum size of the cache.
             options: Arguments of the class.
 
         Raises:
             UserError: If the URL, or one of the settings, cannot be used.
         """
         if is_remote(str(where)):
-            return cls(cache.cache_of(str(where), folder, gigabytes), **options)
-        for name, value in (("artifacts_cache", folder), ("artifacts_cache_gb", gigabytes)):
-            if value is not None:
-                raise UserError(f"{name}={value} has no effect, because artifacts={where} is a local folder; remove it")
+            return cls(cache.cache_of(str(where), folder), **options)
+        if folder is not None:
+            raise UserError(
+                f"artifacts_cache={folder} has no effect, because artifacts={where} is a local folder; remove it"
+            )
         return cls(Path(where), **options)
 
     @property
@@ -222,19 +221,12 @@ class Store:
         assert self.bucket is not None
         if not (self.root / name).exists():
             return
-        self._cache.hold(name)
         if not self.bucket.has(name):
             with self.lock(name):  # another process may be uploading it
                 if not self.bucket.has(name):
                     self.bucket.upload(self.root / name)
             if self.on_upload is not None:
                 self.on_upload()
-        self._make_space()
-
-    def _make_space(self, incoming: int = 0) -> None:
-        bucket = self.bucket
-        assert bucket is not None
-        self._cache.make_space(incoming, lambda name: not bucket.has(name), self._discard)
 
     def _download(self, artifact: Artifact[Any]) -> None:
         """Get an artifact's files. Those of an interrupted attempt are not read again."""
@@ -243,7 +235,6 @@ class Store:
             if artifact.folder.exists():
                 return
             partial = self.root / f".{artifact.name}.download"
-            self._make_space(n_bytes_of(artifact.manifest.files))
             storage.disk.make_folder(partial)
             self.bucket.download(artifact.name, partial)
             self._name(partial)
@@ -375,10 +366,8 @@ class Store:
         Raises:
             UserError: If a file is damaged or missing.
         """
-        if self.bucket is not None:
-            self._cache.hold(artifact.name)
-            if not artifact.folder.exists():
-                self._download(artifact)
+        if self.bucket is not None and not artifact.folder.exists():
+            self._download(artifact)
         try:
             check_files(artifact.folder, artifact.manifest.files, verify or self._verify, self._progress)
         except FileNotFoundError as error:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tokenizer import _native
 from tokenizer.corpus.ranges import Range
-from tokenizer.corpus.remote import RemoteFile, Stop
+from tokenizer.corpus.remote import RemoteFile
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
 from tokenizer.errors import DataError, UserError, listed, shortened
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tokenizer.corpus.corpus import CorpusConfig
+    from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.remote import File
     from tokenizer.progress import Throttle
 
@@ -36,9 +36,7 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(
-    path: File | Range, config: CorpusConfig, skipped: Skipped | None = None, stop: Stop | None = None
-) -> Iterator[_native.Batch]:
+def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
@@ -46,10 +44,9 @@ def read_parquet(
         config: how to read it.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
             whose rows become empty documents, as in JSON lines.
-        stop: ends requests for a remote file once it is set.
     """
     file = path.file if isinstance(path, Range) else path
-    with file.open(stop or Stop()) if isinstance(file, RemoteFile) else nullcontext(file) as source:
+    with file.open() if isinstance(file, RemoteFile) else nullcontext(file) as source:
         yield from _read_parquet(path, source, config, skipped or Skipped())
 
 

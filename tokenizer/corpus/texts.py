@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 from tokenizer import _native
 from tokenizer.base import BaseTokenizer
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import temporary_folder

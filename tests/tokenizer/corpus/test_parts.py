@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError
 from tokenizer.train.counting import count_pretokens, mix_counts
