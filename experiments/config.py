@@ -261,24 +261,22 @@ class RunnerConfig:
     """Where text is processed and, on a cluster, where models are trained.
 
     Attributes:
-        name: `local`: threads of this machine; `ray`: tasks on parts of the corpus, on a Ray cluster; `slurm`: the same
-            tasks as array jobs. This does not change results.
+        name: `local`: threads of this machine; `ray`: tasks on parts of the corpus, on a Ray cluster. Results do not
+            depend on it.
         threads: Number of threads; None for all cores. On a cluster: threads of each task; None for one.
         memory_mb: Memory limit for count tables, in megabytes; None for no limit. Beyond it, phase 1 spills counts to
             disk and adds them up at the end, and phase 2 reads the corpus more often. This does not change the result.
             The limit does not cover the program, the text that is being read and the finished counts: with 64, counting
             396 MB of text with 1.6 million distinct pretokens took 323 MB. On a cluster, the limit of each task.
-        address: Address of the Ray cluster, or `auto`; None for one that is started on this machine. For `slurm`, a
-            cluster of submitit: None for Slurm, or `local`.
+        address: Address of the Ray cluster, or `auto`; None for one that is started on this machine.
         workers: Tasks that run at the same time; None for as many as the cores of the cluster allow.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
         timeout_s: A task that takes longer than this many seconds is given up and started again; None for no limit.
-            On Ray, the time from its submission; on Slurm, of its job. Language models may take any time; one that has
+            Language models may take any time; one that has
             reported progress is given up after this time without any.
         gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
             model if the Ray cluster has GPUs, and otherwise for training in this process.
         folder: Folder for the results of tasks, which all machines share. None for the folder of the artifact.
-        slurm: Parameters of submitit, such as `slurm_partition`.
     """
 
     name: str = "local"
@@ -290,7 +288,6 @@ class RunnerConfig:
     timeout_s: float | None = 3600.0
     gpus: int | None = None
     folder: str | None = None
-    slurm: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -311,11 +308,6 @@ class ReportConfig:
         sample_new_bytes: Bytes to generate.
         sample_temperature: Sampling temperature; 0 for the most probable token.
         sample_top_p: Top-p of sampling: the smallest set of tokens with this total probability.
-        counted_tokens: Token frequencies are counted on the training text of models that read at most this many
-            tokens, and on held-out text for the others.
-        undertrained_candidates: Number of candidates for under-trained tokens that each model is asked to repeat; 0
-            for no list of under-trained tokens.
-        undertrained_listed: Length of the list of under-trained tokens.
     """
 
     title: str | None = None
@@ -330,9 +322,6 @@ class ReportConfig:
     sample_new_bytes: int = 240
     sample_temperature: float = 0.8
     sample_top_p: float = 0.8
-    counted_tokens: int = 500_000_000
-    undertrained_candidates: int = 200
-    undertrained_listed: int = 40
 
 
 @dataclass(frozen=True)
@@ -346,7 +335,7 @@ class Config:
         artifacts_cache: With a URL: folder for copies on this machine; None for one in the user's cache folder.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
-        logger: `none`, `wandb`, `wandb-offline` or `tensorboard`; `metrics.jsonl` is always written.
+        logger: `none`, `wandb` or `wandb-offline`; `metrics.jsonl` is always written.
         project: Name of the wandb project.
     """
 

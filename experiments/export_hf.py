@@ -28,7 +28,7 @@ def _run(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.model)
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer))
     if arguments.to == "gguf":
-        written = export_gguf(model, tokenizer, Path(arguments.out))
+        written = export_gguf(model, tokenizer, Path(arguments.out), mixed_digits=arguments.mixed_digits)
         reporter.say(
             f"architecture {written.architecture}, {written.tensors} tensors (fp32), pretokenizer "
             f"{written.pre}, context {model.context_tokens:,} tokens"
@@ -63,6 +63,11 @@ def parser() -> Parser:
     options.add_argument("out", help="folder (or NAME.gguf) to write; must not exist yet")
     options.add_argument("--to", choices=("hf", "gguf"), default="hf", help="format to write (default hf)")
     options.add_argument("--tokenizer", help="the model's tokenizer, if it is not among the same artifacts")
+    options.add_argument(
+        "--mixed-digits",
+        action="store_true",
+        help="gguf: accept other ids in llama.cpp for numbers that mix ASCII and other digits",
+    )
     options.add_argument("--text", nargs="+", help="held-out text to compare on: .txt, .jsonl[.gz|.zst], .parquet")
     add_text_settings(options)
     return options

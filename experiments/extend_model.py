@@ -15,7 +15,6 @@ import argparse
 import itertools
 import math
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from experiments.cli.console import Reporter, console, finish, si
 from experiments.cli.options import TOKENIZER, Parser, add_text_settings, command, open_exact, open_text
 from lm.evaluate.windows import plan_windows
 from tokenizer import Tokenizer, UserError, storage
+from tokenizer.durable import new_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,15 +230,12 @@ def _run(arguments: argparse.Namespace) -> None:
     extend_model(model, old, new, multiple=arguments.pad_to)
     after = bits_per_byte(model, new, documents, **windows) if documents else None
     storage.disk.make_folder(out.parent)
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-    try:
+    with new_folder(out) as partial:
+        partial.mkdir()
         model.save_pretrained(partial)
+        for weights in partial.glob("*.safetensors"):
+            weights.chmod(partial.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read
         new.save(partial)
-        partial.chmod(0o755)  # mkdtemp creates folders that only the owner can read
-        storage.disk.rename(partial, out)
-    except BaseException:
-        storage.disk.remove_folder(partial, ignore_errors=True)
-        raise
     reporter.say(
         f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
         f"{model.get_input_embeddings().weight.shape[0]}"

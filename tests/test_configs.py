@@ -208,15 +208,3 @@ def test_old_choices_are_read_as_the_new_ones() -> None:
         assert load(["arms.superbpe.pattern.name=seed"]).arms["superbpe"].pattern == {"name": "spans"}
     with pytest.warns(FutureWarning, match="arms.superbpe.preset=seed is now arms.superbpe.preset=spans"):
         assert load(["arms.superbpe.preset=seed"]).arms["superbpe"].preset == "spans"
-
-
-def test_old_names_in_ones_own_files(tmp_path: Path) -> None:
-    (tmp_path / "experiment").mkdir()
-    arms = "arms:\n  superbpe:\n    preset: seed\n"
-    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\npattern:\n  name: seed-plus\n{arms}")
-    with pytest.warns(DeprecationWarning, match="'seed-plus' is now called 'spans-plus'"):
-        config = load(["experiment=mine"], config_dir=str(tmp_path))
-    bpe, superbpe = resolve_arms(config)
-    with pytest.warns(DeprecationWarning, match="'seed-plus' is now called 'spans-plus'"):
-        assert bpe.phase1_pattern.name == "spans-plus"
-    assert part(Rules, superbpe.superbpe) == PRESETS["spans"]

@@ -33,7 +33,6 @@ EXTRA_OF = {
     "submitit": "sweep",
     "sentencepiece": "hf",
     "sortedcontainers": "experiments",
-    "tensorboard": "tensorboard",
     "tiktoken": "hf",
     "tokenizers": "hf",
     "torch": "lm",

@@ -306,7 +306,7 @@ class PlainLlama(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean loss of int64[rows, positions]."""
-        return F.cross_entropy(self.model.padded_logits(inputs).flatten(0, 1).float(), targets.flatten())
+        return F.cross_entropy(self.model.head(self.model.hidden(inputs)).flatten(0, 1).float(), targets.flatten())
 
 
 def _llama(trainer: Trainer) -> tuple[str, nn.Module, Callable[[nn.Module, Tensor, Tensor], Tensor]]:

@@ -57,7 +57,6 @@ GROUPS: dict[str, dict[str, Command]] = {
         "generate": Command("generate", "samples of several models side by side"),
         "downstream": Command("downstream", "evaluate models on lm-eval tasks"),
         "lm-eval": Command("eval_harness", "lm-eval's own command line, with --model superbpe"),
-        "undertrained": Command("undertrained", "list the under-trained tokens of a model"),
         "extend-model": Command("extend_model", "extend a model to a tokenizer with more tokens"),
         "export-model": Command("export_hf", "write a model for transformers, vLLM or llama.cpp"),
     },

@@ -122,11 +122,11 @@ SETTINGS = {
     "eval.context_bytes": "maximum context of a scored token, in bytes",
     "eval.cluster": "unit of sampling for the interval: document, source, or auto",
     "report.title": "heading of the report",
-    "runner": "where the work is done: local, ray, slurm",
+    "runner": "where the work is done: local, ray",
     "runner.threads": "threads (default: all cores)",
     "runner.gpus": "GPUs per model on a cluster; 0 for its cores",
     "artifacts": "folder or s3:// URL for results, shared between runs",
-    "logger": "none, wandb, wandb-offline, tensorboard",
+    "logger": "none, wandb, wandb-offline",
 }
 _RESUMES = "Earlier stages run first unless their results exist. After an interruption, the same command resumes."
 _ALWAYS = ("runner", "runner.threads", "artifacts", "logger")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from superbpe import rules
-from tokenizer import patterns
 
 KEYS: dict[str, str] = {
     "wandb": "logger",
@@ -14,10 +13,11 @@ KEYS: dict[str, str] = {
 }
 """Maps old keys to new keys: `lm.model.old=1` is read as `lm.model.new=1`."""
 
+_PATTERNS = {"seed": "spans", "seed-plus": "spans-plus"}
 CHOICES: dict[str, dict[str, str]] = {
     "corpus": {"dclm": "dclm_baseline", "dclm-edu": "dclm_edu"},
-    "pattern": patterns.RENAMED,
-    "pattern.name": patterns.RENAMED,
+    "pattern": _PATTERNS,
+    "pattern.name": _PATTERNS,
     "preset": rules.RENAMED,
     "superbpe": rules.RENAMED,
     "wandb": {"off": "none", "offline": "wandb-offline", "online": "wandb"},

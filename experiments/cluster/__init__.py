@@ -1,4 +1,4 @@
-"""Work on the parts of a corpus, on the machines of a Ray or Slurm cluster."""
+"""Work on the parts of a corpus, on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from experiments.cluster.tasks import Cluster
     from experiments.config import RunnerConfig
 
-RUNNERS = ("local", "ray", "slurm")
+RUNNERS = ("local", "ray")
 
 
 def connect(runner: RunnerConfig) -> Cluster | None:
@@ -19,12 +19,7 @@ def connect(runner: RunnerConfig) -> Cluster | None:
     """
     if runner.name == "local":
         return None
+    from experiments.cluster.ray_backend import RayBackend
     from experiments.cluster.tasks import Cluster
 
-    if runner.name == "ray":
-        from experiments.cluster.ray_backend import RayBackend
-
-        return Cluster(RayBackend(runner), runner)
-    from experiments.cluster.slurm_backend import SlurmBackend
-
-    return Cluster(SlurmBackend(runner), runner)
+    return Cluster(RayBackend(runner), runner)

@@ -127,7 +127,7 @@ def parser() -> Parser:
     options.add_argument("--threads", type=int, help="threads (default: SUPERBPE_THREADS, or all cores)")
     options.add_argument(
         "--runner", nargs="+", default=["local"], metavar="NAME|KEY=VALUE",
-        help="where the text is read: local, ray or slurm, and settings of `runner` (%(default)s)",
+        help="where the text is read: local or ray, and settings of `runner` (%(default)s)",
     )  # fmt: skip
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"

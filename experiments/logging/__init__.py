@@ -1,1 +1,1 @@
-"""Logging of metrics to `metrics.jsonl` and wandb or TensorBoard."""
+"""Logging of metrics to `metrics.jsonl` and wandb."""

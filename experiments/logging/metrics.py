@@ -1,4 +1,4 @@
-"""Names of runs and metrics in wandb and TensorBoard.
+"""Names of runs and metrics in wandb.
 
 Metrics have the names that other projects use: `train/loss` (nats per token), `val/bpb`, `total_training_flops`.
 """

@@ -1,4 +1,4 @@
-"""Logging of metrics: always to `metrics.jsonl`, and to wandb or TensorBoard if configured."""
+"""Logging of metrics: always to `metrics.jsonl`, and to wandb if configured."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.store.artifacts import Artifact
 
-LOGGERS = ("none", "wandb", "wandb-offline", "tensorboard")
-# Package of each logger, and the extra that installs it.
-_PACKAGES = {
-    "wandb": ("wandb", "experiments"),
-    "wandb-offline": ("wandb", "experiments"),
-    "tensorboard": ("tensorboard", "tensorboard"),
-}
+LOGGERS = ("none", "wandb", "wandb-offline")
 
 
 class Runs(Protocol):
@@ -49,15 +43,12 @@ class Runs(Protocol):
 
 def check_installed(logger: str) -> None:
     """Raise a UserError if the package of a logger is missing."""
-    package, extra = _PACKAGES.get(logger, (None, None))
-    if package is not None and find_spec(package) is None:
-        raise UserError(
-            f"logger={logger} needs the package {package}; install the extra: pip install 'superbpe-framework[{extra}]'"
-        )
+    if logger != "none" and find_spec("wandb") is None:
+        raise UserError(f"logger={logger} needs the package wandb; pip install 'superbpe-framework[experiments]'")
 
 
 class Tracker:
-    """Writes rows of metrics as JSON lines, and to wandb or TensorBoard if configured.
+    """Writes rows of metrics as JSON lines, and to wandb if configured.
 
     Args:
         folder: Folder for `metrics.jsonl` and the logger's own folder; created if missing.
@@ -78,11 +69,7 @@ class Tracker:
         self._runs: Runs | None = None
         names = labels or Labels(folder.name, folder.name)
         try:
-            if logger == "tensorboard":
-                from experiments.logging.tensorboard_runs import TensorboardRuns  # imports Torch
-
-                self._runs = TensorboardRuns(folder, config, names)
-            elif logger != "none":
+            if logger != "none":
                 from experiments.logging.wandb_runs import WandbRuns  # slow import, starts a background process
 
                 self._runs = WandbRuns(folder, logger, project, config, names)

@@ -25,7 +25,6 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
-from lm.evaluate.comparison import compare_all
 from tokenizer.checksums import digest
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -143,8 +142,7 @@ def combine(
         for i, (label, group) in enumerate(zip(labels, ordered, strict=True))
     ]
     _check_text([group.store for group in ordered], arms)
-    comparisons = compare_all([each.evaluations for each in arms])
-    return Result(arms, comparisons, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
+    return Result.of(arms, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
 
 
 def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | None:
@@ -302,4 +300,4 @@ def rename(result: Result, labels: Sequence[str]) -> Result:
         dataclasses.replace(each, arm=dataclasses.replace(each.arm, key=label, label=label))
         for label, each in zip(labels, result.arms, strict=True)
     ]
-    return dataclasses.replace(result, arms=arms)
+    return Result.of(arms, fixed_reference=result.fixed_reference, overlap=result.overlap)

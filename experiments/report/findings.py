@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-REPEATS = 0.5
-"""A model that repeats a smaller share of well-trained tokens says nothing about under-trained ones."""
-
 
 def comparison(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the headings of a comparison, from the numbers of `report.json`."""
@@ -36,12 +33,6 @@ def comparison(report: Mapping[str, Any]) -> dict[str, str]:
     if report["superwords"]:
         shares = {arm["label"]: arm["share_of_tokens"] for arm in report["superwords"]}
         found["superwords"] = _range("of the held-out tokens are superwords", shares, percent)
-    tested = [side for side in report["training"]["undertrained"] if "reason" not in side]
-    if any(side["control_share"] < REPEATS for side in tested):
-        found["undertrained"] = "Undecided: the models rarely repeat even well-trained tokens"
-    elif tested:
-        numbers = {side["tokenizer"]: side["n_undertrained"] for side in tested}
-        found["undertrained"] = _range("under-trained tokens", numbers)
     return found
 
 

@@ -147,6 +147,7 @@ def results(result: Result) -> ComparisonRecord:
                 interval=each.scores.bits_per_byte_interval,
                 difference=None if compared is None else compared.difference,
                 difference_interval=None if compared is None else compared.interval,
+                withheld=each.barred if compared is None else compared.withheld,
                 settings=each.arm.settings,
             )
         )

@@ -259,17 +259,9 @@ def test_moved_runs_and_artifacts_are_found(
 def test_training_diagnostics_are_shown(numbers: dict[str, Any]) -> None:
     training = numbers["training"]
     labels = {row["label"] for row in numbers["tokenizers"]}
-    for name in ("grad_norm", "residual", "weights", "frequency", "undertrained"):
+    for name in ("grad_norm", "activations"):
         assert {row["tokenizer"] for row in training[name]} == labels, name
-    for row in training["undertrained"]:
-        assert 0 < len(row["tokens"]) <= 40
-        assert row["n_candidates"] <= 200
-        assert row["text"] == "training"
-        assert row["tokens"][0]["training_count"] == 0
-    for row in numbers["tokenizers"]:
-        # What was counted is what the model read.
-        (most,) = (r for r in training["frequency"] if r["tokenizer"] == row["label"] and r["rank"] == 1)
-        assert most["count"] / most["share"] == pytest.approx(row["train_tokens"])
+    assert {row["layer"] for row in training["activations"]} == {0}
 
 
 @pytest.mark.slow

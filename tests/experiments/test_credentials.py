@@ -40,13 +40,10 @@ def leaks(command: list[str], folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("logger", "files"), [("wandb-offline", "wandb/*/*.wandb"), ("tensorboard", "**/events.out.tfevents.*")]
-)
-def test_no_credential_is_written_by_a_run(tiny: list[str], tmp_path: Path, logger: str, files: str) -> None:
+def test_no_credential_is_written_by_a_run(tiny: list[str], tmp_path: Path) -> None:
     """Manifests, logs, pages, the configuration, and the folder of the logger's runs."""
-    assert leaks([sys.executable, "-m", "experiments.pipeline", *tiny, f"logger={logger}"], tmp_path) == {}
-    for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log", f"outputs/{files}"):
+    assert leaks([sys.executable, "-m", "experiments.pipeline", *tiny, "logger=wandb-offline"], tmp_path) == {}
+    for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log", "outputs/wandb/*/*.wandb"):
         assert list(tmp_path.glob(kind)), kind
 
 

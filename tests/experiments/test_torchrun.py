@@ -46,12 +46,11 @@ def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     options = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-id=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
     options.append("--local-addr=127.0.0.1")
-    overrides = [*tiny, "lm.train.shard_model=true"]
-    nodes = [torchrun("evaluate", overrides, options) for _ in range(2)]
+    nodes = [torchrun("evaluate", tiny, options) for _ in range(2)]
     texts = [node.communicate(timeout=400) for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], texts
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
-    assert [(summary["processes"], summary["sharded"]) for summary in summaries] == [(2, True)] * len(summaries) != []
+    assert [summary["processes"] for summary in summaries] == [2] * len(summaries) != []
     assert sorted("evaluat" in out + err for out, err in texts) == [False, True]  # one node reports
 
 

@@ -87,8 +87,6 @@ def test_special_strings_must_be_a_set(name, value):
     [
         (lambda: TOKENIZER.encode_batch(["x"], threads="2"), "threads='2' must be a whole number, from 1 to"),
         (lambda: TOKENIZER.encode_batch(["x"], threads=True), "threads=True must be"),
-        (lambda: TOKENIZER.encode_dropout("x", "0.1", seed=1), "p='0.1' is not a probability"),
-        (lambda: TOKENIZER.encode_dropout("x", 0.1, seed=1.5), "seed=1.5 must be a whole number, from 0 to"),
         (
             lambda: TOKENIZER.encode_iter(["x"], max_pending_bytes=1.5),
             "max_pending_bytes=1.5 must be a whole",
@@ -145,8 +143,6 @@ def settings(cls, check=None):
 CALLS = {
     "encode": (TOKENIZER.encode, ["text"], ["allowed_special", "disallowed_special"]),
     "encode_batch": (TOKENIZER.encode_batch, ["texts"], ["allowed_special", "disallowed_special", "threads"]),
-    "encode_batch_dropout": (TOKENIZER.encode_batch_dropout, ["texts", "p", "seed"], ["threads"]),
-    "encode_dropout": (TOKENIZER.encode_dropout, ["text", "p", "seed"], []),
     "encode_iter": (
         lambda **given: list(TOKENIZER.encode_iter(**given)),
         ["parts"],

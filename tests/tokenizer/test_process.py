@@ -138,7 +138,6 @@ LONG_CALLS = {
     "encode a run": "uncut.encode('!' * (1 << 26))",
     "encode_batch": "tokenizer.encode_batch([text * 8] * 3, threads=2)",
     "encode_batch of one long text": "uncut.encode_batch(['a', '!' * (1 << 26)], threads=2)",
-    "dropout": "tokenizer.encode_dropout(text * 8, 0.1, seed=1)",
     "count_tokens": "tokenizer.count_tokens_batch([text * 16], threads=1)",
     "normalize": "_native.Preparation(None, ['NFC']).lengths(['e\\u0301' * (1 << 25)], 1)",
     "count": "count_pretokens([Batch.from_texts([text * 8])], r'[a-z]+|[^a-z]+', threads=2)",

@@ -276,16 +276,16 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
             raise UserError(f"{url}: {error}") from None
         except Exception as error:
             failure = error.__cause__ or error if isinstance(error, FileNotFoundError) else error  # of fsspec's client
-            status = getattr(failure, "status", None)
+            status = getattr(failure, "status", None) or 429 * ("HTTP status 429" in str(failure))  # unknown to Arrow
             package = type(failure).__module__.partition(".")[0]
             if isinstance(failure, FileNotFoundError) or status == 404:
                 raise Missing(f"{url}: no such file") from None
             if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
                 raise
-            temporary = package == "aiohttp" if status is None else status in _TEMPORARY
+            temporary = status in _TEMPORARY if status else package == "aiohttp"
             if attempt == ATTEMPTS or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
-                why = shortened(without_credentials(failure))
+                why = shortened(" ".join(without_credentials(failure).split()))
                 raise UserError(f"{url}: cannot be {what}{tries}: {why}; {_REMEDY}") from None
             time.sleep(min(FIRST_DELAY * 2 ** (attempt - 1), LONGEST_DELAY) * random.uniform(0.5, 1.0))
     raise AssertionError

@@ -22,7 +22,7 @@ from tokenizer.errors import UserError
         (["pattern=custom"], "pattern.regex"),
         (["pattern.name=gpt3"], "did you mean 'gpt2'"),
         (["pattern=custom", 'pattern.regex="(a"'], r"\(a"),
-        (["logger=tensorbord"], "did you mean 'tensorboard'"),
+        (["logger=wandb-ofline"], "did you mean 'wandb-offline'"),
         (["bpe.vocab_size=200"], "use at least 257"),
         (["runner.threads=0"], "runner.threads=0"),
         (["corpus.heldout_fraction=2"], "heldout_fraction=2.0 must be"),

@@ -175,27 +175,10 @@ def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model_with_their_lineage(
     )
 
 
-def test_tensorboard_gets_a_folder_of_the_pipeline_and_one_per_model(tmp_path: Path) -> None:
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    _work(tmp_path, "tensorboard")
-    found = {path.name: events.EventAccumulator(str(path)).Reload() for path in (tmp_path / "tensorboard").iterdir()}
-    assert set(found) == {"pipeline", "bpe"}
-    (loss,) = found["bpe"].Scalars("train/loss")
-    assert (loss.step, loss.value) == (1, 2.0)
-    assert found["bpe"].Scalars("val/bpb")[0].value == 1.25
-    assert found["pipeline"].Scalars("shards/bpe/train_bytes_per_token")[0].value == 4.5
-    assert found["pipeline"].Scalars("comparison/difference")[0].value == pytest.approx(-0.1)
-    texts = {
-        tag: found["pipeline"].Tensors(tag)[0].tensor_proto.string_val[0] for tag in found["pipeline"].Tags()["tensors"]
-    }
-    assert b" of the" in texts["superwords/text_summary"]
-    assert b"a.jsonl" in texts["config/text_summary"]
-
-
 def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[tensorboard\]'"):
-        load(["logger=tensorboard"])
+    with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[experiments\]'"):
+        load(["logger=wandb"])
 
 
 @pytest.mark.parametrize(("old", "new"), [("off", "none"), ("offline", "wandb-offline"), ("online", "wandb")])

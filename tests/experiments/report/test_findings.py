@@ -38,13 +38,6 @@ def test_compression_is_stated_of_tokenizers_that_lose_no_text() -> None:
     assert "compression" not in findings.comparison(made)
 
 
-def test_models_that_repeat_nothing_decide_nothing_about_undertrained_tokens() -> None:
-    made = sample_report()
-    assert findings.comparison(made)["undertrained"].startswith("Undecided")
-    made["training"]["undertrained"][1]["control_share"] = 0.9
-    assert findings.comparison(made)["undertrained"] == "3 under-trained tokens in SuperBPE"
-
-
 def test_perturbations_without_significance_are_undecided() -> None:
     def heading(rows: list[dict[str, Any]], n_seeds: int = 3) -> str | None:
         return findings.robustness(report(rows, n_seeds), FEWEST_SEEDS).get("perturbations")

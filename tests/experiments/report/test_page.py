@@ -67,7 +67,7 @@ def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     assert "<" not in charts[1]
     assert set(json.loads(charts[1])["specs"]) == {
         "compression", "loss", "loss_flops", "length", "differences", "tuning", "tradeoff", "words_0",
-        "grad_norm", "residual", "weights", "frequency",
+        "grad_norm", "activations",
     }  # fmt: skip
 
 

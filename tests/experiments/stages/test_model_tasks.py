@@ -144,8 +144,6 @@ def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, backends:
         ("ray", None, 8, 1),
         ("ray", 4, 8, 4),
         ("ray", 0, 8, 0),
-        ("slurm", None, None, None),
-        ("slurm", 2, None, 2),
         ("local", 2, 8, None),
     ],
 )

@@ -74,14 +74,13 @@ def test_the_same_call_continues_and_encodes_only_the_rest(tmp_path, toy, batch,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "whole"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [[], ["3"]])
-def test_after_a_fault_at_any_operation_it_continues_with_the_same_result(tmp_path, seed):
+def test_after_a_kill_at_any_change_of_a_file_it_continues_with_the_same_result(tmp_path, seed):
     command = [sys.executable, "-m", "tests.lm.data.killed_writer", tmp_path, *seed]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
     assert ran.returncode == 0, ran.stderr
-    faults, kept = map(int, re.fullmatch(r"(\d+) faults, (\d+) finished shards kept\n", ran.stdout).groups())
-    assert faults > 100
+    kills, kept = map(int, re.fullmatch(r"(\d+) kills, (\d+) finished shards kept\n", ran.stdout).groups())
+    assert kills > 30
     assert kept > 30
 
 

@@ -109,7 +109,7 @@ def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
             tiny.merged(  # two Arabic digits
                 [(b"\xd9", b"\xa0"), (b"\xd9\xa0", b"\xd9\xa0")], "uw-paper", fence="uw-paper-fence", n_phase1=1
             ),
-            "groups ASCII digits only",
+            r"groups ASCII digits only, so '[٠-٩ ]+' would get other ids; deploy",
         ),
         (
             tiny.merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass"),
@@ -119,6 +119,17 @@ def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
         with pytest.raises(UserError, match=message):
             export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf")
         assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_of_two_scripts_are_rejected_unless_accepted(tmp_path):
+    """With `12` merged, "1234٣" is 12 34٣ here and 1 234 ٣ in llama.cpp."""
+    tokenizer = tiny.merged([(b"1", b"2")], "uw-paper", fence="uw-paper-fence", n_phase1=1)
+    with pytest.raises(UserError, match=r"groups ASCII digits only.* accept that with mixed_digits"):
+        export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf")
+    assert list(tmp_path.iterdir()) == []
+    assert export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf", mixed_digits=True).pre == "superbpe"
+    apart = tiny.merged([(b"a", b"b")], "uw-paper", fence="uw-paper-fence", n_phase1=1)  # no digits are merged
+    assert export_gguf(build(apart), apart, tmp_path / "apart.gguf").pre == "superbpe"
 
 
 def test_the_command(tokenizers, tmp_path, capsys):

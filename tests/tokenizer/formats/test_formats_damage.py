@@ -1,13 +1,15 @@
 """Files that are forged, hold nonsense or exist already."""
 
+import errno
+import itertools
 import json
+import os
 
 import pytest
 
-from tests.injection import FaultyDisk
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
 from tests.tokenizer.formats.test_formats import edit
-from tokenizer import Tokenizer, UserError, alphabet, formats, storage
+from tokenizer import Tokenizer, UserError, alphabet, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 
 BYTES = {bytes([i]): i for i in range(256)}
@@ -172,8 +174,13 @@ def test_files_are_not_overwritten(kind, name, trained, tmp_path):
 def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_path, monkeypatch):
     trained["superwords"].save(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    at = 1 + 3 * (failing - 1)  # after the folder is made; each file is created, written and synced
-    monkeypatch.setattr(storage, "disk", FaultyDisk(at, "full"))
+    synced = itertools.count(1)
+
+    def full(_):
+        if next(synced) == failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         trained["gpt2"].save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
