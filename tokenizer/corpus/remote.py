@@ -1,16 +1,18 @@
 """Files on object storage, the Hugging Face Hub and the web, through libraries with fsspec's interface.
 
-`pyarrow.fs` reads and writes s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. The first
-two repeat requests that fail; those over https:// are repeated here. Credentials come from where the libraries look for
-them. URLs are stored and shown without user names, passwords and queries, which may contain credentials.
+`pyarrow.fs` reads and writes s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
+come from where these libraries look for them. URLs are stored and shown without user names, passwords and queries,
+which may contain credentials.
 """
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import io
 import os
 import random
+import re
 import time
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -29,10 +31,13 @@ BLOCK_BYTES = 1 << 23
 ATTEMPTS = 8
 """Consecutive attempts after which a request fails."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
-"""Seconds before the second attempt over https://, which double with every further one, and their maximum."""
+"""Seconds before the second attempt, which double with every further one, and their maximum."""
 TIMEOUT = 60.0
 """Seconds without data after which a request over https:// fails."""
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+_AWS_TEMPORARY = re.compile(
+    "AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_T|UNKNOWN .*429)"
+)
 _REMEDY = "check the URL, the network and the credentials, then run the same command again"
 
 _T = TypeVar("_T")
@@ -231,16 +236,22 @@ def changed(file: RemoteFile, now: Stat) -> str:
 
 
 def upload(path: Path, url: str) -> None:
-    """Write a local file to object storage, as a whole or not at all; an object with this URL is replaced.
-
-    Python code that writes to a stream could be interrupted, and closing the stream would complete a truncated object.
-    Arrow completes it only after the whole file was read.
-    """
-    from pyarrow import fs
-
+    """Write a local file to object storage, as a whole or not at all; an object with this URL is replaced."""
     system, key = _system(url)
-    arguments = {"destination_filesystem": system.fs, "chunk_size": BLOCK_BYTES}
-    attempted(url, lambda: fs.copy_files(str(path), key, fs.LocalFileSystem(), **arguments), what="written")
+
+    def write() -> None:
+        with path.open("rb") as file:
+            stream = system.fs.open_output_stream(key, compression=None)
+            # Arrow cannot abort an upload: closing the stream, as its destructor does, completes a truncated object. So
+            # unless all of the file was written, this reference keeps the stream alive.
+            reference = ctypes.py_object(stream)
+            ctypes.pythonapi.Py_IncRef(reference)
+            while block := file.read(BLOCK_BYTES):
+                stream.write(block)
+            stream.close()
+            ctypes.pythonapi.Py_DecRef(reference)
+
+    list(concurrently(lambda url: attempted(url, write, what="written"), [url]))
 
 
 def delete(url: str) -> None:
@@ -258,7 +269,9 @@ def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 
 
 
 def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
-    """Result of a call, repeated with growing random delays after failures over https:// that may be temporary.
+    """Result of a call, repeated with growing random delays after failures that may be temporary.
+
+    The libraries for gs:// and hf:// repeat requests themselves, for about a minute and half a minute.
 
     Args:
         url: the start of messages.
@@ -276,13 +289,12 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
             raise UserError(f"{url}: {error}") from None
         except Exception as error:
             failure = error.__cause__ or error if isinstance(error, FileNotFoundError) else error  # of fsspec's client
-            status = getattr(failure, "status", None) or 429 * ("HTTP status 429" in str(failure))  # unknown to Arrow
-            package = type(failure).__module__.partition(".")[0]
+            status, package = getattr(failure, "status", None), type(failure).__module__.partition(".")[0]
             if isinstance(failure, FileNotFoundError) or status == 404:
                 raise Missing(f"{url}: no such file") from None
             if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
                 raise
-            temporary = status in _TEMPORARY if status else package == "aiohttp"
+            temporary = status in _TEMPORARY if status else package == "aiohttp" or _AWS_TEMPORARY.search(str(failure))
             if attempt == ATTEMPTS or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
                 why = shortened(" ".join(without_credentials(failure).split()))
@@ -326,7 +338,8 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
             protocol, _, host = emulator.rpartition("://")
             options.update(anonymous=True, scheme=protocol or "http", endpoint_override=host)
         return ArrowFSWrapper(fs.GcsFileSystem(**options))
-    options = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS), "background_writes": False}
+    # The process ends only after these attempts, but does not wait for those of `attempted`.
+    options = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3), "background_writes": False}
     options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
         protocol, _, host = endpoint.rstrip("/").rpartition("://")
