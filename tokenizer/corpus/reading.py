@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -106,7 +106,7 @@ def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped
 class Fed(Protocol):
     """A file or a part of one whose bytes are read in Python."""
 
-    def blocks(self) -> Generator[bytes]:
+    def blocks(self) -> Iterator[bytes]:
         """See `RemoteFile.blocks`."""
 
 
@@ -114,7 +114,7 @@ class Fed(Protocol):
 def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.Feed | None]]:
     """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
 
-    Memory is at most three times `remote.BLOCK_BYTES` per file that is being read.
+    Memory is at most `remote.BLOCK_BYTES` times `remote.AHEAD + 2` per file that is being read.
 
     Args:
         files: files in the order in which they are read.
@@ -130,9 +130,8 @@ def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.
             except IndexError:
                 return
             try:
-                with closing(file.blocks()) as blocks:
-                    if all(map(feed.put, blocks)):
-                        feed.end()
+                if all(map(feed.put, file.blocks())):
+                    feed.end()
             except BaseException as error:  # reported where the file is read
                 feed.end(without_credentials(error).removeprefix(f"{file}: "))
 

@@ -14,20 +14,24 @@ import os
 import random
 import re
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from tokenizer.errors import UserError, shortened
 from tokenizer.urls import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 BLOCK_BYTES = 1 << 23
 """Bytes per request."""
+AHEAD = 4
+"""Requests in flight per file."""
 ATTEMPTS = 8
 """Consecutive attempts after which a request fails."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
@@ -104,18 +108,30 @@ class RemoteFile:
         if (now := self.current()) != self.stat:
             raise UserError(changed(self, now))
         system, path = _system(self.address)
-        return _Reading(self.url, attempted(self.url, lambda: system.open(path, "rb", cache_type="none")))
+        return _Reading(self, attempted(self.url, lambda: system.open(path, "rb", cache_type="none")))
 
-    def blocks(self, start: int = 0, end: int | None = None) -> Generator[bytes]:
-        """The content from byte `start` to byte `end`, or to the end of the file, in blocks; see `open`."""
-        end = self.stat.size if end is None else end
-        if start < end:
-            with self.open() as file:
-                file.seek(start)
-                for at in range(start, end, BLOCK_BYTES):
-                    if len(block := file.read(size := min(BLOCK_BYTES, end - at)) or b"") < size:
-                        raise UserError(f"{self}: the file ended at byte {at + len(block)} of {self.stat.size}")
-                    yield block
+    def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The content from byte `start` to byte `end`, or to the end of the file, in blocks that are read ahead.
+
+        Raises:
+            UserError: the file cannot be read, or changed since it was found.
+        """
+        stop = self.stat.size if end is None else end
+        idle: SimpleQueue[io.RawIOBase] = SimpleQueue()
+
+        def block(at: int) -> bytes:
+            try:
+                file = idle.get_nowait()
+            except Empty:
+                file = self.open()
+            file.seek(at)
+            content = file.read(size := min(BLOCK_BYTES, stop - at)) or b""
+            if len(content) < size:
+                raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
+            idle.put(file)
+            return content
+
+        yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
 
 File: TypeAlias = "Path | RemoteFile"
@@ -124,8 +140,8 @@ File: TypeAlias = "Path | RemoteFile"
 class _Reading(io.RawIOBase):
     """An open file; a read that fails is repeated."""
 
-    def __init__(self, url: str, file: Any) -> None:
-        self._url, self._file = url, file
+    def __init__(self, remote: RemoteFile, file: Any) -> None:
+        self._url, self._size, self._file = remote.url, remote.stat.size, file
 
     def readable(self) -> bool:
         return True
@@ -144,9 +160,9 @@ class _Reading(io.RawIOBase):
 
         def read() -> bytes:
             self._file.seek(at)
-            return bytes(self._file.read(len(buffer)))
+            return bytes(self._file.read(min(len(buffer), self._size - at)))
 
-        content = attempted(self._url, read)
+        content = attempted(self._url, read) if at < self._size else b""
         buffer[: len(content)] = content
         return len(content)
 
@@ -261,11 +277,17 @@ def delete(url: str) -> None:
 
 
 def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 32) -> Iterator[_T]:
-    """Results of a call for several values in order, on threads that are not waited for after an error or Ctrl-C."""
-    from multiprocessing.pool import ThreadPool
+    """Results of a call for several values in order, at most `threads` ahead, on threads that nobody waits for."""
+    from multiprocessing.pool import AsyncResult, ThreadPool
 
+    pending: deque[AsyncResult[_T]] = deque()
     with ThreadPool(max(1, min(threads, len(values)))) as pool:
-        yield from pool.imap(call, values)
+        for value in values:
+            if len(pending) == threads:
+                yield pending.popleft().get()
+            pending.append(pool.apply_async(call, (value,)))
+        while pending:
+            yield pending.popleft().get()
 
 
 def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
