@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 DISTRIBUTION = "superbpe-framework"
 EXTRA_OF = {
     "accelerate": "eval",
+    "aiohttp": "cloud",
     "altair": "pages",
     "datasets": "hf",
     "filelock": "experiments",
+    "fsspec": "cloud",
     "gguf": "hf",
     "huggingface_hub": "hf",
     "hydra": "experiments",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from tokenizer.errors import UserError, check_choice
 from tokenizer.files import weighted
@@ -63,14 +62,6 @@ class Reading:
         Raises:
             UserError: a value is out of range, or two contradict each other.
         """
-        paths: Any = self.paths  # types are not checked in user code
-        if isinstance(paths, str):
-            raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
-        if [bool(self.paths), bool(self.sources), bool(self.dataset)].count(True) != 1:
-            raise UserError(
-                "a corpus needs either paths, sources or a dataset; set paths=[FILE,...], "
-                "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
-            )
         for name, entry in self.sources.items():
             weighted(entry, f"sources.{name}")
         check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))

@@ -69,6 +69,14 @@ class Corpus:
                 "pathlib.Path"
             )
         self.config = config
+        paths: Any = config.paths  # types are not checked in user code
+        if isinstance(paths, str):
+            raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
+        if [bool(paths), bool(config.sources), bool(config.dataset)].count(True) != 1:
+            raise UserError(
+                "a corpus needs either paths, sources or a dataset; set paths=[FILE,...], "
+                "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
+            )
         config.check()
         self.files, self._source = text_files.find(config.paths, config.format), dict[File, str]()
         for source, entry in config.sources.items():
@@ -78,8 +86,8 @@ class Corpus:
                 if (other := self._source.setdefault(file.resolve(), source)) != source:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
         self.heldout_files = text_files.find(config.heldout_paths, config.format)
-        paths = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
-        self._states: dict[File, tuple[int, Any]] = {path: text_files.state(path) for path in paths}
+        read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
+        self._states: dict[File, tuple[int, Any]] = {path: text_files.state(path) for path in read}
         self.skipped = Skipped()
         self.part: Range | Literal["files"] | None = None
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
