@@ -1,4 +1,4 @@
-"""Nothing unpickles content, and the core writes no results. Ruff (S) rejects `eval`, `exec`, pickle and shells."""
+"""Nothing unpickles content, and the core writes no results. Ruff (S) rejects `eval`, `exec`, `pickle` and shells."""
 
 from __future__ import annotations
 

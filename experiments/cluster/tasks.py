@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
 from experiments.store.cache import bucket_of
 from tokenizer import storage
-from tokenizer.checksums import digest, read_sealed, write_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import digest, read_sealed, write_sealed
 from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
-from tokenizer.checksums import digest
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import digest, read_json
 from tokenizer.pretrained import load_saved
 
 if TYPE_CHECKING:
@@ -259,7 +258,7 @@ def with_downstream(result: Result, path: Path) -> Result:
     """Return the result with the task scores of a `downstream.json`, which identifies models by their artifacts.
 
     Raises:
-        UserError: If `experiments.downstream` did not write the file, or it has none of these models.
+        UserError: If `superbpe downstream` did not write the file, or it has none of these models.
     """
     found: dict[str, list[TaskScore]] = {}
     try:
@@ -269,7 +268,7 @@ def with_downstream(result: Result, path: Path) -> Result:
             score = TaskScore(row["task"], row["metric"], row["value"], row["stderr"], row["straddle_share"])
             found.setdefault(models[row["model"]], []).append(score)
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{path} was not written by experiments.downstream; name a downstream.json") from None
+        raise UserError(f"{path} was not written by superbpe downstream; name a downstream.json") from None
     arms = [dataclasses.replace(each, downstream=_over_seeds(each, found)) for each in result.arms]
     if not any(each.downstream for each in arms):
         known = ", ".join(each.lm.name for each in arms)

@@ -115,7 +115,7 @@ class ArmResult(ArmModels):
         compared: The evaluations on the documents that the arms are compared on (`Result.documents`).
         scores: Scores over all seeds, on the same documents.
         barred: Why the arm takes part in no verdict; empty if it does.
-        downstream: Scores on downstream tasks over all seeds, if `experiments.downstream` measured any.
+        downstream: Scores on downstream tasks over all seeds, if `superbpe downstream` measured any.
         partner: When several runs are compared: index of the BPE arm in the same run.
     """
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 
 from experiments.store.manifest import MANIFEST, Manifest
-from tokenizer.checksums import n_bytes_of, remember_checksum
 from tokenizer.corpus import remote
 from tokenizer.durable import replacing, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import confined
+from tokenizer.files import confined, n_bytes_of, remember_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +33,7 @@ class Bucket:
     Args:
         url: Its URL, without credentials.
         manifests: Local folder for manifests.
-        progress: Called during transfers, as in `tokenizer.checksums.check_files`.
+        progress: Called during transfers, as in `tokenizer.files.check_files`.
     """
 
     def __init__(self, url: str, manifests: Path, progress: Callable[[str, int, int | None], None] | None) -> None:

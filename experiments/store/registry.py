@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from experiments.store.artifacts import Store
 from experiments.store.runs import RECORD, load
 from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +60,7 @@ def running(store: Store, folder: Path) -> Iterator[None]:
         if store.bucket is not None and (folder / RECORD).exists():
             store.bucket.keep_record(f"{_machine()}/{name}", folder / RECORD)
 
-    with store.lock(_GATE):  # wait for `experiments.clean`, if it is running
+    with store.lock(_GATE):  # wait for `superbpe status --clean`, if it is running
         alive = store.filelock(name)
         alive.acquire()
     try:

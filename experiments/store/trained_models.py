@@ -133,6 +133,6 @@ def _find(path: Path) -> list[Artifact[Folder]]:
     if not artifacts:
         raise UserError(
             f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
-            "superbpe train-lm makes them"
+            "superbpe pipeline --until train-lm makes them"
         )
     return artifacts

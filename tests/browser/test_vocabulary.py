@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from experiments import inspect_vocab
+from experiments.cli import main
 from experiments.report import vocabulary, vocabulary_page
 from superbpe.inspection import tokens
 from tests import texts
 from tests.browser.waiting import wait_for
 from tokenizer import Batch, Tokenizer, patterns
-from tokenizer.alphabet import ALPHABET
-from tokenizer.definition import Definition
+from tokenizer.definition import ALPHABET, Definition
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenize
         "--out",
         str(root / "out"),
     ]
-    assert inspect_vocab.run(command) == 0
+    assert main.run(["inspect", *command]) == 0
     return root / "out"
 
 

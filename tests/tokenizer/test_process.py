@@ -313,3 +313,15 @@ def test_writable_buffers_give_the_same_ids():
     for array in (data, data.copy()):
         ids, _ = tokenizer._encoder.encode_batch((array, np.array([0, 4, 9])), 1)
         assert ids.tolist() == list(b"some text")
+
+
+def test_the_first_long_call_does_not_load_numpys_interface():
+    """Loading it runs Python code, which a pending Ctrl-C would end: the core would panic."""
+    program = """
+        import sys
+        from tokenizer.tokenizer import _native
+        sys.modules["numpy._core.multiarray"] = sys.modules["numpy.core.multiarray"] = None
+        print(_native.read_merges(b"[[1, 2, 3]]", 0)[0])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1 2 3]\n"

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tokenizer import _native
-from tokenizer.base import BaseTokenizer
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
+from tokenizer.documents import check_not_files
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Progress, Throttle
@@ -86,10 +86,11 @@ def _batches(
         raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
     if _is_arrow(text) and not isinstance(text, Iterator):
         return _not_empty(batch_column(text, config))
-    if callable(text) and not isinstance(text, BaseTokenizer):
+    if callable(text) and not hasattr(text, "encode_batch"):
         return _batches(text(), config, read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
         raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")
+    check_not_files(text, "write [pathlib.Path(name) for name in names] to read the files")
     rows = iter(_only(text, config.field))
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)

@@ -50,7 +50,7 @@ def test_artifacts_are_equal(
     monkeypatch.setattr(ray_backend, "RayBackend", connect)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 30_000))
-    run_stages("shard_corpus", [*tiny, *more], tmp_path / "local")
+    run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     runner = ["runner=ray"]
@@ -59,7 +59,7 @@ def test_artifacts_are_equal(
         runner += ["runner.folder=s3://bucket/tasks"]
         endpoint.faults.extend([500, 503, "cut"])
         endpoint.upload_faults.extend([500, "cut", 503])
-    run_stages("shard_corpus", [*elsewhere, *more, *runner], tmp_path / "remote")
+    run_stages("shard", [*elsewhere, *more, *runner], tmp_path / "remote")
     uploaded = [path for method, path, _ in endpoint.requests if method == "PUT"]
     assert bool(uploaded) == (kind == "results-in-bucket")
     assert not any(endpoint.objects.values()), "results of tasks are deleted"

@@ -49,7 +49,7 @@ def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> No
 
 def test_contamination_can_be_off(tiny: list[str], tmp_path: Path) -> None:
     overrides = [*tiny, *_shared_corpus(tmp_path, shared=1)]
-    run_stages("shard_corpus", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
+    run_stages("shard", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
     assert "contamination" not in names_by_stage(tmp_path)
-    error = rejected("shard_corpus", [*overrides, "eval.contamination=-1"], tmp_path)
+    error = rejected("shard", [*overrides, "eval.contamination=-1"], tmp_path)
     assert "eval.contamination=-1 must be at least 0: a number of words such as 13, or null" in error

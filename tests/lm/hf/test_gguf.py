@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import export_hf as command
+from experiments.cli import main
 from lm.hf.export import cut_tensors
 from lm.hf.export_check import probes
 from lm.hf.gguf import export_gguf
@@ -138,9 +138,9 @@ def test_the_command(tokenizers, tmp_path, capsys):
     tokenizer.save(tmp_path / "tokenizer")
     arguments = [str(tmp_path / "lm-0"), str(tmp_path / "m.gguf"), "--to", "gguf"]
     arguments += ["--tokenizer", str(tmp_path / "tokenizer")]
-    assert command.run(arguments) == 0
+    assert main.run(["export", *arguments]) == 0
     assert "architecture llama, 21 tensors (fp32), pretokenizer superbpe" in capsys.readouterr().out
-    assert command.run(arguments) == 2
+    assert main.run(["export", *arguments]) == 2
     assert "m.gguf already exists" in capsys.readouterr().err
 
 

@@ -1,0 +1,57 @@
+"""Samples of `tests.campaigns`, and all that changed files have found."""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from tests import campaigns, changed_files
+from tests.properties import examples
+
+# Each was once an error other than a UserError, a message as long as the file, or another tokenizer.
+FINDINGS = [
+    ("checkpoint", 59),
+    ("checkpoint", 1104),
+    ("checkpoint", 87020856370272753),  # a changed size, which kept NumPy from comparing the checksum
+    ("checkpoint", 87020860665244891),  # a member that is not an array
+    ("hf", 28),
+    ("hf", 788),
+    ("hf", 1387),
+    ("hf", 47244640434),
+    ("hf", 133143986852),  # HF applies a second ByteLevel to the byte alphabet
+    ("parquet", 703),
+    ("parquet", 759),
+    ("parquet", 1030),
+    ("tiktoken", 12884904610),  # a change that contained itself
+    ("shards", 8589935967),  # quoted a format of thousands of letters
+    ("parquet", 90194314156),  # ended the process
+]
+
+
+@pytest.mark.parametrize(("kind", "number"), FINDINGS)
+def test_what_was_found_stays_fixed(kind, number, tmp_path):
+    changed_files.case(random.Random(f"{kind} {number}"), kind, tmp_path)
+
+
+@examples(200, 300, kind=st.sampled_from(list(changed_files.KINDS)), number=st.integers(0, 2**40))
+def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
+    with tempfile.TemporaryDirectory() as folder:
+        changed_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
+
+
+@pytest.mark.parametrize("campaign", [campaigns.encoders])
+@pytest.mark.parametrize("n", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore")
+def test_campaigns_find_nothing(campaign, n):
+    for number in range(n):
+        campaign(None, random.Random(f"{campaign.__name__} {number}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("campaign", [campaigns.kills, campaigns.errors, campaigns.damage])
+def test_campaigns_on_an_experiment_find_nothing(campaign, tmp_path):
+    experiment = campaigns.Experiment(tmp_path)
+    for number in range(1 if campaign is campaigns.kills else 3):
+        campaign(experiment, random.Random(f"{campaign.__name__} {number}"))
