@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
 from experiments.store.cache import bucket_of
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import digest, read_sealed, write_sealed
 from tokenizer.urls import is_remote
@@ -96,7 +96,7 @@ def returned(task: Task, folder: Path) -> Any:
 def finished(task: Task, folder: Path) -> Any:
     """What the call of a finished task returned, or None; a task whose data was deleted is not finished."""
     value = returned(task, folder)
-    return value if value is not None and storage.disk.exists(task.data(folder)) else None
+    return value if value is not None and task.data(folder).exists() else None
 
 
 def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class Cluster:
         shared = self.shared(folder.parent)
         parts = folder.resolve() / "parts" if shared is None else shared / folder.name
         yield parts
-        storage.disk.remove_folder(parts)
+        remove_folder(parts)
 
     def shared(self, artifacts: Path) -> Path | None:
         """The folder for results that all machines share; None for that of the artifacts.
@@ -255,7 +255,7 @@ class Cluster:
         Raises:
             UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
         """
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(_LOOK_UPS) as pool:
             values = list(pool.map(partial(finished, folder=folder), tasks))
         results = {i: value for i, value in enumerate(values) if value is not None}
@@ -426,7 +426,7 @@ def wait_for(data: Path) -> None:
         UserError: it does not.
     """
     deadline = time.monotonic() + _VISIBLE_SECONDS
-    while not storage.disk.exists(data):
+    while not data.exists():
         if time.monotonic() > deadline:
             raise UserError(
                 f"a task has written {data}, which this machine does not see; set runner.folder to a folder that all "

@@ -25,7 +25,7 @@ from experiments.results import Contents
 from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
-from tokenizer import storage
+from tokenizer.durable import naming, remove_folder, sync
 from tokenizer.errors import UserError
 from tokenizer.files import Verify, check_files, check_sizes, digest, read_sealed, recorded
 from tokenizer.urls import is_remote
@@ -235,7 +235,7 @@ class Store:
             if artifact.folder.exists():
                 return
             partial = self.root / f".{artifact.name}.download"
-            storage.disk.make_folder(partial)
+            partial.mkdir(parents=True, exist_ok=True)
             self.bucket.download(artifact.name, partial)
             self._name(partial)
 
@@ -256,19 +256,19 @@ class Store:
             if self._on_build is not None:
                 self._on_build()
             if not resumable:
-                storage.disk.remove_folder(partial)
-            storage.disk.make_folder(partial)
+                remove_folder(partial)
+            partial.mkdir(parents=True, exist_ok=True)
             for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
                 if unfinished.is_file():
-                    storage.disk.remove(unfinished)
+                    unfinished.unlink()
             with measured(partial) as cost:
                 try:
                     self._building += 1
-                    with storage.naming(partial):
+                    with naming(partial):
                         contents = build(partial)
                 except BaseException:
                     if not resumable:
-                        storage.disk.remove_folder(partial, ignore_errors=True)
+                        remove_folder(partial, ignore_errors=True)
                     raise
                 finally:
                     self._building -= 1
@@ -289,15 +289,15 @@ class Store:
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
-            storage.disk.remove(partial / MANIFEST, missing_ok=True)
+            (partial / MANIFEST).unlink(missing_ok=True)
             return False
         self._name(partial)
         return True
 
     def _name(self, partial: Path) -> None:
         name = partial.name.removeprefix(".").removesuffix(partial.suffix)
-        storage.disk.rename(partial, self.root / name)
-        storage.disk.sync(self.root)
+        partial.replace(self.root / name)
+        sync(self.root)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -397,9 +397,9 @@ class Store:
     def _discard(self, name: str) -> None:
         """Delete a folder. It is renamed first, so that it is never half deleted under its name."""
         doomed = self.root / f".{name}.removed"
-        storage.disk.remove_folder(doomed, ignore_errors=True)
-        storage.disk.rename(self.root / name, doomed)
-        storage.disk.remove_folder(doomed, ignore_errors=True)
+        remove_folder(doomed, ignore_errors=True)
+        (self.root / name).replace(doomed)
+        remove_folder(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -419,16 +419,16 @@ class Store:
     def clean(self) -> list[str]:
         """Delete the leftovers of killed processes, except resumable ones; return the names."""
         for removed in self.root.glob(".*.removed"):
-            storage.disk.remove_folder(removed, ignore_errors=True)
+            remove_folder(removed, ignore_errors=True)
         for partial in self.root.glob(".*.download"):
             if (self.root / partial.name.removeprefix(".").removesuffix(".download")).exists():
-                storage.disk.remove_folder(partial, ignore_errors=True)
+                remove_folder(partial, ignore_errors=True)
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
             with self.if_free(name) as free:  # otherwise a live process is writing it
                 if free and ((self.root / name).exists() or not self._complete(partial)):
-                    storage.disk.remove_folder(partial, ignore_errors=True)
+                    remove_folder(partial, ignore_errors=True)
                     stale.append(name)
         return stale
 
@@ -454,7 +454,7 @@ class Store:
         """
         folder = self.root / ".locks"
         try:
-            storage.disk.make_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
@@ -491,5 +491,5 @@ def _files(folder: Path) -> list[str]:
 
 def _sync_all(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
-        storage.disk.sync(path)
-    storage.disk.sync(folder)
+        sync(path)
+    sync(folder)

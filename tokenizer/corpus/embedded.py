@@ -22,7 +22,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer import storage
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 
@@ -336,7 +335,7 @@ def write(
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
     if heldout_fraction > 0 and not heldout:
         raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use at least {HELDOUT_FRACTION}")
-    storage.disk.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     return {
         **identity(),
         "heldout_fraction": heldout_fraction,

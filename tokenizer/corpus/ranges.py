@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenizer import storage
 from tokenizer.corpus.remote import BLOCK_BYTES, File, RemoteFile
 from tokenizer.corpus.skipped import shifted
+from tokenizer.durable import naming
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Range:
         if isinstance(self.file, RemoteFile):
             yield from self.file.blocks(start, end)
             return
-        with storage.naming(self.file), self.file.open("rb") as file:
+        with naming(self.file), self.file.open("rb") as file:
             file.seek(start)
             for at in range(start, end, BLOCK_BYTES):
                 length = min(BLOCK_BYTES, end - at)

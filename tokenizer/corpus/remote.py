@@ -327,16 +327,20 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
 
 def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
-    scheme, _, path = url.partition("://")
-    scheme = scheme.lower()
-    if scheme in ("https", "http"):
-        return _web(os.getpid()), url
-    if scheme == "hf":
-        from huggingface_hub import HfFileSystem
+    scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
+    try:
+        if scheme in ("https", "http"):
+            return _web(os.getpid()), url
+        if scheme == "hf":
+            from huggingface_hub import HfFileSystem
 
-        return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None), path.rstrip("/")
-    path = shown(url).partition("://")[2].rstrip("/")
-    return _arrow(scheme, path.partition("/")[0], os.getpid()), path
+            return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None), path
+        return _arrow(scheme, path.partition("/")[0], os.getpid()), path
+    except ModuleNotFoundError as error:
+        extra = "hf" if scheme == "hf" else "cloud"
+        raise UserError(
+            f"{shown(url)} requires the package {error.name}; install it with: pip install 'superbpe-framework[{extra}]'"
+        ) from None
 
 
 # A forked process must not use connections and locks of its parent, so each process makes its own.

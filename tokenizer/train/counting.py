@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, patterns, storage
+from tokenizer import _native, patterns
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
@@ -140,16 +140,15 @@ class PretokenCounts:
             check_file(path)
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `superbpe pipeline --until count`") from None
-        with storage.disk.borrowed(path) as local:
-            try:
-                table = pq.read_table(local)
-            except parquet_errors() as error:
-                if not is_damage(error):
-                    raise
-                raise UserError(
-                    f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "
-                    "them to files named counts.parquet"
-                ) from None
+        try:
+            table = pq.read_table(path)
+        except parquet_errors() as error:
+            if not is_damage(error):
+                raise
+            raise UserError(
+                f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "
+                "them to files named counts.parquet"
+            ) from None
         try:
             about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
             version = about.get("version")
