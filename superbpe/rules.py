@@ -17,7 +17,6 @@ The published recipes differ in a few decisions, each of which is a setting here
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TypedDict
 
@@ -239,9 +238,6 @@ PHASE1: dict[str, Phase1] = {
 TRANSITION: dict[str, float | str] = {**dict.fromkeys(PRESETS, 0.8), "boundless": "auto", "sentence": 0.9}
 """Transition of each preset, as an argument of `train_superbpe`; for `none` it is our choice."""
 
-RENAMED = {"seed": "spans"}
-"""Names of earlier versions, accepted with a warning until version 0.3."""
-
 
 def preset(name: str) -> Rules:
     """The rules of a preset.
@@ -249,13 +245,6 @@ def preset(name: str) -> Rules:
     Raises:
         UserError: the name is unknown.
     """
-    if name in RENAMED:
-        warnings.warn(
-            f"the preset {name!r} is now called {RENAMED[name]!r}; version 0.3 removes the old name",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        name = RENAMED[name]
     if name not in PRESETS:
         raise UserError(f"rules={name!r} is not a preset; the presets are: {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -209,7 +209,7 @@ def _table_of(folder: Path, what: str, side: Side) -> Path:
 
 
 def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
-    """Write the effect of each merge on the text, and the curves; print the effect of phase 2's first merges."""
+    """Write the effect of each merge on the text, and the curves."""
     import pyarrow.parquet as pq
 
     written, rows = [], []
@@ -220,18 +220,6 @@ def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> l
             pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
         written.append(path)
         rows += curve_rows(measured, side.label)
-        if measured.lifted.size < measured.applied.size:
-            cells = [
-                [
-                    f"{row.merges:,}",
-                    percent(row.superword_share),
-                    percent(round(row.saved, 4) + 0.0, 2),
-                    "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
-                ]
-                for row in history.early_statistics(side.tokenizer, measured)
-            ]
-            head = ["merges", "superwords among them", "tokens saved", "bytes per token"]
-            print_table(f"Phase 2 of {side.label}", head, cells, "merges 0: only the fence is lifted")
     drawing = io.StringIO()
     curve_chart(rows).save(drawing, format="svg")
     write_whole(folder / "curve.svg", drawing.getvalue())

@@ -169,30 +169,3 @@ def renyi_entropy(counts: npt.ArrayLike, alpha: float) -> float:
     # Normalize by the highest probability: p^alpha underflows for a high order.
     highest = p.max()
     return float((np.log2(((p / highest) ** alpha).sum()) + alpha * np.log2(highest)) / (1 - alpha))
-
-
-def renyi_gradient(counts: npt.ArrayLike, alpha: float) -> npt.NDArray[np.float64]:
-    """Derivative of `renyi_entropy` by the probability of each outcome, in bits; 0 for outcomes that do not occur.
-
-    The derivatives hold up to a constant, since probabilities add up to 1.
-
-    Args:
-        counts: occurrences; not all 0.
-        alpha: order, above 0.
-
-    >>> renyi_gradient([1, 1, 0], 2).round(3).tolist()
-    [-2.885, -2.885, 0.0]
-    """
-    found = np.asarray(counts, dtype=np.float64)
-    highest = found.max()
-    gradient = np.zeros(len(found))
-    there = found > 0
-    shares = found[there] / highest  # relative to the highest, as in `renyi_entropy`
-    if alpha == 1:
-        gradient[there] = -np.log2(shares)
-    elif np.isinf(alpha):
-        gradient[found.argmax()] = -found.sum() / (highest * math.log(2))
-    else:
-        scale = found.sum() / highest * alpha / ((1 - alpha) * math.log(2))
-        gradient[there] = scale * shares ** (alpha - 1) / (shares**alpha).sum()
-    return gradient

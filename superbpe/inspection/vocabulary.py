@@ -10,7 +10,7 @@ import numpy as np
 from tokenizer.base import n_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -87,25 +87,6 @@ def superwords(tokenizer: TokenizerLike, counts: NDArray[np.int64] | None = None
         )
         for i in tokenizer.superword_ids()
     ]
-
-
-def longest(words: Iterable[Superword], n: int) -> list[Superword]:
-    """Return the `n` longest superwords in bytes; ties are ordered by count, then id."""
-    return sorted(words, key=lambda word: (-word.n_bytes, -word.count, word.id))[:n]
-
-
-def most_frequent(words: Iterable[Superword], n: int) -> list[Superword]:
-    """Return the `n` superwords with the highest counts; ties are ordered by id."""
-    return sorted(words, key=lambda word: (-word.count, word.id))[:n]
-
-
-def by_words(words: Iterable[Superword]) -> list[tuple[int, int, int]]:
-    """Return (words per superword, number of superwords, their occurrences), sorted by words per superword."""
-    table: dict[int, tuple[int, int]] = {}
-    for word in words:
-        number, count = table.get(word.n_words, (0, 0))
-        table[word.n_words] = (number + 1, count + word.count)
-    return [(n, *table[n]) for n in sorted(table)]
 
 
 def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:

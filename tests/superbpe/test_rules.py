@@ -3,7 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from superbpe import PHASE1, PRESETS, Rules
-from superbpe.rules import TRANSITION, preset
+from superbpe.rules import TRANSITION
 from tokenizer import UserError, patterns
 
 
@@ -34,11 +34,6 @@ def test_every_preset_has_a_phase_1():
     for phase1 in PHASE1.values():
         patterns.resolve(phase1["pattern"])
         assert phase1["unit"] in ("document", "line")
-
-
-def test_the_old_name_of_a_preset_is_accepted_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="the preset 'seed' is now called 'spans'"):
-        assert preset("seed") is PRESETS["spans"]
 
 
 def test_rules_cannot_be_changed_in_place():

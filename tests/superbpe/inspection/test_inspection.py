@@ -50,9 +50,6 @@ def test_counts_orders_and_totals() -> None:
     assert len(counts) == tokenizer.vocab_size
     words = inspection.superwords(tokenizer, counts)
     assert {word.text: word.count for word in words} == {"bc a": 2, " a a": 2}
-    assert [word.text for word in inspection.most_frequent(words, 1)] == ["bc a"]
-    assert [word.text for word in inspection.longest(words, 2)] == ["bc a", " a a"]
-    assert inspection.by_words(words) == [(2, 2, 4)]
 
 
 def test_segments_spell_the_text_and_partial_characters_are_hex() -> None:
@@ -64,7 +61,6 @@ def test_segments_spell_the_text_and_partial_characters_are_hex() -> None:
 
 def test_plain_bpe_has_no_superwords() -> None:
     assert inspection.superwords(_tokenizer().cut(259)) == []
-    assert inspection.by_words([]) == []
 
 
 def test_the_curve_has_the_transition_and_the_end() -> None:
