@@ -19,7 +19,7 @@ from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, reference, train_bpe
 from tokenizer.definition import Definition
-from tokenizer.preparation import FORMS, Preparation, normalized
+from tokenizer.special import FORMS, Preparation, normalized
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]

@@ -19,7 +19,7 @@ from tests.superbpe.oracle import (
     small,
     train,
 )
-from tokenizer import Batch, count_pretokens, patterns, spelling, train_bpe
+from tokenizer import Batch, count_pretokens, definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -113,7 +113,7 @@ def test_no_superword_exceeds_the_longest_token():
     messages = sorted(str(warning.message) for warning in warned)
     assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
     assert "ran out of pairs after 16 of 39" in messages[1]
-    assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN
+    assert max(map(len, tokenizer.vocab)) == definition.LONGEST_TOKEN
     assert tokenizer.provenance["phase2"]["too_long"] == 2
 
 
@@ -121,7 +121,7 @@ def test_no_superword_exceeds_the_longest_token():
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
 def test_the_longest_token_equals_the_reference(name, documents, phase1, monkeypatch):
     longest = max(len(left + right) for left, right in phase1.merges[:100])
-    monkeypatch.setattr(spelling, "LONGEST_TOKEN", longest)
+    monkeypatch.setattr(definition, "LONGEST_TOKEN", longest)
     tokenizer = train(phase1, documents, name)
     assert tokenizer.provenance["phase2"]["too_long"] > 0
     _, merges = expected(documents, phase1, RULES[name], 100, 60)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests import texts
 from tests.generated import ONE_PASS, TWO_PASS, arbitrary, by_definition, spelled
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.alphabet import NOT_IN_UTF8
-from tokenizer.definition import Definition
+from tokenizer.definition import NOT_IN_UTF8, Definition
 from tokenizer.patterns import Pattern
 
 
@@ -64,7 +63,7 @@ def test_batches_are_encoded_as_one_by_one_on_any_number_of_threads(name, traine
         ids, offsets = tokenizer.encode_batch(documents, threads=threads)
         assert (ids.dtype, offsets.dtype, len(offsets)) == (np.uint32, np.int64, len(documents) + 1)
         assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == alone
-    again, where = tokenizer.encode_documents(Batch.from_texts(documents))
+    again, where = tokenizer.encode_batch(Batch.from_texts(documents))
     np.testing.assert_array_equal(again, ids)
     np.testing.assert_array_equal(where, offsets)
 
