@@ -163,9 +163,10 @@ def merge_log(
 
 def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
     """Counts of both phases by rank; None for merges without a count."""
-    phases: list[list[int]] = [np.asarray(part, dtype=np.uint64).tolist() for part in (*counts, [], [])[:2]]
+    given: Sequence[npt.ArrayLike] = (*counts, [], [])
     found: list[int | None] = []
-    for part, wanted, exact in zip(phases, (n_phase1, n - n_phase1), (False, True), strict=True):
+    for phase, wanted, exact in zip(given, (n_phase1, n - n_phase1), (False, True), strict=False):
+        part = np.asarray(phase, dtype=np.uint64).tolist()
         if part and (len(part) < wanted or (exact and len(part) > wanted)):
             raise UserError(
                 f"there are counts of {len(part)} merges for a phase of {wanted}; they belong to another training"
