@@ -71,6 +71,14 @@ class History:
         """Bytes per token by vocabulary size, for `sizes`."""
         return self.n_bytes / np.maximum(self.tokens(), 1)
 
+    def curve(self, points: int) -> list[tuple[int, float]]:
+        """Some vocabulary sizes and their bytes per token: log-spaced from 512, the transition, and the full size."""
+        first, last = self.first_size, self.first_size + len(self.applied)
+        start = 512 if last > 1024 else first
+        chosen = {round(size) for size in np.geomspace(start, last, max(points, 2))} | {self.transition}
+        values = self.bytes_per_token()
+        return [(size, float(values[size - first])) for size in sorted(chosen) if first <= size <= last]
+
 
 def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: int | None = None) -> History:
     """Encode a text with a tokenizer and with its phase 1 alone, and count the applications of each merge.

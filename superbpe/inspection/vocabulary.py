@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokenizer.interface import TokenizerLike
-    from tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -100,14 +99,3 @@ def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
             shown, partial = display(vocab[i]), True
         pieces.append(Piece(id=i, text=shown, superword=i in special, partial=partial))
     return pieces
-
-
-def curve_sizes(tokenizer: Tokenizer, points: int) -> list[int]:
-    """Return vocabulary sizes for a compression curve: log-spaced, including the transition and the full size."""
-    specials = len(tokenizer.special_tokens)
-    end = tokenizer.vocab_size
-    start = 512 if end > 1024 else 256 + specials
-    sizes = {round(size) for size in np.geomspace(start, end, max(points, 2))}
-    if len(tokenizer.merges) > tokenizer.n_phase1_merges:
-        sizes.add(256 + tokenizer.n_phase1_merges + specials)
-    return sorted(size for size in sizes if 256 + specials <= size <= end)

@@ -42,6 +42,11 @@ def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, doc
     assert sizes == list(range(257, whole.vocab_size + 1))
     assert found.transition == 257 + 120
     assert found.tokens().tolist() == [len(whole.cut(size).encode_batch(documents)[0]) for size in sizes]
+    for points in (2, 5, 50):
+        curve = dict(found.curve(points))
+        assert list(curve) == sorted(curve)
+        assert {257, found.transition, whole.vocab_size} <= curve.keys() <= set(sizes)
+        assert curve[whole.vocab_size] == found.bytes_per_token()[-1]
 
 
 def test_history_of_plain_bpe(trained, documents):
