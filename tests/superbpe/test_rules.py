@@ -52,7 +52,6 @@ def test_rules_cannot_be_changed_in_place():
         ({"counting": "once"}, "counting='once'; it is one of: overlapping, non-overlapping"),
         ({"tie_break": "random"}, "tie_break='random'; it is one of: lowest-ids, lexicographic-greatest"),
         ({"atoms": "pretokens"}, "atoms='pretokens' and phase1_fence='lifted' exclude each other"),
-        ({"script_atoms": True}, "script_atoms=True and phase1_fence='lifted' exclude each other"),
         ({"interleave": True, "phase1_fence": "kept"}, "interleave=True and transition='auto' need atoms='pretokens'"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": ""}, "eligible='' is not a regex of one line"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": "(open"}, "does not compile"),
