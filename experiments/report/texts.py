@@ -9,7 +9,7 @@ from experiments.stages.models import open_shards
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
 from lm.model.weights import load_model
-from superbpe.inspection import vocabulary as inspection
+from superbpe.inspection import tokens as inspection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.inspection.vocabulary import display
+from superbpe.inspection.tokens import display
 from superbpe.transition import times_applied
 from tokenizer import _native
 from tokenizer.errors import UserError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from superbpe.inspection import vocabulary as inspection
+from superbpe.inspection import tokens as inspection
 from tokenizer import patterns
 from tokenizer.definition import ALPHABET
 from tokenizer.tokenizer import Tokenizer, n_words

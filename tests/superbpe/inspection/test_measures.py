@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from superbpe.inspection import contexts, measures, tokens
+from superbpe.inspection import measures, tokens
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, patterns
 from tokenizer.definition import ALPHABET
@@ -77,7 +77,7 @@ def test_contexts_are_the_text_around_tokens(trained: dict[str, Tokenizer], most
     documents = [*texts.english()[1][:12], *texts.SCRIPTS.values(), "a", "of the"]
     about = tokens.describe(tokenizer)
     encoded = measures.encode(tokenizer, [Batch.from_texts(documents[:5]), Batch.from_texts(documents[5:])])
-    found = contexts.contexts(encoded, about, per_token=2, reach=20, most_bytes=most_bytes)
+    found = measures.contexts(encoded, about, per_token=2, reach=20, most_bytes=most_bytes)
     excerpts = found.data.tobytes()
     originals = [document.encode() for document in documents]
     bounds = [*found.starts.tolist(), len(excerpts)]
