@@ -1,8 +1,8 @@
 """The tokens of a vocabulary: their properties, superwords and their kinds, near-duplicates, and segmented texts.
 
 A *word* is a non-empty part of a token between white space (`n_words`). A *phase-2 token* is the product of a merge
-after the transition. A *superword* is a phase-2 token of two words or more (`Tokenizer.superword_ids`). Other phase-2 tokens
-that phase 1's pattern would cut, such as `.` with a line feed, cross pretokens and are counted apart
+after the transition. A *superword* is a phase-2 token of two words or more (`Tokenizer.superword_ids`). Other phase-2
+tokens that phase 1's pattern would cut, such as `.` with a line feed, cross pretokens and are counted apart
 (`Tokenizer.crossing_ids`).
 """
 
