@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -147,7 +148,7 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     suffix = f"; {remedy}" if remedy else ""
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        parsed = json.loads(text)
+        parsed = json.loads(text, parse_constant=_finite, parse_float=_finite)
         nested = _is_deeper(parsed, MOST_NESTED)
         if not nested and _SURROGATE.search(text):
             json.dumps(parsed, ensure_ascii=False).encode()
@@ -164,6 +165,13 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object{suffix}")
     return parsed
+
+
+def _finite(text: str) -> float:
+    """A number of JSON, which has no NaN and no infinity; Python's parser accepts both."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"the number {text} is not finite")
+    return value
 
 
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:

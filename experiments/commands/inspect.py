@@ -13,8 +13,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from experiments.cli.arguments import (
     TOKENIZER,
     Parser,
@@ -195,7 +193,7 @@ def _table_of(folder: Path, what: str, side: Side) -> Path:
 
 
 def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
-    """Write the effect of each merge on the text, and the curves; print the effect of phase 2's first merges."""
+    """Write the effect of each merge on the text, and the curves."""
     import pyarrow.parquet as pq
 
     written, rows = [], []
@@ -205,36 +203,14 @@ def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> l
         with replacing(path) as file:
             pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
         written.append(path)
-        rows += curve_rows(measured, side.label)
-        if measured.lifted.size < measured.applied.size:
-            cells = [
-                [
-                    f"{row.merges:,}",
-                    percent(row.superword_share),
-                    percent(round(row.saved, 4) + 0.0, 2),
-                    "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
-                ]
-                for row in history.early_statistics(side.tokenizer, measured)
-            ]
-            head = ["merges", "superwords among them", "tokens saved", "bytes per token"]
-            print_table(f"Phase 2 of {side.label}", head, cells, "merges 0: only the fence is lifted")
+        rows += [
+            {"tokenizer": harmless(side.label), "vocab_size": size, "bytes_per_token": value}
+            for size, value in measured.curve(_POINTS)
+        ]
     drawing = io.StringIO()
     curve_chart(rows).save(drawing, format="svg")
     write_whole(folder / "curve.svg", drawing.getvalue())
     return [*written, folder / "curve.svg"]
-
-
-def curve_rows(measured: history.History, label: str) -> list[dict[str, Any]]:
-    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`), log-spaced, and denser after the transition."""
-    sizes, values = measured.sizes(), measured.bytes_per_token()
-    at, end = measured.transition, int(sizes[-1])
-    chosen = {round(size) for size in np.geomspace(min(512, end), end, _POINTS)}
-    chosen |= {at, *range(at, min(at + max((end - at) // 10, 1), end) + 1, max((end - at) // 200, 1))}
-    return [
-        {"tokenizer": harmless(label), "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
-        for size in sorted(chosen)
-        if sizes[0] <= size <= end
-    ]
 
 
 def curve_chart(rows: list[dict[str, Any]]) -> Any:
