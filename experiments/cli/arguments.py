@@ -95,13 +95,14 @@ def _bytes(found: re.Match[str]) -> int:
 
 
 def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
-    """Return a `type=` of argparse for whole numbers of at least `least`."""
+    """Return a `type=` of argparse for whole numbers of at least `least`, also written 50k, 1M, 50,000 or 50_000."""
     bounds = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
-        with suppress(ValueError):
-            if least <= (number := int(text)) and (most is None or number <= most):
-                return number
+        if found := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d[\d_]*)([kM]?)", text):
+            value = int(found[1].replace(",", "")) * {"": 1, "k": 10**3, "M": 10**6}[found[2]]
+            if least <= value and (most is None or value <= most):
+                return value
         raise argparse.ArgumentTypeError(f"{text!r} is not {bounds}")
 
     return parse
