@@ -52,6 +52,16 @@ _SMALL = {
     "lm.train.warmup_steps": "2",
     "superbpe.vocab_size": "400",
 }
+_TASK = """\
+task: items
+dataset_path: json
+dataset_kwargs: {data_files: {test: tasks/items.jsonl}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{text}}"
+metric_list: [{metric: bits_per_byte}]
+"""
 # Settings in configs/experiment/bakeoff.yaml that take too long.
 _BAKEOFF = {
     "budget.ladder": "[0.5]",
@@ -109,7 +119,7 @@ def _run_command(line: str) -> None:
 def _small(code: str) -> str:
     """The code with smaller sizes, and with names of this folder where it has examples of names."""
     code = re.sub(r"\b[2-6]0_?000\b|\b32_000\b", lambda size: _SIZES[size[0]], code)
-    code = code.replace("--max-bytes 100kB", "--max-bytes 5kB").replace("--out tasks", "--items 4 --out tasks")
+    code = code.replace("--max-bytes 100kB", "--max-bytes 5kB")
     code = code.replace("outputs/2026-11-22/10-00-00-sweep", "sweep")
     if "artifacts/lm-" in code:
         names = [arm["lms"][0] for arm in json.loads(Path("outputs/run.json").read_text())["results"]["arms"]]
@@ -144,6 +154,9 @@ def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_bytes(zstandard.compress(b"".join(lines if name.startswith("data") else prose)))
     pq.write_table(pa.table({"text": ["def f(x):\n    return x + 1\n"] * 20}), folder / "heldout" / "code.parquet")
     (folder / "book.txt").write_text("\n".join(texts.prose()))
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "items.jsonl").write_text('{"text": "one two three"}\n' * 4)
+    (folder / "tasks" / "items.yaml").write_text(_TASK)
     (folder / "text.jsonl").unlink()
     with contextlib.chdir(folder):
         sizes = {"pattern": "gpt2", "bpe.unit": "document", "bpe.vocab_size": "350", "superbpe.vocab_size": "350"}

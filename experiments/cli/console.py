@@ -31,7 +31,7 @@ from rich.text import Text
 
 from experiments.cli.process import stoppable
 from lm.train.interrupt import Terminated
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, missing_extra
 from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
@@ -183,6 +183,9 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
             code = job()
     except UserError as error:
         complain(error)
+        return 2
+    except ModuleNotFoundError as error:
+        complain(missing_extra(error))
         return 2
     except (OSError, RuntimeError) as error:
         known = system_error(error)

@@ -40,9 +40,9 @@ from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
-from tokenizer.checksums import digest
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
+from tokenizer.files import digest
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from experiments.stages.comparison import TaskScore
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
 from tokenizer import Corpus, CorpusConfig
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 
 @pytest.fixture(scope="module")
