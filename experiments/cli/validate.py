@@ -12,8 +12,8 @@ from experiments.arms import check_arms
 from experiments.cluster import RUNNERS
 from experiments.config import BUDGETS, check_choice
 from experiments.logging.tracking import LOGGERS, check_installed
-from tokenizer.checksums import Verify
 from tokenizer.errors import UserError, check_whole
+from tokenizer.files import Verify
 from tokenizer.progress import MOST_THREADS
 
 if typing.TYPE_CHECKING:
