@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -316,14 +310,14 @@ class Reporter:
     Everything that is printed also goes to the log, and `detail` goes only there.
 
     Args:
-        target: Where to write. A terminal gets progress bars, anything else an occasional line.
+        target: Where to write. A terminal gets a line that changes, anything else an occasional line.
         prefix: Prefix of every line.
-        bars: Whether bars may be drawn. False for processes that share a terminal with others.
+        alone: Whether no other process writes to the terminal.
     """
 
-    def __init__(self, target: Console = console, *, prefix: str = "", bars: bool = True) -> None:
+    def __init__(self, target: Console = console, *, prefix: str = "", alone: bool = True) -> None:
         self._console = target
-        self._prefix, self._may_draw = prefix, bars and target.is_terminal
+        self._prefix, self._may_draw = prefix, alone and target.is_terminal
         self._plan: dict[str, str] = {}
         self._forecast: Callable[[str], None] | None = None
         self._at = ""
@@ -333,7 +327,7 @@ class Reporter:
         self._stage = ""
         self._note = self._outlook = ""
         self._began = self._spoke = 0.0
-        self._bars: Progress | None = None
+        self._spinner: Status | None = None
         self._what, self._done, self._pace = "", 0, Pace()
         self._total: int | None = None
 
@@ -370,21 +364,13 @@ class Reporter:
             self._reset("", 0, None)
         try:
             if self._may_draw:
-                columns = (
-                    SpinnerColumn(),
-                    TextColumn("{task.description}", markup=False),
-                    BarColumn(12),
-                    TextColumn("{task.fields[status]}", markup=False, style="cyan"),
-                    TimeElapsedColumn(),
-                )
-                with Progress(*columns, console=self._console, transient=True) as self._bars:
-                    self._task = self._bars.add_task(name, total=None, status="")
+                with self._console.status(Text(name)) as self._spinner:
                     yield
             else:
                 with _every(_TICK, self.tick):
                     yield
         finally:
-            self._bars, self._stage = None, ""
+            self._spinner, self._stage = None, ""
 
     def progress(self, what: str, done: int, total: int | None) -> None:
         """Report that `done` of `total` (None: unknown) units of `what` are done."""
@@ -393,14 +379,8 @@ class Reporter:
                 self._reset(what, done, total)
             self._done, self._total = done, total
             self._pace.add(done)
-            if self._bars is not None:
-                self._bars.update(
-                    self._task,
-                    description=f"{self._stage}: {what}",
-                    completed=done,
-                    total=total,
-                    status=self._status("/"),
-                )
+            if self._spinner is not None:
+                self._spinner.update(Text(f"{self._stage}: {what} {self._status('/')}"))
             self.tick()
 
     def note(self, text: str) -> None:

@@ -145,8 +145,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
         config = to_config(cfg, overrides)
         recorder.run.budgets, recorder.run.budget_unit = config.budget.rungs(), config.budget.unit
-        # Processes that share a terminal do not draw progress bars.
-        reporter = Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else Reporter()
+        reporter = Reporter(prefix=f"[{number}] ", alone=False) if elsewhere else Reporter()
         for handler in logging.root.handlers:
             if isinstance(handler, logging.FileHandler):
                 reporter.say(f"log: {handler.baseFilename}", style="dim")

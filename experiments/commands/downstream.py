@@ -190,14 +190,8 @@ def evaluate(
             facts[task] = harness.facts()
             for name in result["results"]:  # the tasks of a group, and the group
                 rows += _rows(result, name, saved.label, facts[task])
-        about.append(
-            {
-                "label": saved.label,
-                "lm": saved.artifact.name,
-                "tokenizer_sha256": saved.lm.tokenizer.sha256,
-                "tasks": facts,
-            }
-        )
+        of_model = {"label": saved.label, "lm": saved.artifact.name, "tokenizer_sha256": saved.lm.tokenizer.sha256}
+        about.append({**of_model, "tasks": facts})
     return {"scoring": scoring, "models": about, "rows": rows}
 
 
@@ -228,40 +222,14 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
 
 
 def _show(results: dict[str, Any]) -> None:
+    """Print the values of all models by task and metric, and how often tokens span the join of prompt and answer."""
     labels = [model["label"] for model in results["models"]]
-    values = {(row["task"], row["metric"], row["model"]): row for row in results["rows"]}
-    table = []
-    omitted = set()
-    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in results["rows"]):
-        cells = []
-        for label in labels:
-            row = values[task, metric, label]
-            error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
-            cells.append(f"{row['value']:.4f}{error}" if means_something(row) else "-")
-        if set(cells) == {"-"}:
-            omitted.add(metric)
-        else:
-            table.append([task, metric, *cells])
-    for task in dict.fromkeys(row["task"] for row in results["rows"]):
-        shares = [
-            next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
-        ]
-        table.append([task, "straddles", *(percent(row["straddle_share"]) for row in shares)])
-    reporter = Reporter(console)
-    reporter.table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
-    if omitted:
-        reporter.say(
-            f"not shown: {', '.join(sorted(omitted))}, whose standard error is unknown or larger than the value; "
-            f"bits per byte measure the same. {RESULTS} has the values"
-        )
-
-
-def means_something(row: dict[str, Any]) -> bool:
-    """Whether a result is worth printing.
-
-    A perplexity is an exponential, so its error can exceed its value, and is unknown for one that lm-eval computes from
-    all items at once. It is worth printing if the error is known and at most the value.
-    """
-    if not math.isfinite(row["value"]):
-        return False
-    return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])
+    values: dict[tuple[str, str], list[str]] = {}
+    straddles: dict[str, dict[str, str]] = {}
+    for row in results["rows"]:
+        error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
+        values.setdefault((row["task"], row["metric"]), []).append(f"{row['value']:.4f}{error}")
+        straddles.setdefault(row["task"], {})[row["model"]] = percent(row["straddle_share"])
+    table = [[task, metric, *cells] for (task, metric), cells in values.items()]
+    table += [[task, "straddles", *(shares[label] for label in labels)] for task, shares in straddles.items()]
+    Reporter(console).table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)

@@ -77,11 +77,11 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in prompts for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    written = []
     if arguments.json is not None:
         write_json(arguments.json, record(models, samples, config, heal=not arguments.no_heal))
-        written.append(arguments.json)
-    finish(*written, then=["downstream", *arguments.models, "--out", "downstream"])
+    finish(
+        *filter(None, [arguments.json]), then=["downstream", *arguments.models, "--tasks", "NAMES", "--out", "FOLDER"]
+    )
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
@@ -112,6 +112,11 @@ def _shown(text: str) -> str:
 
 def record(models: list[Saved], samples: list[list[Sample]], config: SamplingConfig, *, heal: bool) -> dict[str, Any]:
     """The samples as JSON-able values: one entry per prompt, with one sample per model in the order of the models."""
+
+    def described(sample: Sample) -> dict[str, Any]:
+        sizes = {"n_tokens": len(sample.ids), "n_bytes": len(sample.data), "n_prompt_tokens": sample.n_prompt_tokens}
+        return {"text": sample.text, "finish": sample.finish, **sizes}
+
     return {
         "config": {**dataclasses.asdict(config), "heal": heal},
         "models": [
@@ -119,19 +124,7 @@ def record(models: list[Saved], samples: list[list[Sample]], config: SamplingCon
             for saved in models
         ],
         "prompts": [
-            {
-                "prompt": side_by_side[0].prompt,
-                "samples": [
-                    {
-                        "text": sample.text,
-                        "finish": sample.finish,
-                        "n_tokens": len(sample.ids),
-                        "n_bytes": len(sample.data),
-                        "n_prompt_tokens": sample.n_prompt_tokens,
-                    }
-                    for sample in side_by_side
-                ],
-            }
+            {"prompt": side_by_side[0].prompt, "samples": list(map(described, side_by_side))}
             for side_by_side in zip(*samples, strict=True)
         ],
     }

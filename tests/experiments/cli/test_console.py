@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -106,16 +107,14 @@ def test_stages_have_numbers_and_reused_ones_share_a_line(caplog: pytest.LogCapt
     assert "· count reused count-1" in logged
 
 
-def test_on_a_terminal_progress_is_a_bar_with_rate_and_time_left() -> None:
+def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left() -> None:
     out = io.StringIO()
     reporter = Reporter(Console(file=out, force_terminal=True, width=100))
     with reporter.stage("count"):
         for done in (1, 2_000_000, 30_000_000):
             reporter.progress("counting", done, 40_000_000)
-            assert reporter._bars is not None
-            reporter._bars.refresh()
-    assert "counting" in out.getvalue()
-    assert "30M/40M" in out.getvalue()
+            time.sleep(0.2)  # the line is drawn by another thread
+    assert "count: counting 30M/40M" in out.getvalue()
 
 
 def test_progress_outside_a_stage_is_silent() -> None:
