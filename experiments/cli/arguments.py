@@ -26,8 +26,8 @@ TOKENIZER = "folder or file in any known format, repository of the Hugging Face 
 TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]?B)?\b", re.IGNORECASE)
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]B)\b", re.IGNORECASE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,10 +75,10 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("512")
     (10000000000, 1500000, 512)
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or (n_bytes := _bytes(found)) < 1:
+    number = with_sizes(text.strip())
+    if not re.fullmatch(r"[1-9][\d_]*", number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, or 400MB, 10GB, 2TB")
-    return n_bytes
+    return int(number)
 
 
 def with_sizes(text: str) -> str:
@@ -87,11 +87,7 @@ def with_sizes(text: str) -> str:
     >>> with_sizes("2GB,10GB,[500 kB]")
     '2000000000,10000000000,[500000]'
     """
-    return _SIZE.sub(lambda found: str(_bytes(found)) if found[2] else found[0], text)
-
-
-def _bytes(found: re.Match[str]) -> int:
-    return round(float(found[1].replace("_", "")) * _UNITS[(found[2] or "").upper()])
+    return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)
 
 
 def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -165,6 +161,13 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
     options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
+
+
+def add_figures(options: argparse._ActionsContainer, formats: Sequence[str]) -> None:
+    """Add `--figures`, the formats in which to write the charts of a page for papers."""
+    options.add_argument(
+        "--figures", nargs="*", choices=formats, metavar="FORM", help=f"charts: {', '.join(formats)}"
+    )
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:

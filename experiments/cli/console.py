@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
     """Format a number of seconds for reading.
 
     >>> duration(0.04), duration(8.31), duration(83), duration(7300)
-    ('0.0 s', '8.3 s', '1 min 23 s', '2 h 02 min')
+    ('0.0 s', '8.3 s', '1 min 23 s', '2 h 01 min')
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"

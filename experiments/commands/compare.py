@@ -17,7 +17,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, number, out_folder, whole
+from experiments.cli.arguments import Parser, add_figures, number, out_folder, whole
 from experiments.cli.console import Reporter, finish, si
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
@@ -52,9 +52,7 @@ def parser() -> Parser:
     page.add_argument(
         "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
     )
-    page.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add_figures(page, FORMATS)
     ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
     ladder.add_argument(
         "--tolerance", type=number(0), help="accepted difference in training FLOPs at a budget (that of the run)"

@@ -18,6 +18,7 @@ from experiments.cli.arguments import (
     TOKENIZER,
     TOKENIZER_FILES,
     Parser,
+    add_figures,
     add_text_settings,
     add_threads,
     named,
@@ -111,9 +112,7 @@ def parser() -> Parser:
     )  # fmt: skip
     options.add_argument("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
-    options.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add_figures(options, FORMATS)
     return options
 
 

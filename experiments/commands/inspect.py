@@ -18,6 +18,7 @@ import numpy as np
 from experiments.cli.arguments import (
     TOKENIZER,
     Parser,
+    add_figures,
     add_text_settings,
     named,
     number,
@@ -82,9 +83,7 @@ def parser() -> Parser:
         "--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)"
     )
     options.add_argument("--history", action="store_true", help="log each merge and its effect on the text, and a plot")
-    options.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add_figures(options, FORMATS)
     return options
 
 
