@@ -165,9 +165,7 @@ def add_threads(options: argparse.ArgumentParser) -> None:
 
 def add_figures(options: argparse._ActionsContainer, formats: Sequence[str]) -> None:
     """Add `--figures`, the formats in which to write the charts of a page for papers."""
-    options.add_argument(
-        "--figures", nargs="*", choices=formats, metavar="FORM", help=f"charts: {', '.join(formats)}"
-    )
+    options.add_argument("--figures", nargs="*", choices=formats, metavar="FORM", help=f"charts: {', '.join(formats)}")
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
@@ -254,21 +252,15 @@ def named(entry: str) -> tuple[str | None, str]:
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
     """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
 
-    Equal names of folders get the name of the parent folder too.
-
     Raises:
         UserError: Two tokenizers have the same name.
     """
-    pairs = [named(entry) for entry in entries]
-    labels = [name or label_of(path) for name, path in pairs]
     paths: dict[str, str] = {}
-    for (name, path), label in zip(pairs, labels, strict=True):
-        unique = label
-        if name is None and labels.count(label) > 1 and Path(path).exists():
-            unique = f"{Path(path).absolute().parent.name}/{Path(path).name}"
-        if unique in paths:
-            raise UserError(f"two tokenizers are called {unique!r}; write NAME=PATH, as in other={path}")
-        paths[unique] = path
+    for name, path in map(named, entries):
+        label = name or label_of(path)
+        if label in paths:
+            raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
+        paths[label] = path
     return paths
 
 

@@ -41,10 +41,11 @@ def parser() -> Parser:
         "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); with --perturb, the models on perturbed text.",
         "scores so far are kept; the same command resumes",
     )
-    options.add_argument("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
-    options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
+    add = options.add_argument
+    add("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
+    add("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
+    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
+    add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
     page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")

@@ -37,16 +37,15 @@ _SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes sec
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
-    options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the results")
-    options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
-    options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
-    options.add_argument("--limit", type=whole(), help="use at most this many items of each task")
-    options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
-    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    options.add_argument(
-        "--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead"
-    )
+    add = options.add_argument
+    add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    add("--out", type=Path, metavar="FOLDER", help="folder for the results")
+    add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
+    add("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
+    add("--limit", type=whole(), help="use at most this many items of each task")
+    add("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
+    add("--device", default="auto", help="auto, cpu or cuda")
+    add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead")
     return options
 
 

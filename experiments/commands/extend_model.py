@@ -29,10 +29,11 @@ _MOST_PADDING = 1024
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("extend-model", "Extends a model of transformers to a tokenizer with more tokens.")
-    options.add_argument("model", type=Path, metavar="MODEL", help="folder of a transformers model in safetensors")
-    options.add_argument("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
-    options.add_argument("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
-    options.add_argument("--old-tokenizer", help="the model's tokenizer, if its folder has none")
+    add = options.add_argument
+    add("model", type=Path, metavar="MODEL", help="folder of a transformers model in safetensors")
+    add("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
+    add("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
+    add("--old-tokenizer", help="the model's tokenizer, if its folder has none")
     return options
 
 

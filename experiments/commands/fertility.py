@@ -85,32 +85,30 @@ def parser() -> Parser:
         "fertility",
         "Counts the tokens that tokenizers need for a text, and compares them: a table, a page, CSV, JSON.",
     )
-    options.add_argument(
+    add = options.add_argument
+    add(
         "given", nargs="+", metavar="TOKENIZER|TEXT",
         help=f"tokenizers ({TOKENIZER}) and texts (.txt, .jsonl, .parquet, also compressed or as a glob); "
         "NAME=PATH names a tokenizer, or the source of a text",
     )  # fmt: skip
-    options.add_argument("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
-    options.add_argument("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    options.add_argument("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--title", default="Tokens that a text needs", help="heading of the page")
-    options.add_argument(
+    add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
+    add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
+    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
+    add("--title", default="Tokens that a text needs", help="heading of the page")
+    add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
         "the command finds the text that a tokenizer's own folder or its run recorded",
     )  # fmt: skip
-    options.add_argument(
-        "--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN",
-        help="pattern, for formats without one (GPT-2's files, tiktoken's)",
-    )  # fmt: skip
+    add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
-    options.add_argument("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    options.add_argument("--max-bytes", type=whole(), help="use at most this much of each text")
-    options.add_argument(
+    add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
+    add("--max-bytes", type=whole(), help="use at most this much of each text")
+    add(
         "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
         help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
     )  # fmt: skip
-    options.add_argument("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
     add_figures(options, FORMATS)
     return options

@@ -100,19 +100,14 @@ def parser() -> Parser:
         "resumes.",
         "the same command continues where this one stopped",
     )
+    add = options.add_argument
     stages = [stage.replace("_", "-") for stage in TITLES]
-    options.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
-    options.add_argument(
-        "--until", choices=stages, default=stages[-1], metavar="STAGE", help=f"last stage to run: {', '.join(stages)}"
-    )
-    options.add_argument(
-        "--multirun", "-m", action="store_true", help="run KEY=A,B,C once per value, and print a table at the end"
-    )
-    options.add_argument(
-        "--cfg", choices=("job", "hydra", "all"), help="print every setting with its value instead of running"
-    )
-    options.add_argument("--package", metavar="GROUP", help="with --cfg: print only this group")
-    options.add_argument("--config-dir", metavar="FOLDER", help="folder with your own configurations")
+    add("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
+    add("--until", choices=stages, default=stages[-1], metavar="STAGE", help=f"last stage to run: {', '.join(stages)}")
+    add("--multirun", "-m", action="store_true", help="run KEY=A,B,C once per value, and print a table at the end")
+    add("--cfg", choices=("job", "hydra", "all"), help="print every setting with its value instead of running")
+    add("--package", metavar="GROUP", help="with --cfg: print only this group")
+    add("--config-dir", metavar="FOLDER", help="folder with your own configurations")
     return options
 
 
