@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-# Seconds between progress lines when the output is not a terminal, and between checks whether one is due.
-_QUIET_INTERVAL, _TICK = 15.0, 1.0
+# Seconds between progress lines when the output is not a terminal.
+_QUIET_INTERVAL = 15.0
 # Seconds over which speed is measured, and between two measurements.
 _WINDOW, _SPACING = 30.0, 0.5
 # Seconds of measurement before an estimate of the whole run.
@@ -326,7 +326,7 @@ class Reporter:
         self._lock = threading.RLock()
         self._stage = ""
         self._note = self._outlook = ""
-        self._began = self._spoke = 0.0
+        self._spoke = 0.0
         self._spinner: Status | None = None
         self._what, self._done, self._pace = "", 0, Pace()
         self._total: int | None = None
@@ -357,18 +357,17 @@ class Reporter:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Show the progress of one step while the block runs, at least every `_QUIET_INTERVAL` seconds."""
+        """Show the progress of one step while the block runs; without a terminal, every `_QUIET_INTERVAL` seconds."""
         with self._lock:
-            self._stage, self._began, self._note = name, time.monotonic(), ""
-            self._spoke, self._outlook = self._began, ""
+            self._stage, self._spoke = name, time.monotonic()
+            self._note = self._outlook = ""
             self._reset("", 0, None)
         try:
             if self._may_draw:
                 with self._console.status(Text(name)) as self._spinner:
                     yield
             else:
-                with _every(_TICK, self.tick):
-                    yield
+                yield
         finally:
             self._spinner, self._stage = None, ""
 
@@ -381,7 +380,8 @@ class Reporter:
             self._pace.add(done)
             if self._spinner is not None:
                 self._spinner.update(Text(f"{self._stage}: {what} {self._status('/')}"))
-            self.tick()
+            elif self._stage and not self._may_draw and time.monotonic() - self._spoke > _QUIET_INTERVAL:
+                self.say(f"  {self._stage}: {what} {self._status(' of ')}")
 
     def note(self, text: str) -> None:
         """Show a text beside the rate, such as the loss, until the step ends or the text is replaced."""
@@ -390,17 +390,6 @@ class Reporter:
     def outlook(self, text: str) -> None:
         """Show what is known about the whole run after the time left of this step, until it ends."""
         self._outlook = text
-
-    def tick(self) -> None:
-        """Without a terminal, print a line if none was printed for `_QUIET_INTERVAL` seconds."""
-        with self._lock:
-            now = time.monotonic()
-            if not self._stage or self._may_draw or now - self._spoke <= _QUIET_INTERVAL:
-                return
-            if self._what:
-                self.say(f"  {self._stage}: {self._what} {self._status(' of ')}")
-            else:
-                self.say(f"  {self._stage}: {duration(now - self._began)} so far")
 
     def _reset(self, what: str, done: int, total: int | None) -> None:
         self._what, self._done, self._total, self._pace = what, done, total, Pace()
@@ -458,21 +447,3 @@ class Reporter:
         if self._prefix:
             return
         print_table(title, header, rows, target=self._console)
-
-
-@contextmanager
-def _every(seconds: float, action: Callable[[], None]) -> Iterator[None]:
-    """Call a function at this interval on another thread while the block runs."""
-    ended = threading.Event()
-
-    def loop() -> None:
-        while not ended.wait(seconds):
-            action()
-
-    thread = threading.Thread(target=loop, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -4,7 +4,6 @@ import errno
 import io
 import logging
 import os
-import threading
 import time
 
 import pytest
@@ -34,7 +33,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which only the test advances; nothing else prints."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module, "_TICK", 3600.0)
     return now
 
 
@@ -48,27 +46,6 @@ def test_without_a_terminal_progress_is_occasional_lines(clock: list[float]) -> 
     lines = out.getvalue().splitlines()
     assert len(lines) == 1
     assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
-
-
-def test_a_step_without_progress_says_what_it_does_every_20_seconds(clock: list[float]) -> None:
-    out = io.StringIO()
-    reporter = Reporter(Console(file=out, width=40))
-    with reporter.stage("load PyTorch"):
-        for _ in range(60):
-            clock[0] += 1
-            reporter.tick()
-    lines = out.getvalue().splitlines()
-    assert lines == [f"  load PyTorch: {seconds:.1f} s so far" for seconds in (16, 32, 48)]
-
-
-def test_a_thread_reports_while_a_step_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TICK", 0.001)
-    monkeypatch.setattr(module, "_QUIET_INTERVAL", 0.0)
-    out, said = io.StringIO(), threading.Event()
-    reporter = Reporter(Console(file=out))
-    monkeypatch.setattr(reporter, "say", lambda text: said.set())
-    with reporter.stage("compile"):
-        assert said.wait(30)
 
 
 def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
