@@ -229,7 +229,7 @@ class _Reporter(Reporter):
     """
 
     def __init__(self, heartbeat: Heartbeat, runs: Mapping[str, tuple[int, int]]) -> None:
-        super().__init__(Console(quiet=True), bars=False)
+        super().__init__(Console(quiet=True), alone=False)
         self._heartbeat, self._runs, self._run, self._bytes = heartbeat, runs, (0, 0), 0
 
     @contextmanager
