@@ -47,12 +47,18 @@ class DocumentStream:
 
         Bytes that no token stands for are shared out among all tokens, so that an epoch has the bytes of its documents.
         """
-        return self.with_unaccounted(self.covered_bytes(start, stop))
-
-    def covered_bytes(self, start: int, stop: int) -> int:
-        """Bytes of text that the tokens from position `start` to `stop` cover, without a share of the others."""
-        covered = self._shards.covered_bytes
+        covered = self.covered_bytes(start, stop)
         assert covered is not None
+        return self.with_unaccounted(covered)
+
+    def covered_bytes(self, start: int, stop: int) -> int | None:
+        """Bytes of text that the tokens from position `start` to `stop` cover, without a share of the others.
+
+        None for shards without `covered_bytes`.
+        """
+        covered = self._shards.covered_bytes
+        if covered is None:
+            return None
         return int(self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum())
 
     def with_unaccounted(self, covered: int) -> int:

@@ -25,8 +25,6 @@ FREE_TO_CHANGE = (
 )
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
-# Later settings are recorded only if they differ from the default, so that earlier runs keep their names.
-_LATER = ("document_mask", "context_tokens", "context_sample_bytes", "max_steps", "warmup_steps", "decay")
 # Settings that may differ between a run and the trunk that it starts from.
 LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
 
@@ -203,12 +201,8 @@ class TrainConfig:
 
     def fixed(self) -> dict[str, Any]:
         """The settings that determine the result and identify the run."""
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
-        return {
-            name: value
-            for name, value in dataclasses.asdict(self).items()
-            if name not in FREE_TO_CHANGE + _RESOLVED and not (name in _LATER and value == usual[name])
-        }
+        settings = dataclasses.asdict(self).items()
+        return {name: value for name, value in settings if name not in FREE_TO_CHANGE + _RESOLVED}
 
 
 def trained_steps(runs: Sequence[TrainConfig]) -> int:

@@ -6,7 +6,6 @@ jobs that it broadcasts and take part only in training and evaluation, so they n
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -70,20 +69,13 @@ class World:
         """Send the next job from the first process to the others, which wait for it; return it.
 
         Args:
-            job: JSON-able, or None if there are no more jobs. Ignored except in the first process.
+            job: The job, or None if there are no more jobs. Ignored except in the first process.
         """
         if self.size == 1:
             return job
-        assert _jobs is not None
-        text = json.dumps(job).encode() if self.rank == 0 else b""
-        length = torch.tensor([len(text)])
-        dist.broadcast(length, 0, group=_jobs)
-        data = torch.zeros(int(length.item()), dtype=torch.uint8)
-        if text:
-            data = torch.tensor(list(text), dtype=torch.uint8)
-        dist.broadcast(data, 0, group=_jobs)
-        received: dict[str, Any] | None = json.loads(bytes(data.tolist()))
-        return received
+        jobs = [job]
+        dist.broadcast_object_list(jobs, 0, group=_jobs, device=torch.device("cpu"))
+        return jobs[0]
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ import torch
 from lm.data.shards import Shards
 from lm.model.config import ModelConfig
 from lm.model.device import memory_advice
-from lm.model.weights import MODEL, load_model, load_tensors
+from lm.model.weights import MODEL, load_tensors
 from lm.train.config import TrainConfig
 from lm.train.distributed import current, lockstep
 from lm.train.interrupt import DeferredInterrupt
@@ -23,9 +23,6 @@ from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
     from tokenizer.progress import Progress
-
-# `load_model` is here for imports by the old name, `lm.training`.
-__all__ = ["TrainConfig", "join", "load_model", "train"]
 
 Log = Callable[[dict[str, Any]], None]
 
@@ -44,10 +41,9 @@ def train(
     """Train a model, or resume an earlier call in the same folder.
 
     On Ctrl-C or SIGTERM, the current step is finished, a checkpoint is written and `KeyboardInterrupt` is raised. After
-    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. Checkpoints are
-    written while training continues. Another number of processes resumes a run with the same batches. On one machine's
-    CPU, a resumed run has the same losses as an uninterrupted one, to the last bit, with the same number of threads and
-    processes.
+    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. Resume with the
+    same number of processes. On one machine's CPU, a resumed run then has the same losses as an uninterrupted one, to
+    the last bit, with the same number of threads.
 
     Under `lm.train.distributed.launch` the other processes take part (`join`).
 
@@ -112,7 +108,7 @@ def _train(
     try:
         torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
         # Another process may have enough memory, so this is no error that all agree on.
-        with memory_advice(trainer.memory_advice), lockstep(), trainer.writer:
+        with memory_advice(trainer.memory_advice), lockstep():
             trainer.begin()
             with DeferredInterrupt(patient=world.size > 1) as interrupt:
                 saved = time.monotonic()
@@ -123,7 +119,6 @@ def _train(
                     if progress is not None:
                         with interrupt.deferring():
                             progress("steps", trainer.step, config.steps)
-                    trainer.writer.check()
                     due = world.rank == 0 and time.monotonic() - saved > config.checkpoint_seconds
                     # A signal during the vote stays pending until the next step.
                     stop, due = world.any(interrupt.pending, due)
@@ -131,7 +126,6 @@ def _train(
                         trainer.save_checkpoint()
                         saved = time.monotonic()
                     if stop:
-                        trainer.writer.wait()
                         interrupt.stop()
             return trainer.finish(keep_checkpoint=keep_checkpoint)
     finally:

@@ -40,7 +40,6 @@ class TrainingSummary:
         epochs: How often the run reads the shards.
         last_train_bits_per_byte: Training loss at the last logged step.
         seconds: Time in steps, evaluation and checkpoints excluded.
-        data_seconds: The part of it that went into reading tokens.
         tokens_per_second: `tokens` over `seconds`.
         device: Torch device.
         threads: CPU threads of Torch.
@@ -66,7 +65,6 @@ class TrainingSummary:
     epochs: float
     last_train_bits_per_byte: float
     seconds: float
-    data_seconds: float
     tokens_per_second: float
     device: str
     threads: int

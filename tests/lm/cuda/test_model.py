@@ -14,12 +14,13 @@ from lm.model.language_model import LanguageModel
 from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train import optim
+from lm.train.config import TrainConfig
 from lm.train.optim import build_optimizers
 from tests.lm import tiny
 from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe
 
 EOS, VOCAB, SEQ_LEN = 299, 300, 300  # three blocks of FlexAttention, the last one not full
-RATES = {"matrix_lr": 0.02, "embedding_lr": 0.01, "head_lr": 0.01, "vector_lr": 0.01}
+RATES = TrainConfig(embedding_lr=0.01, weight_decay=0.1)
 
 
 def build(device, *, qk_norm=False):
@@ -44,7 +45,7 @@ def steps(device, n, *, document_mask, bf16=False, fuse=False):
     objective = Objective(model, eos_id=EOS, document_mask=document_mask)
     if fuse:
         objective.fuse(backend="inductor" if device == "cuda" else "aot_eager")
-    optimizers = build_optimizers(model, **RATES, weight_decay=0.1)
+    optimizers = build_optimizers(model, RATES)
     losses, gradients = [], {}
     for _ in range(n):
         inputs, targets = batch(0, device)
