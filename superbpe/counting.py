@@ -23,13 +23,11 @@ import numpy.typing as npt
 from superbpe.sources import Selection, Source, check_not_empty
 from superbpe.transition import Merges
 from tokenizer import _native, storage
-from tokenizer.checksums import digest
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError
-from tokenizer.files import check_file
+from tokenizer.files import check_file, check_free, digest
 from tokenizer.progress import Progress, Throttle
-from tokenizer.space import check_free
 from tokenizer.tokenizer import Tokenizer
 
 Kind = Literal["spans", "seams", "fragments"]

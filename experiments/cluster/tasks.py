@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
 from experiments.store.cache import marked
 from tokenizer import storage
-from tokenizer.checksums import digest, read_sealed, write_sealed
 from tokenizer.corpus.remote_disk import bucket_path, on_bucket, use_buckets
 from tokenizer.errors import UserError
+from tokenizer.files import digest, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

@@ -26,8 +26,8 @@ from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
 from tokenizer import storage
-from tokenizer.checksums import Verify, check_files, check_sizes, digest, n_bytes_of, read_sealed, recorded
 from tokenizer.errors import UserError
+from tokenizer.files import Verify, check_files, check_sizes, digest, n_bytes_of, read_sealed, recorded
 from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Store:
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
         verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.checksums.check_files`.
+        progress: Called while that takes place, as in `tokenizer.files.check_files`.
     """
 
     def __init__(

@@ -12,8 +12,8 @@ from experiments.store import registry, runs
 from experiments.store.artifacts import NAME, Artifact, Store
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
 from experiments.store.measured import seconds_so_far
-from tokenizer.checksums import n_bytes_of
 from tokenizer.errors import UserError
+from tokenizer.files import n_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

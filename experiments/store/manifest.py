@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.checksums import read_sealed, write_sealed
-from tokenizer.files import read_json
+from tokenizer.files import read_json, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

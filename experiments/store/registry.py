@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from experiments.store.artifacts import Store
 from experiments.store.runs import RECORD, load
 from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ import numpy as np
 from lm.bytelevel.path_tree import PathTree, TreeReader
 from lm.bytelevel.tokenization_paths import Path, PathGroup, TokenizationPaths
 from tokenizer.errors import UserError, quoted
-from tokenizer.interface import byte_level_bpe
+from tokenizer.tokenizer import byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@ from tests.lm import tiny
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.errors import UserError
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 # Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
 LETTERS = "abs 1\n'.ꙛ"
