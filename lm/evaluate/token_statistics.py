@@ -6,11 +6,12 @@ do not show which tokenizer is better.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lm.bits import bits_per_byte
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,7 +115,7 @@ def _table(
                 "share_of_bytes": text[group] / max(text.sum(), 1.0),
                 "share_of_nats": loss[group] / max(loss.sum(), 1e-300),
                 "nats_per_token": loss[group] / tokens[group],
-                "bits_per_byte": loss[group] / math.log(2) / text[group] if text[group] else None,
+                "bits_per_byte": bits_per_byte(loss[group], text[group]) if text[group] else None,
             },
         )
         for group in np.flatnonzero(tokens).tolist()

@@ -25,13 +25,12 @@ from lm.train.distributed import current
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from lm.model.packing import Packing
     from lm.model.transformer import Transformer
 
 
 @torch.no_grad()
 def activations(
-    model: Transformer, ids: Tensor, precision: str = "fp32", documents: Packing | None = None
+    model: Transformer, ids: Tensor, precision: str = "fp32", documents: Tensor | None = None
 ) -> dict[str, float]:
     """`gate_rms` and `residual_rms`, from a separate forward pass without the head.
 
@@ -41,7 +40,7 @@ def activations(
         model: Any model.
         ids: int64[batch, seq_len], rows of this process; all processes have the same number of rows.
         precision: "bf16" for autocast.
-        documents: Documents of the rows, for `Transformer.hidden`; None if a row is one document.
+        documents: As for `Transformer.hidden`.
     """
     squares: list[Tensor] = []
 

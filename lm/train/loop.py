@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from lm.data.shards import Shards
-from lm.model.config import ModelConfig
 from lm.model.device import memory_advice
 from lm.model.weights import MODEL, load_tensors
-from lm.train.config import TrainConfig
 from lm.train.distributed import current, lockstep
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.summary import SUMMARY, TrainingSummary
@@ -22,6 +19,10 @@ from lm.train.trainer import Trainer
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lm.model.config import ModelConfig
+    from lm.train.config import TrainConfig
     from tokenizer.progress import Progress
 
 Log = Callable[[dict[str, Any]], None]
@@ -45,7 +46,7 @@ def train(
     same number of processes. On one machine's CPU, a resumed run then has the same losses as an uninterrupted one, to
     the last bit, with the same number of threads.
 
-    Under `lm.train.distributed.launch` the other processes take part (`join`).
+    Under `lm.train.distributed.launch` the other processes take part.
 
     Args:
         model: Shape of the model.
@@ -75,29 +76,22 @@ def train(
         trainer.check_identity(summary.run, folder)
         load_tensors(folder / MODEL)  # raises an error if the file is damaged
         return summary
-    job = {
-        "model": asdict(model),
-        "train": asdict(config),
-        "shards": str(shards.folder),
-        "folder": str(folder),
-        "trunk": None if trunk is None else str(trunk),
-        "keep_checkpoint": keep_checkpoint,
-    }
     world = current()
     with lockstep():
-        world.broadcast(job)
+        world.broadcast(partial(_join, model, config, shards.folder, folder, trunk, keep_checkpoint=keep_checkpoint))
         with world.together():
             pass  # the other processes set up
     return _train(trainer, log, progress, keep_checkpoint=keep_checkpoint)
 
 
-def join(job: dict[str, Any]) -> None:
-    """Take part in the training that the first process broadcast (`lm.train.distributed.launch`)."""
+def _join(
+    model: ModelConfig, config: TrainConfig, shards: Path, folder: Path, trunk: Path | None, *, keep_checkpoint: bool
+) -> None:
+    """Take part in the training of the first process."""
     with current().together():
-        shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
-        trunk = job["trunk"] and Path(job["trunk"])
-        trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]), trunk)
-    _train(trainer, None, None, keep_checkpoint=job["keep_checkpoint"])
+        opened = Shards.open(shards, verify="never")  # the first process has verified them
+        trainer = Trainer(model, config, opened, folder, trunk)
+    _train(trainer, None, None, keep_checkpoint=keep_checkpoint)
 
 
 def _train(

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUMMARY = "summary.json"
-FLOPS_FORMULA = "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens"
 
 
 @dataclass(frozen=True)

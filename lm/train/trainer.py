@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from lm.bits import bits_per_byte
 from lm.data.stream import DocumentStream
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
-from lm.model.packing import dense
-from lm.model.transformer import ModelConfig, Transformer
+from lm.model.transformer import FLOPS_FORMULA, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
 from lm.train.batches import read_batch
 from lm.train.checkpoint import load_training_tensors, training_tensors
@@ -26,7 +26,7 @@ from lm.train.config import LENGTH
 from lm.train.diagnostics import activations, matmul_flops_per_second
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
-from lm.train.summary import FLOPS_FORMULA, TrainingSummary
+from lm.train.summary import TrainingSummary
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lm.data.shards import Shards
+    from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -195,7 +196,7 @@ class Trainer:
         precision, kind = self.identity["precision"], self.device.type
         one = self.config.peak_flops or matmul_flops_per_second(kind, precision, torch.get_num_threads())
         peak = one * self.world.size
-        documents = dense((ids == self.shards.eos_id).cumsum(1)) if self.config.document_mask else None
+        documents = (ids == self.shards.eos_id).cumsum(1) if self.config.document_mask else None
         norms = activations(self.model, ids, precision, documents)
         return norms | {"matmul_flops_per_second": peak, "mfu": tokens_per_second * self.flops_per_token / peak}
 
@@ -205,7 +206,7 @@ class Trainer:
         all_nats, text_nats, n_bytes, bytes_seen = totals.tolist()
         loss = all_nats / self.tokens_per_step
         self._check_finite({"loss": loss})
-        self.last_bits_per_byte = text_nats / math.log(2) / max(1, n_bytes)
+        self.last_bits_per_byte = bits_per_byte(text_nats, max(1, n_bytes))
         tokens = self.step * self.tokens_per_step
         return {
             "step": self.step,

@@ -7,10 +7,7 @@ import pytest
 import torch
 import torch._dynamo
 import torch.nn.functional as F
-from torch.nn.attention import flex_attention
 
-from lm.model import packing
-from lm.model import transformer as model_module
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
@@ -141,23 +138,7 @@ def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
     assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
 
 
-def flex_packing(documents):
-    """CUDA's path on a CPU: FlexAttention's own eager implementation reads the blocks."""
-    return packing.Packing(blocks=packing.document_blocks(documents), flex=flex_attention.flex_attention)
-
-
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_attention_equals_the_mask(monkeypatch):
-    model = build().requires_grad_(False)  # on a CPU it has no backward pass
-    ids, documents = packed_rows()
-    expected = model.hidden(ids, documents=documents)
-    monkeypatch.setattr(model_module, "pack", flex_packing)
-    torch.testing.assert_close(model.hidden(ids, documents=documents), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("make", [packing.pack, flex_packing])
-def test_other_documents_do_not_recompile(monkeypatch, make):
-    monkeypatch.setattr(model_module, "pack", make)
+def test_other_documents_do_not_recompile():
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
