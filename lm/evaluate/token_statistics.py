@@ -152,10 +152,10 @@ def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for step in sorted(steps):
         row = steps[step]
         since.append(row["grad_norm"])
-        if "mfu" not in row:
+        if "residual_rms" not in row:
             continue
         values = {"grad_norm": sum(since) / len(since)}
-        values |= {name: value for name, value in row.items() if name.startswith(("gate_rms/", "mfu"))}
+        values |= {name: value for name, value in row.items() if name.startswith("gate_rms/")}
         at = {"step": step, "bytes_seen": row["bytes_seen"]}
         found += [{**at, "name": name, "value": value} for name, value in values.items()]
         since = []

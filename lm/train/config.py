@@ -73,7 +73,7 @@ class TrainConfig:
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
         diagnostics_every: Steps between log entries with `lm.train.diagnostics`; 0 for none.
-        peak_flops: Peak FLOPs per second of one process, for MFU; None measures a matrix product.
+        peak_flops: Peak FLOPs per second of one process, for the utilization (MFU); None for no utilization.
     """
 
     train_bytes: int = 12_000_000
@@ -116,7 +116,7 @@ class TrainConfig:
         if self.diagnostics_every < 0:
             raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
         if self.peak_flops is not None and not self.peak_flops > 0:
-            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
+            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null for no utilization")
         for name, otherwise in (
             ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),

@@ -4,16 +4,12 @@ Names in the log (with `grad_norm` and `tokens_per_second`, which every logged s
 
 - `gate_rms/LL`: root mean square of the input of layer LL's SiLU (the pre-activations of its MLP);
 - `residual_rms`: root mean square of the residual stream after the last layer, not finite once it has overflowed;
-- `matmul_flops_per_second`: the peak for `mfu`, configured or measured;
-- `mfu`: model FLOPs utilization (PaLM, appendix B): `Transformer.flops_per_token` times `tokens_per_second`, over that
-  peak.
+- `mfu`: model FLOPs utilization (PaLM, appendix B), where `lm.train.peak_flops` is set: `Transformer.flops_per_token`
+  times `tokens_per_second`, over that peak.
 """
 
 from __future__ import annotations
 
-import functools
-import math
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -59,36 +55,3 @@ def activations(
     world = current()
     *gates, residual = (world.sum(torch.stack(squares)) / world.size).sqrt().tolist()  # one transfer
     return {**{f"gate_rms/{i:02d}": value for i, value in enumerate(gates)}, "residual_rms": residual}
-
-
-@functools.cache
-def matmul_flops_per_second(device_type: str, precision: str, threads: int, rounds: int = 6) -> float:
-    """FLOPs per second of a large square matrix product, best of `rounds`; measured once per process.
-
-    This is what a program can reach on the machine in its current state. Vendors' figures are higher; load from other
-    programs lowers it.
-
-    Args:
-        device_type: "cpu" or "cuda".
-        precision: Precision of the factors, "fp32" or "bf16".
-        threads: CPU threads of Torch; part of the cache key.
-        rounds: Timed products, after one untimed product.
-    """
-    size = 8192 if device_type == "cuda" else 1024
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    # Constant factors would switch fewer transistors, and run faster on a GPU than those of a model.
-    generator = torch.Generator(device_type).manual_seed(0)
-    left, right = (torch.randn(size, size, generator=generator, device=device_type).to(dtype) for _ in range(2))
-    best = math.inf
-    for i in range(rounds + 1):
-        began = _now(device_type)
-        torch.mm(left, right)
-        elapsed = _now(device_type) - began
-        best = min(best, elapsed) if i else best
-    return 2 * size**3 / best
-
-
-def _now(device_type: str) -> float:
-    if device_type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()

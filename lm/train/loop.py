@@ -70,7 +70,7 @@ def train(
         UserError: If the settings are invalid, the folder has another run, or the loss is not finite.
         KeyboardInterrupt: After Ctrl-C or SIGTERM, once the checkpoint is written.
     """
-    trainer = Trainer(model, config, shards, folder, trunk)
+    trainer = Trainer(model, config, shards, folder, trunk, keep_checkpoint)
     if (folder / SUMMARY).exists():
         summary = TrainingSummary.load(folder)
         trainer.check_identity(summary.run, folder)
@@ -78,25 +78,21 @@ def train(
         return summary
     world = current()
     with lockstep():
-        world.broadcast(partial(_join, model, config, shards.folder, folder, trunk, keep_checkpoint=keep_checkpoint))
+        world.broadcast(partial(_join, model, config, shards.folder, folder, trunk, keep_checkpoint))
         with world.together():
             pass  # the other processes set up
-    return _train(trainer, log, progress, keep_checkpoint=keep_checkpoint)
+    return _train(trainer, log, progress)
 
 
-def _join(
-    model: ModelConfig, config: TrainConfig, shards: Path, folder: Path, trunk: Path | None, *, keep_checkpoint: bool
-) -> None:
-    """Take part in the training of the first process."""
+def _join(model: ModelConfig, config: TrainConfig, shards: Path, *others: Any) -> None:
+    """Take part in the training of the first process; the other arguments are those of `Trainer`."""
     with current().together():
         opened = Shards.open(shards, verify="never")  # the first process has verified them
-        trainer = Trainer(model, config, opened, folder, trunk)
-    _train(trainer, None, None, keep_checkpoint=keep_checkpoint)
+        trainer = Trainer(model, config, opened, *others)
+    _train(trainer, None, None)
 
 
-def _train(
-    trainer: Trainer, log: Log | None, progress: Progress | None, *, keep_checkpoint: bool = False
-) -> TrainingSummary:
+def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> TrainingSummary:
     config, world = trainer.config, trainer.world
     threads = torch.get_num_threads()
     try:
@@ -121,6 +117,6 @@ def _train(
                         saved = time.monotonic()
                     if stop:
                         interrupt.stop()
-            return trainer.finish(keep_checkpoint=keep_checkpoint)
+            return trainer.finish()
     finally:
         torch.set_num_threads(threads)

@@ -23,7 +23,7 @@ from lm.model.weights import load_tensors, save_model, save_tensors
 from lm.train.batches import read_batch
 from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.config import LENGTH
-from lm.train.diagnostics import activations, matmul_flops_per_second
+from lm.train.diagnostics import activations
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
 from lm.train.summary import TrainingSummary
@@ -53,9 +53,16 @@ class Trainer:
     """
 
     def __init__(
-        self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path, trunk: Path | None = None
+        self,
+        model: ModelConfig,
+        config: TrainConfig,
+        shards: Shards,
+        folder: Path,
+        trunk: Path | None = None,
+        keep_checkpoint: bool = False,
     ) -> None:
         self.config, self.shards, self.folder, self.trunk = config, shards, folder, trunk
+        self.keep_checkpoint = keep_checkpoint
         self.world = current()
         if config.batch_size % self.world.size:
             raise UserError(
@@ -142,13 +149,12 @@ class Trainer:
 
     @property
     def memory_advice(self) -> str:
-        """What to do if the GPU's memory does not suffice."""
-        each = self.config.batch_size // self.world.size
-        rows = min(each, self.config.microbatch_size or each)
-        advice = f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
-        if rows > 1:
-            return f"{advice}lm.train.microbatch_size, for instance to {rows // 2}"
-        return f"{advice}lm.train.context_bytes or lm.model.n_layers"
+        """Remedies if the GPU's memory does not suffice."""
+        rows = min(n for n in (self.config.batch_size // self.world.size, self.config.microbatch_size) if n)
+        return (
+            f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
+            "lm.train.microbatch_size, lm.train.context_bytes or lm.model.n_layers"
+        )
 
     @property
     def epochs(self) -> float:
@@ -193,12 +199,11 @@ class Trainer:
 
     def _diagnostics(self, ids: Tensor, tokens_per_second: float) -> dict[str, float]:
         """Activation norms on some rows of the step, and the utilization of the hardware."""
-        precision, kind = self.identity["precision"], self.device.type
-        one = self.config.peak_flops or matmul_flops_per_second(kind, precision, torch.get_num_threads())
-        peak = one * self.world.size
         documents = (ids == self.shards.eos_id).cumsum(1) if self.config.document_mask else None
-        norms = activations(self.model, ids, precision, documents)
-        return norms | {"matmul_flops_per_second": peak, "mfu": tokens_per_second * self.flops_per_token / peak}
+        found = activations(self.model, ids, self.identity["precision"], documents)
+        if self.config.peak_flops is not None:
+            found["mfu"] = tokens_per_second * self.flops_per_token / (self.config.peak_flops * self.world.size)
+        return found
 
     def _entry(self, sums: Tensor, step_bytes: Tensor) -> dict[str, Any]:
         """Loss and totals of all processes after a step, for the log."""
@@ -268,15 +273,15 @@ class Trainer:
         """Bytes of text that all processes have read; a collective call."""
         return int(self.world.sum(self.bytes_seen).item())
 
-    def finish(self, *, keep_checkpoint: bool = False) -> TrainingSummary:
+    def finish(self) -> TrainingSummary:
         """Write the model and the summary; remove the checkpoint, or write that of the last step."""
         summary = self.summary()
-        if keep_checkpoint:
+        if self.keep_checkpoint:
             self.save_checkpoint()
         if self.world.rank == 0:
             save_model(self.model, self.folder)
             summary.save(self.folder)
-            if not keep_checkpoint:
+            if not self.keep_checkpoint:
                 (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return summary
 
