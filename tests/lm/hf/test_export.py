@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from experiments.cli import main
 from lm.hf import export, export_check
 from lm.hf.export import export_hf
-from lm.model.transformer import ModelConfig, Transformer
-from lm.model.weights import model_tensors, save_tensors
+from lm.model.transformer import ModelConfig
+from lm.model.weights import save_model, save_tensors
 from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
@@ -63,28 +63,14 @@ def spoilers(monkeypatch):
 
 
 def build(tokenizer, config=SMALL, context_tokens=40):
-    model = Transformer(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
-    model.initialize(0, range(model.vocab_size))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():  # zero projections would hide mistakes in attention and MLP
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    return model.eval()
-
-
-def save(model, folder):
-    """What `lm.train.trainer.Trainer.finish` writes of a model."""
-    folder.mkdir(parents=True)
-    meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size}
-    meta |= {"context_tokens": model.context_tokens, "tokenizer_sha256": model.tokenizer_sha256}
-    save_tensors(folder / "model.safetensors", model_tensors(model), meta)
+    return tiny.uneven(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
 
 
 def test_the_command(tokenizers, tmp_path, capsys):
     """From an artifact's name to a folder that `transformers` opens."""
     tokenizer = tokenizers["one"]
     model = build(tokenizer)
-    save(model, tmp_path / "lm-0")
+    save_model(model, tmp_path / "lm-0")
     tokenizer.save(tmp_path / f"tokenizer-{tokenizer.name}")
     (tmp_path / "text.txt").write_text("<|doc|>".join(DOCUMENTS), encoding="utf-8", newline="")
     scored = ["--text", str(tmp_path / "text.txt"), "--separator", "<|doc|>"]
@@ -263,8 +249,8 @@ def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, 
 
 def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, capsys, monkeypatch):
     bpe, other = tokenizers["bpe"], tokenizers["one"]
-    save(build(bpe), tmp_path / "alone" / "lm-0")
-    save(build(bpe), tmp_path / "lm-0")
+    save_model(build(bpe), tmp_path / "alone" / "lm-0")
+    save_model(build(bpe), tmp_path / "lm-0")
     bpe.save(tmp_path / f"tokenizer-{bpe.name}")
     other.save(tmp_path / "other")
     present = sorted(path.name for path in tmp_path.iterdir())

@@ -10,9 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lm.model.transformer import ModelConfig, Transformer
+from lm.model.transformer import ModelConfig
 from lm.train.config import TrainConfig
 from lm.train.diagnostics import activations
+from tests.lm import tiny
 from tests.lm.train.test_training import CONFIG, EXACT, exact, run
 from tokenizer.errors import UserError
 
@@ -20,13 +21,7 @@ WATCHED = dataclasses.replace(CONFIG, diagnostics_every=5, peak_flops=1e9)
 
 
 def build(**settings):
-    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, **settings), 100, 24)
-    model.initialize(0, range(model.vocab_size))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    return model
+    return tiny.uneven(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, **settings), 100, 24)
 
 
 IDS = torch.randint(100, (3, 20), generator=torch.Generator().manual_seed(2))
