@@ -127,6 +127,19 @@ def read_bytes(path: Path) -> bytes:
     return storage.disk.read(path)
 
 
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        FileNotFoundError: the path does not exist.
+        UserError: the path is not a file that stores data, or the content is not UTF-8.
+    """
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error})") from None
+
+
 def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
     """The object in a JSON file.
 

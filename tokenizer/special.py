@@ -78,19 +78,6 @@ def normalized(forms: Sequence[str], text: str) -> str:
     return _native.Preparation(None, list(forms)).normalize(_native.Batch.from_texts([text])).text(0)
 
 
-def refuse(preparation: Preparation, what: str) -> None:
-    """Reject a preparation in a format that cannot express one. `what` starts the message.
-
-    Raises:
-        UserError: the preparation is not empty.
-    """
-    if preparation.forms:
-        raise UserError(f"{what}: the tokenizer normalizes text ({' + '.join(preparation.forms)})")
-    if preparation.added_tokens:
-        first = min(preparation.added_tokens)
-        raise UserError(f"{what}: the tokenizer has added tokens that are found in any text, such as {quoted(first)}")
-
-
 def _is_all(strings: object) -> bool:
     return isinstance(strings, str) and strings == "all"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.formats import FILE
 
 FILES = (
@@ -37,13 +37,8 @@ def snapshot(repository: str, revision: str | None = None, cache: Path | str | N
     Raises:
         UserError: the repository or the revision does not exist, cannot be read, or is not in the cache.
     """
-    try:
+    with needs_extra(f"{quoted(repository)} is not a local file or folder, and to download it: "):
         from huggingface_hub import errors, snapshot_download
-    except ImportError:
-        raise UserError(
-            f"{quoted(repository)} is not a local file or folder, and downloading a repository of that name requires "
-            "the package huggingface_hub; install it with: pip install 'superbpe-framework[hf]'"
-        ) from None
     what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
     try:
         folder = Path(snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(FILES)))

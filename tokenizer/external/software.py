@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.definition import MOST_IDS
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.files import parse_json
 from tokenizer.formats import unprintable
 
-_INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
 _META_SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -101,12 +100,8 @@ class SentencePiece(Software):
     kind, file = "sentencepiece", "tokenizer.model"
 
     def __init__(self, content: bytes, name: str) -> None:
-        try:
+        with needs_extra(f"to read {name}: "):
             import sentencepiece
-        except ImportError:
-            raise UserError(f"{name} is a SentencePiece model; to read it, {_missing('sentencepiece')}") from None
-        if not hasattr(sentencepiece.SentencePieceProcessor, "encode_as_offset_mapping"):
-            raise UserError(f"sentencepiece {sentencepiece.__version__} does not return offsets; {_INSTALL}")
         with foreign(f"{name} is not a SentencePiece model"):
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
@@ -162,10 +157,8 @@ class HuggingFace(Software):
     kind, file = "tokenizers", "tokenizer.json"
 
     def __init__(self, config: dict[str, Any], name: str) -> None:
-        try:
+        with needs_extra(f"to read {name}: "):
             import tokenizers
-        except ImportError:
-            raise UserError(f"our core cannot read {name}; to read it, {_missing('tokenizers')}") from None
         config = config | {"post_processor": None, "truncation": None, "padding": None}
         model = config.get("model")
         if isinstance(model, dict) and model.get("dropout"):
@@ -280,10 +273,6 @@ def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[st
             "vocab": ids,
         },
     }
-
-
-def _missing(package: str) -> str:
-    return f"the package {package} is required; {_INSTALL}"
 
 
 def _row(values: Any) -> npt.NDArray[np.int64]:

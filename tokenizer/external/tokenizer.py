@@ -18,11 +18,12 @@ from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import make_folder, parse_json, read_bytes
-from tokenizer.formats.text import check_members
+from tokenizer.formats.checks import check_members
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 
 FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
+_ABOUT = {"software": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
@@ -205,16 +206,7 @@ class ExternalTokenizer(TokenizerLike):
         about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
-        check_members(
-            about,
-            {
-                "software": "a string",
-                "special_tokens": "a list of strings",
-                "sha256": "a string",
-                "provenance": "an object",
-            },
-            path,
-        )
+        check_members(about, _ABOUT, path)
         kind = about["software"]
         if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")

@@ -9,7 +9,7 @@ from tests import texts
 from tests.tokenizer.formats.other_formats import ONE_PASS, added, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, _native, formats, patterns
 from tokenizer.formats import printable, tiktoken, unprintable
-from tokenizer.formats.text import read_json
+from tokenizer.files import read_json
 
 
 def test_the_alphabet_has_an_inverse():
