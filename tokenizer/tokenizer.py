@@ -498,7 +498,7 @@ class Tokenizer(TokenizerLike):
         if not isinstance(found, Stored):
             raise UserError(
                 f"{source} is not byte-level BPE ({found.reason}), and this needs its merges; "
-                "tokenizer.pretrained.load_pretrained and the commands encode, count-tokens and fertility accept it"
+                "load_pretrained and the commands encode and fertility accept it"
             )
         return cls(*found)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from experiments.fertility.documents import Documents
     from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
-    from tokenizer.pretrained import Pretrained
+    from tokenizer.external.load import Pretrained
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"

@@ -84,7 +84,9 @@ def check_plain(definition: Definition, target: str) -> None:
     if definition.mode != "one-pass":
         raise UserError(f"a two-pass tokenizer cannot be written {target}")
     if preparation.forms:
-        raise UserError(f"the tokenizer cannot be written {target}: it normalizes text ({' + '.join(preparation.forms)})")
+        raise UserError(
+            f"the tokenizer cannot be written {target}: it normalizes text ({' + '.join(preparation.forms)})"
+        )
     if preparation.added_tokens:
         raise UserError(
             f"the tokenizer cannot be written {target}: it has added tokens that are found in any text, such as "

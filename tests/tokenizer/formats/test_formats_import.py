@@ -8,8 +8,8 @@ import pytest
 from tests import texts
 from tests.tokenizer.formats.other_formats import ONE_PASS, added, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, _native, formats, patterns
-from tokenizer.formats import printable, tiktoken, unprintable
 from tokenizer.files import read_json
+from tokenizer.formats import printable, tiktoken, unprintable
 
 
 def test_the_alphabet_has_an_inverse():
