@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -76,10 +76,13 @@ class Software(ABC):
     byte_ids: tuple[int, ...]
     unknown_id: int | None
 
-    @classmethod
     @abstractmethod
-    def of(cls, content: bytes, name: str) -> Software:
+    def __init__(self, content: Any, name: str) -> None: ...
+
+    @classmethod
+    def of(cls, content: bytes, name: str) -> Self:
         """Open the content of a model file; `name` is the file's name for messages."""
+        return cls(content, name)
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -109,25 +112,18 @@ class SentencePiece(Software):
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
         self.names, self.added_ids = list(pieces), set()
         self.unknown_id = int(model.unk_id())
-        special = [i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)]
-        self.special_tokens = {pieces[i]: i for i in special}
+        special = {i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)}
+        self.special_tokens = {pieces[i]: i for i in sorted(special)}
         in_bytes = {i: _byte(pieces[i]) for i in range(len(pieces)) if model.is_byte(i)}
         self.byte_ids = _byte_ids(in_bytes)
-        self.vocab = [
-            b""
-            if model.is_unused(i)
-            else bytes([in_bytes[i]])
-            if i in in_bytes
-            else piece.encode()
-            if i in special
-            else piece.replace(_META_SPACE, " ").encode()
-            for i, piece in enumerate(pieces)
-        ]
-
-    @classmethod
-    def of(cls, content: bytes, name: str) -> SentencePiece:
-        """Open the content of a model file."""
-        return cls(content, name)
+        self.vocab = [piece.replace(_META_SPACE, " ").encode() for piece in pieces]
+        for i in range(len(pieces)):
+            if model.is_unused(i):
+                self.vocab[i] = b""
+            elif i in in_bytes:
+                self.vocab[i] = bytes([in_bytes[i]])
+            elif i in special:
+                self.vocab[i] = pieces[i].encode()
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
@@ -160,18 +156,15 @@ class HuggingFace(Software):
         with needs_extra(f"to read {name}: "):
             import tokenizers
         config = config | {"post_processor": None, "truncation": None, "padding": None}
-        model = config.get("model")
-        if isinstance(model, dict) and model.get("dropout"):
-            raise UserError(f"{name} has a dropout of {quoted(model['dropout'])}, which gives random ids; set it to 0")
-        _check_prefix(model, name)
+        _check(config.get("model"), name)
         self.content = json.dumps(config, ensure_ascii=False, sort_keys=True).encode()
         self.version = f"tokenizers {tokenizers.__version__}"
         with foreign(f"tokenizers cannot read {name}"):
             self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
+            parsed = json.loads(self._tokenizer.to_str())
         self._tokenizer.encode_special_tokens = True
         added = self._tokenizer.get_added_tokens_decoder()
         names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-        parsed = json.loads(self._tokenizer.to_str())
         self.unknown_id = _unknown_id(parsed["model"], names)
         self.special_tokens = {token.content: i for i, token in added.items() if token.special}
         by_id = {i: string for string, i in names.items()}
@@ -179,9 +172,7 @@ class HuggingFace(Software):
             self.special_tokens.setdefault(by_id[self.unknown_id], self.unknown_id)
         literal = {*added, *self.special_tokens.values()}
         spelled = _spelling(parsed)
-        if (largest := max(names.values(), default=-1)) >= MOST_IDS:
-            raise UserError(f"{name} has the id {largest}: ids are below {MOST_IDS}")
-        self.vocab = [b""] * (largest + 1)
+        self.vocab = [b""] * (max(names.values(), default=-1) + 1)
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
         self.added_ids = {*by_id} - {*self._tokenizer.get_vocab(with_added_tokens=False).values()}
         for string, i in names.items():
@@ -214,15 +205,21 @@ class HuggingFace(Software):
         return texts
 
 
-SOFTWARE: dict[str, type[SentencePiece | HuggingFace]] = {each.kind: each for each in (SentencePiece, HuggingFace)}
+SOFTWARE: dict[str, type[Software]] = {each.kind: each for each in (SentencePiece, HuggingFace)}
 """The software by the name of its package."""
 
 
-def _check_prefix(model: Any, name: str) -> None:
-    """Reject merges without the prefix that BPE cuts off their right parts: `tokenizers` panics, or aborts."""
-    prefix = model.get("continuing_subword_prefix") if isinstance(model, dict) else None
-    merges = model.get("merges") if prefix else None
-    for merge in merges if isinstance(merges, list) else ():
+def _check(model: Any, name: str) -> None:
+    """Reject a model that gives random ids, or with which `tokenizers` would take any time or memory, or abort."""
+    if not isinstance(model, dict):
+        return
+    if model.get("dropout"):
+        raise UserError(f"{name} has a dropout of {quoted(model['dropout'])}, which gives random ids; set it to 0")
+    ids = model["vocab"].values() if isinstance(model.get("vocab"), dict) else ()
+    if (largest := max((i for i in ids if isinstance(i, int)), default=0)) >= MOST_IDS:
+        raise UserError(f"{name} has the id {largest}: ids are below {MOST_IDS}")
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    for merge in merges if prefix and isinstance(merges, list) else ():
         parts = merge.split(" ") if isinstance(merge, str) else merge
         if not (isinstance(parts, list) and parts and str(parts[-1]).startswith(str(prefix))):
             raise UserError(
@@ -300,8 +297,8 @@ def _character_starts(text: str) -> npt.NDArray[np.int64]:
 
 def _unknown_id(model: dict[str, Any], names: dict[str, int]) -> int | None:
     if model["type"] == "Unigram":
-        found = model.get("unk_id")
-        return None if found is None else int(found)
+        found: int | None = model.get("unk_id")
+        return found
     return names.get(model.get("unk_token") or "")
 
 
