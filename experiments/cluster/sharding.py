@@ -1,8 +1,6 @@
-"""Encode a corpus into shards by tasks: some encode a part each, then others copy the tokens of a shard each.
+"""Encode a corpus into shards by tasks, which encode a part each. This process writes the shards.
 
-Where a shard ends depends on the tokens of all parts before it, so that the shards are those of one machine. This
-process only adds up the numbers of tokens, and writes the lists of documents. As soon as some shards are full, they are
-written and their parts deleted, so that the second copy of the tokens stays small.
+Where a shard ends depends on the tokens of all parts before it, so that the shards are those of one machine.
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from experiments.cluster.tasks import Task, returned, wait_for
-from lm.data.shard_files import StoredTokens, copy_tokens, damaged
+from experiments.cluster.tasks import Task, returned
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
 from tokenizer import storage
@@ -54,7 +51,6 @@ def encoded_by(
     ]
     done = writer.n_documents
     skipped, first = _written(tasks, folder, done)
-    read: list[Path] = []
     for result in cluster.run(tasks[len(skipped) :], (tokenizer, cluster.threads), folder):
         for encoded in _blocks(result, writer.encoder.dtype):
             n = len(encoded.ends)
@@ -63,17 +59,12 @@ def encoded_by(
                 yield encoded.without(skip)
             first += n
         skipped.append(result.value["skipped"])
-        read.append(result.data)
-        if len(writer.planned) >= cluster.slots():
-            _write_shards(cluster, folder, writer, read)
     check_complete(writer, done, first)
     corpus.skipped.add_parts(skipped)
     corpus.check_unchanged()
     if first == 0:
         for _ in corpus.batches(split):  # explains why there are no documents
             pass
-    writer.close_shard()
-    _write_shards(cluster, folder, writer, read)
 
 
 def _written(tasks: Sequence[Task], folder: Path, done: int) -> tuple[list[dict[str, Any]], int]:
@@ -95,27 +86,6 @@ def _written(tasks: Sequence[Task], folder: Path, done: int) -> tuple[list[dict[
         skipped.append(value["skipped"])
         first += value["documents"]
     return skipped, first
-
-
-def _write_shards(cluster: Cluster, folder: Path, writer: Writer, read: list[Path]) -> None:
-    """Write the full shards by tasks, and delete the parts that no other shard needs.
-
-    Tasks that encode go on meanwhile: a cluster keeps more of them submitted than run at once.
-
-    Args:
-        cluster: where the tasks run.
-        folder: folder of the tasks.
-        writer: the writer.
-        read: parts whose documents were added to the writer; deleted ones are removed from the list.
-    """
-    tasks = [Task(shard.path.stem, None, partial(_copy, shard.blocks)) for shard in writer.planned]
-    for result in cluster.run(tasks, None, folder):
-        wait_for(result.data)
-        writer.take(result.data, result.value)
-    needed = writer.needed()
-    for path in [path for path in read if path not in needed]:
-        storage.disk.remove(path, missing_ok=True)
-        read.remove(path)
 
 
 def _encode(part: Corpus, split: Split, shared: tuple[TokenizerLike, int], path: Path) -> dict[str, Any]:
@@ -153,23 +123,25 @@ def _blocks(result: Result, dtype: str) -> Iterator[Encoded]:
         file.seek(result.value["lists"])
         packed = file.read()
     if xxhash.xxh3_128_hexdigest(packed) != result.value["xxh3_128"]:
-        raise UserError(damaged(result.data))
+        raise UserError(_damaged(result.data))
     with np.load(io.BytesIO(packed)) as arrays:
         lists = dict(arrays)
     at = document = token = 0
     for documents, digest in zip(lists.get("documents", ()), lists.get("xxh3_64", ()), strict=True):
         ends, sizes, normalized = (lists[name][document : document + documents] for name in _OF_DOCUMENTS)
         n = int(ends[-1])
-        stream = StoredTokens(result.data, at, dtype, n, int(digest), 0, n)
+        with storage.disk.open(result.data, "rb") as file:
+            file.seek(at)
+            block = file.read(n * np.dtype(dtype).itemsize)
+        if xxhash.xxh3_64_intdigest(block) != digest:
+            raise UserError(_damaged(result.data))
         covered = lists["covered"][token : token + n] if "covered" in lists else None
-        yield Encoded(stream, ends, sizes, normalized, covered)
-        at, document, token = at + stream.block_bytes, document + int(documents), token + n
+        yield Encoded(np.frombuffer(block, dtype), ends, sizes, normalized, covered)
+        at, document, token = at + len(block), document + int(documents), token + n
 
 
 _OF_DOCUMENTS = ("ends", "sizes", "normalized")
 
 
-def _copy(blocks: Sequence[StoredTokens], _: None, path: Path) -> str:
-    """Write the tokens of a shard; return their checksum."""
-    with replacing(path) as file:
-        return copy_tokens(blocks, file, wait_for)
+def _damaged(path: Path) -> str:
+    return f"{path} is damaged; delete it, then run the same command again"

@@ -7,8 +7,8 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
 - With settings of the model that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`), `average=macro` for
   equal shares of all sources, or `shares.NAME=0.4`: the arms of a ladder of budgets under these assumptions, as
   `ladder.html`, `ladder.json` and `ladder.csv`.
-- With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as
-  `robustness.html`, `robustness.json` and `robustness.csv`. An interrupted command resumes.
+- With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as a
+  table and `robustness.json`. An interrupted command resumes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from experiments.cli.arguments import Parser, number, out_folder, whole
 from experiments.cli.console import Reporter, finish, si
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
-from lm.evaluate.perturbations import choose
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -85,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
         from experiments.robustness import measure_run
 
         with out_folder(arguments.out or Path("robustness")) as out:
-            measure_run(runs[0], out, choose(None), n_documents=arguments.documents, artifacts=arguments.artifacts)
+            measure_run(runs[0], out, documents=arguments.documents, artifacts=arguments.artifacts)
     else:
         with out_folder(arguments.out or Path("comparison")) as out:
             _compare(arguments, runs, out)

@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
             corpus.batches(readers=reading_threads(arguments.threads)),
             threads=arguments.threads,
             progress=reporter.progress,
+            skipped=corpus.skipped.summary,
         )
     reporter.say(
         f"{found['n_tokens']:,} tokens of {si(found['n_bytes'])}B in {found['n_documents']:,} "

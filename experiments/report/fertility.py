@@ -128,12 +128,12 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     unknown = [arm["name"] for arm in report["tokenizers"] if arm["training_text"] is None]
     if unknown:
         found.append(f"Training text unknown, so the measured text may be in it: {_listed(unknown)}")
-    for arm in report["tokenizers"]:
-        if arm["training_text"] is not None and arm["in_training"] is None:
-            found.append(
-                f"{arm['name']} was trained on {_listed(arm['training_text'])}, which is not here any more, so the "
-                "measured text may be in it; name it with --training"
-            )
+    found += [
+        f"{arm['name']} was trained on {_listed(arm['training_text'])}, which is not here any more, so the measured "
+        "text may be in it; name it with --training"
+        for arm in report["tokenizers"]
+        if arm["training_text"] is not None and arm["in_training"] is None
+    ]
     return found
 
 

@@ -89,29 +89,6 @@ def _values(rows: Sequence[Row], name: str) -> dict[str, float]:
     return {row["tokenizer"]: row[name] for row in rows if row[name] is not None}
 
 
-def robustness(report: Mapping[str, Any], fewest_seeds: int) -> dict[str, str]:
-    """Return the headings of a page of perturbations.
-
-    Args:
-        report: The numbers of `robustness.json`.
-        fewest_seeds: Seeds that a statement about tokenizers requires.
-    """
-    reference = report["tokenizers"][0]["name"]
-    rows = [row for row in report["rows"] if row["difference"] is not None]
-    judged = [row for row in rows if not row["too_few"]]
-    if not judged:
-        return {}
-    losers = [row["tokenizer"] if row["loses_more"] == "this" else reference for row in judged if row["loses_more"]]
-    if not losers:
-        return {"perturbations": "Undecided whose models lose more under any perturbation"}
-    of_these = "" if report["n_seeds"] >= fewest_seeds else "Of these models, "
-    names = [each["name"] for each in report["tokenizers"] if each["name"] in losers]
-    parts = [f"{name} loses more in {losers.count(name)}" for name in names]
-    rest = len(rows) - len(losers)
-    undecided = f"; {rest} undecided" if rest else ""
-    return {"perturbations": f"{of_these}{', '.join(parts)} of {len(rows)} comparisons{undecided}"}
-
-
 def vocabulary(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the headings of a vocabulary report; those of other tokenizers by `against LABEL`."""
     one, *others = report["tokenizers"]

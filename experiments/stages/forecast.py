@@ -97,7 +97,7 @@ def check_space(
             n_tokens = n_bytes / shards.contents.bytes_per_token + n_documents
             needs.append(n_tokens * per_token + n_documents * _DOCUMENT_BYTES)
     # Second copies of an arm's tokens are gone before the next one is encoded.
-    needed = sum(needs) + (max(needs) if config.shards.shuffle_seed is not None else 0)
+    needed = sum(needs)
     if (cluster := connect(config.runner)) is not None:
         in_progress = config.shards.tokens_per_shard * _STORED_TOKEN_BYTES + 2 * cluster.part_bytes
         needed += min(max(needs), cluster.slots() * in_progress)

@@ -1,6 +1,7 @@
 """The record of a run: `run.json` in its folder contains its command, its result, and the artifacts that it used.
 
-`experiments.store.registry` remembers the folders of runs, so that `superbpe status --clean` knows which artifacts to keep.
+`experiments.store.registry` remembers the folders of runs, so that `superbpe status --clean` knows which artifacts to
+keep.
 """
 
 from __future__ import annotations

@@ -2,204 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, Union
+import os
+from typing import TYPE_CHECKING
 
-import numpy as np
 import xxhash
 
-from lm.data.shards import TextLoss
-from tokenizer import storage
-from tokenizer.errors import UserError
 from tokenizer.files import remember_checksum
+from tokenizer.storage import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
-
-Tokens: TypeAlias = Union["NDArray[Any]", "StoredTokens"]
-"""Tokens in memory, or in a file."""
-
-
-class Shard:
-    """Documents of one file of tokens, which is written elsewhere.
-
-    Args:
-        path: The file.
-        first_document: Index of its first document.
-    """
-
-    def __init__(self, path: Path, *, first_document: int) -> None:
-        self.path = path
-        self.n_tokens = 0
-        self.text_loss = TextLoss()
-        self.blocks: list[StoredTokens] = []
-        self._first_document = first_document
-        self._n_documents = self._n_bytes = 0
-        self._text: xxhash.xxh3_128 | None = None
-
-    def add(self, tokens: Tokens, n_documents: int, n_bytes: int, text: NDArray[np.uint8] | None = None) -> None:
-        """Append whole documents: their tokens, and their text if it is there."""
-        self._write(tokens)
-        if text is not None:
-            self._text = self._text or xxhash.xxh3_128()
-            self._text.update(text.data)
-        self.n_tokens += len(tokens)
-        self._n_documents += n_documents
-        self._n_bytes += n_bytes
-
-    def _write(self, tokens: Any) -> None:
-        self.blocks.append(tokens)
-
-    @property
-    def text_hash(self) -> str | None:
-        """XXH3-128 of the documents' text, if it was passed."""
-        return None if self._text is None else self._text.hexdigest()
-
-    def record(self, digest: str) -> dict[str, Any]:
-        """Its record, given the XXH3-128 of the finished file."""
-        return {
-            "name": self.path.name,
-            "n_tokens": self.n_tokens,
-            "n_documents": self._n_documents,
-            "n_bytes": self._n_bytes,
-            # Half-open range of document indices in the whole stream.
-            "documents": [self._first_document, self._first_document + self._n_documents],
-            "xxh3_128": digest,
-        }
-
-    def close(self) -> None:
-        """Close the file without finishing it."""
-
-
-class ShardFile(Shard):
-    """A shard that this process writes; its file is named `.partial` until it is complete."""
-
-    def __init__(self, path: Path, *, first_document: int) -> None:
-        super().__init__(path, first_document=first_document)
-        self._partial = path.with_name(path.name + ".partial")
-        self._file = HashedFile(self._partial)
-
-    def _write(self, tokens: Any) -> None:
-        self._file.write(np.ascontiguousarray(tokens).data)
-
-    def close(self) -> None:
-        """Close the file without finishing it."""
-        self._file.close()
-
-    def finish(self) -> str:
-        """Flush the file, rename it and return its XXH3-128."""
-        digest = self._file.sync()
-        self._file.close()
-        storage.disk.rename(self._partial, self.path)
-        return digest
-
-
-@dataclass(frozen=True)
-class StoredTokens:
-    """Some of the tokens of a block, which is a part of a file.
-
-    Attributes:
-        path: The file.
-        offset: Bytes before the block.
-        dtype: Type of the tokens.
-        block_tokens: Number of tokens of the block.
-        xxh3_64: Checksum of the block.
-        start, stop: Range of the chosen tokens.
-    """
-
-    path: Path
-    offset: int
-    dtype: str
-    block_tokens: int
-    xxh3_64: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def __getitem__(self, chosen: slice) -> StoredTokens:
-        start, stop, _ = chosen.indices(len(self))
-        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        with storage.disk.open(self.path, "rb") as file:
-            return np.frombuffer(self.read(file, bytearray(self.block_bytes)), self.dtype).astype(dtype or self.dtype)
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of the block."""
-        return self.block_tokens * np.dtype(self.dtype).itemsize
-
-    def read(self, file: IO[bytes], buffer: bytearray) -> memoryview:
-        """Read the block from its open file into a buffer, compare it with its checksum, and return the chosen tokens.
-
-        Raises:
-            UserError: The block is damaged.
-        """
-        block = memoryview(buffer)[: self.block_bytes]
-        file.seek(self.offset)
-        n = file.readinto(block)  # type: ignore[attr-defined]
-        if n < len(block) or xxhash.xxh3_64_intdigest(block) != self.xxh3_64:
-            raise UserError(damaged(self.path))
-        width = len(block) // max(self.block_tokens, 1)
-        return block[self.start * width : self.stop * width]
-
-
-def damaged(path: Path) -> str:
-    """What to tell the user of a damaged result of a task."""
-    return f"{path} is damaged; delete it, then run the same command again"
-
-
-def copy_tokens(blocks: Sequence[StoredTokens], to: IO[bytes], before_reading: Callable[[Path], None]) -> str:
-    """Write tokens one after the other into a file.
-
-    Args:
-        blocks: The tokens.
-        to: The file.
-        before_reading: Called with the path of each file that is read.
-
-    Returns:
-        XXH3-128 of the file.
-    """
-    found = xxhash.xxh3_128()
-    buffer = bytearray(max(block.block_bytes for block in blocks))
-    for path, group in groupby(blocks, key=lambda block: block.path):
-        before_reading(path)
-        with storage.disk.open(path, "rb") as file:
-            for block in group:
-                tokens = block.read(file, buffer)
-                found.update(tokens)
-                to.write(tokens)
-    return str(found.hexdigest())
-
-
-class TextHash:
-    """Running hash of the text of a finished shard.
-
-    Args:
-        documents: Half-open range of the shard's documents.
-        expected: XXH3-128 of their text; None if it is not known.
-    """
-
-    def __init__(self, documents: Sequence[int], expected: str | None) -> None:
-        self.documents = documents
-        self.left = documents[1] - documents[0]
-        """Documents that were not added."""
-        self._hash, self._expected = xxhash.xxh3_128(), expected
-
-    def update(self, text: NDArray[np.uint8], n_documents: int) -> None:
-        """Add the text of the next documents."""
-        self._hash.update(np.ascontiguousarray(text).data)
-        self.left -= n_documents
-
-    def agrees(self) -> bool:
-        """False if all documents were added, and differ from those of the shard."""
-        return bool(self.left) or self._expected is None or self._expected == self._hash.hexdigest()
 
 
 class HashedFile:
@@ -213,18 +25,20 @@ class HashedFile:
     def __init__(self, path: Path, *, keep: bool = False) -> None:
         self._path = path
         self._hash = hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
-        self._file: IO[bytes] = storage.disk.open(path, "ab" if keep else "wb")
+        self._file = path.open("ab" if keep else "wb")
 
     def write(self, data: memoryview) -> None:
         """Append bytes."""
         self._hash.update(data)
-        self._file.write(data)
+        with naming(self._path):
+            self._file.write(data)
 
     def sync(self) -> str:
         """Flush the file to disk and return its XXH3-128 so far."""
         digest: str = self._hash.hexdigest()
-        remember_checksum(self._file, digest)
-        storage.disk.sync(self._path)
+        with naming(self._path):
+            remember_checksum(self._file, digest)
+            os.fsync(self._file.fileno())
         return digest
 
     def close(self) -> None:
@@ -235,13 +49,8 @@ class HashedFile:
 def hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
     """Running hash of a file's first `n_bytes`, or of the whole file if it is shorter."""
     found = xxhash.xxh3_128()
-    with storage.naming(path), storage.disk.open(path, "rb") as file:
+    with naming(path), path.open("rb") as file:
         while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
             found.update(part)
             n_bytes -= len(part)
     return found
-
-
-def checksum_of_first(path: Path, n_bytes: int) -> str:
-    """XXH3-128 of a file's first bytes; empty if there is no such file."""
-    return str(hash_of_first(path, n_bytes).hexdigest()) if path.exists() else ""

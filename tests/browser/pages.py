@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cli import main
-from experiments.report import comparison, fertility, robustness, vocabulary, vocabulary_page
+from experiments.report import comparison, fertility, vocabulary, vocabulary_page
 from tests import texts
 from tests.browser import ladders
-from tests.experiments.report import perturbed
 from tests.experiments.report.sample import sample_report
 from tokenizer import Batch, Tokenizer
 
@@ -42,17 +41,6 @@ def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, To
     report["notes"] = [say("seed 2 is left out")]
     report["provenance"]["versions"] = {say("python"): say("3.11")}
     file.write_text(comparison.render(report), encoding="utf-8")
-
-
-def write_robustness(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
-    """The page of perturbed text."""
-    rows = [
-        perturbed.row(name, title, 1 + i / 10, **({"difference": i / 10, "loses_more": "this"} if i else {}))
-        for title in ("upper case", "typing errors", "lines wrapped at 72 characters")
-        for i, name in enumerate(names)
-    ]
-    report = said(perturbed.report(rows), say, {"title", "perturbation", "text_lost", "made", "command"})
-    file.write_text(robustness.render(report), encoding="utf-8")
 
 
 def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
@@ -101,7 +89,6 @@ def write_ladder(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokeni
 
 PAGES = {
     "comparison": write_comparison,
-    "robustness": write_robustness,
     "fertility": write_fertility,
     "vocabulary": write_vocabulary,
     "ladder": write_ladder,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from superbpe import Rules, Source, counting, passes, train_superbpe
 from superbpe.counting import Parts, count_part
 from tests.properties import examples
-from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES
+from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES
 from tokenizer import UserError, count_pretokens, train_bpe
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")

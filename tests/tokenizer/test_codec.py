@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tests.tokenizer.test_bpe import ONE_PASS, TWO_PASS
+from tests.generated import ONE_PASS, TWO_PASS
 from tokenizer import Batch, Tokenizer, UserError, patterns
 from tokenizer.definition import Definition
 

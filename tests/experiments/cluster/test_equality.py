@@ -69,10 +69,9 @@ def test_counts_are_equal(corpus, cluster, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
-@pytest.mark.parametrize("seed", [None, 3])
-def test_shards_are_equal(corpus, cluster, tmp_path, split, seed):
+def test_shards_are_equal(corpus, cluster, tmp_path, split):
     tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
-    layout = ShardConfig(tokens_per_shard=5000, shuffle_seed=seed)
+    layout = ShardConfig(tokens_per_shard=5000)
     local = again(corpus)
     write_shards(tmp_path / "expected", tokenizer, local.batches(split), layout, threads=1)
     source = partial(encoded_by, cluster, corpus, split, tokenizer, tmp_path / "parts")
@@ -142,30 +141,21 @@ def interrupted(method, calls):
     return call
 
 
-@pytest.mark.parametrize(("method", "damage"), [("add", False), ("take", False), ("take", True)])
-def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch, method, damage):
+def test_an_interrupted_run_resumes_from_its_shards_and_parts(corpus, cluster, tmp_path, monkeypatch):
     tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 400)
     layout = ShardConfig(tokens_per_shard=2000)
     write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), layout, threads=1)
     source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, method, interrupted(getattr(Writer, method), []))
+        patch.setattr(Writer, "add", interrupted(Writer.add, []))
         with pytest.raises(KeyboardInterrupt):
             write_encoded(tmp_path / "found", tokenizer, source, layout)
-    copied = {path.stem for path in tmp_path.glob(".found.partial/tokens-*.json")}
-    assert len(copied) == (4 if method == "take" else 0)
-    encoded = {path.stem for path in tmp_path.glob("parts/encode-*.json")}
-    kept = {path.stem for path in tmp_path.glob("parts/encode-*.data")}
-    assert bool(encoded - kept) == (method == "take"), "parts whose shards are written are deleted"
-    if damage:
-        (tmp_path / ".found.partial" / "tokens-00001.bin").write_bytes(b"")
     before = set(cluster._backend.submitted)
     cluster._backend.submitted.clear()
     write_encoded(tmp_path / "found", tokenizer, source, layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     repeated = before & set(cluster._backend.submitted)
-    assert bool(repeated & copied) == damage
-    assert damage or len(repeated) <= 5, "only those that were cancelled or not taken"
+    assert len(repeated) <= 5, "only those that were cancelled or not taken"
 
 
 @pytest.mark.parametrize("ngram_words", [0, 5])

@@ -105,6 +105,13 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in labels for i in (1, 50, 100)],
             "activations": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "layer": layer, "value": 1 + i / 100} for label in labels for layer in range(2) for i in (1, 100)],
         },
+        "robustness": {
+            "n_documents": 128, "n_bytes": 90_000, "share": 0.1, "confidence": 0.95,
+            "rows": [
+                {"perturbation": "upper-case", "title": "UPPER CASE", "tokenizer": label, "changed_documents": 120, "tokens": 0.8, "bits": 1.2, "bits_low": low, "bits_high": high, "text_lost": lost}
+                for label, low, high, lost in zip(labels, (1.1, *(None for _ in others)), (1.3, *(None for _ in others)), (hostile[1], *("" for _ in others)), strict=True)
+            ],
+        },
         "superwords": [{
             "label": others[-1], "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
             "most_frequent": words, "longest": words[::-1],

@@ -256,11 +256,3 @@ def test_a_string_that_no_text_begins_with():
     assert paths.find(b"") == []
     assert paths.encoding("né".encode()[:2]) is None
     assert paths.stable_prefix(b"") == ([], b"")
-
-
-def test_few_candidates_are_requested_twice():
-    paths = TokenizationPaths(bpe("llama3", LETTERS))
-    paths.find(b"ab a")
-    n_checked = paths.n_checked
-    paths.find(b"ab a")
-    assert paths.n_checked == n_checked
