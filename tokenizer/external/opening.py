@@ -19,7 +19,7 @@ from tokenizer.errors import UserError, check_whole, listed, needs_extra, quoted
 from tokenizer.external.software import HuggingFace, SentencePiece, Software, word_pieces
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.files import read_bytes, read_json
+from tokenizer.files import read_bytes, read_json, read_text
 from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
@@ -150,7 +150,7 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
         return _byt5(read_json(file), file)
     if file.name == _WORD_PIECES:
         config = file.with_name(HF_CONFIG_FILE)
-        content = word_pieces(read_bytes(file), read_json(config) if config.exists() else {}, str(file))
+        content = word_pieces(read_text(file), read_json(config) if config.exists() else {}, str(file))
         return _external(HuggingFace(content, str(file)), "it is WordPiece", specials)
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
         return _external(SentencePiece(read_bytes(file), str(file)), "it is a SentencePiece model", specials)

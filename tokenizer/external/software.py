@@ -228,48 +228,34 @@ def _check(model: Any, name: str) -> None:
             )
 
 
-def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The tokenizer.json of BERT's vocab.txt, as `transformers` builds it.
+def word_pieces(vocabulary: str, config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The tokenizer.json of BERT's vocab.txt.
 
     Args:
         vocabulary: content of vocab.txt: one token per line.
         config: content of tokenizer_config.json; {} for the defaults of `transformers`.
         name: name of the file for messages.
     """
-    try:
-        tokens = vocabulary.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 ({error})") from None
-    ids = {token.removesuffix("\r"): i for i, token in enumerate(tokens)}
+    with needs_extra(f"to read {name}: "):
+        from tokenizers import BertWordPieceTokenizer
+    ids = {token.removesuffix("\r"): i for i, token in enumerate(vocabulary.removesuffix("\n").split("\n"))}
     unknown = config.get("unk_token", "[UNK]")
     unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
     if not isinstance(unknown, str) or unknown not in ids:
         raise UserError(f"{name} is not a BERT vocabulary: it has no token {quoted(unknown)}")
+    with foreign(f"tokenizers cannot read {name}"):
+        made = BertWordPieceTokenizer(
+            unk_token=unknown,
+            handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+            strip_accents=config.get("strip_accents"),
+            lowercase=config.get("do_lower_case", True),
+        )
+        content: dict[str, Any] = json.loads(made.to_str())
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown)
-    return {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": token} | flags
-            for token, i in sorted(((token, ids[token]) for token in {*specials} & {*ids}), key=lambda pair: pair[1])
-        ],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
-            "strip_accents": config.get("strip_accents"),
-            "lowercase": config.get("do_lower_case", True),
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": unknown,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": ids,
-        },
-    }
+    specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown} & {*ids}
+    content["model"]["vocab"] = ids
+    content["added_tokens"] = [{"id": ids[token], "content": token} | flags for token in ids if token in specials]
+    return content
 
 
 def _row(values: Any) -> npt.NDArray[np.int64]:
