@@ -26,6 +26,7 @@ from tokenizer.errors import UserError, check_choice, needs_extra, quoted, short
 from tokenizer.files import read_text
 from tokenizer.formats.checks import check_plain
 from tokenizer.formats.cuts import COVERING
+from tokenizer.formats.portable import may_be_empty
 from tokenizer.patterns import Pattern
 
 PREFIX = "tiktoken:"
@@ -207,22 +208,12 @@ def covering(pattern: Pattern) -> str:
             f"the pattern {pattern.name} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken "
             "takes one"
         )
-    if _may_be_empty(regex):
+    if may_be_empty(regex):
         raise UserError(
             f"the pattern {quoted(regex)} cannot be written for tiktoken: it can match the empty string between two "
             "characters, which cuts the text here but not in tiktoken"
         )
     return rf"{regex}|(?:(?!{regex})[\s\S])+"
-
-
-def _may_be_empty(regex: str) -> bool:
-    """Whether a regex can match the empty string; True if unknown."""
-    # The standard library's parser computes the minimum width of a match, but has no Unicode classes.
-    plain = re.sub(r"\\[pP](\{[^}]*\}|\w)", r"\\w", regex)
-    try:
-        return bool(re._parser.parse(plain).getwidth()[0] == 0)  # type: ignore[attr-defined]
-    except (re.error, OverflowError, RecursionError):
-        return True
 
 
 def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
