@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokenizer import Corpus
-    from tokenizer.pretrained import Pretrained
+    from tokenizer.external.load import Pretrained
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"

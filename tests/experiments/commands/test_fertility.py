@@ -27,8 +27,8 @@ from tests.experiments.conftest import tiny_overrides, write_corpus
 from tests.experiments.outputs import run_until
 from tokenizer import Corpus, CorpusConfig, Tokenizer
 from tokenizer.errors import UserError
+from tokenizer.external.load import load_pretrained
 from tokenizer.interface import TokenizerLike
-from tokenizer.pretrained import load_pretrained
 from tokenizer.reference import encoding
 
 MIXED = [
