@@ -41,7 +41,7 @@ SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
     *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size", "bpe.counts"),
     *("superbpe", "superbpe.transition", "superbpe.sources", "shards.tokens_per_shard"),
-    *("lm", "lm.n_seeds", "lm.depths", "lm.train.seed", "lm.train.device"),
+    *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
     *("eval.context_bytes", "eval.cluster", "deployment", "report.title"),
     *("runner", "runner.threads", "runner.memory_mb", "runner.gpus", "artifacts", "logger"),

@@ -1,4 +1,4 @@
-"""Language models in tasks of a cluster: the models of all arms, depths and seeds are trained side by side."""
+"""Language models in tasks of a cluster: the models of all arms and seeds are trained side by side."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ class _Job:
     """What a task does: train a chain of models and score them, or tune the learning rates of an arm.
 
     Attributes:
-        config: Configuration of its depth and seed.
+        config: Configuration of its seed.
         arm: Name of the arm.
         tokenizer: Its tokenizer.
         artifacts: Names of the folder of the tokenizer and the training shards; to score models, of the held-out shards
             and documents too.
         plans: Training settings of every rung, shortest first.
         runs: Bytes of text before each training run, and those of the run, by the name of its stage (`_runs`).
-        depth: Name of the depth, if there are several.
         factors: Factors on the learning rates to try; empty for training.
     """
 
@@ -68,7 +67,6 @@ class _Job:
     artifacts: list[str]
     plans: list[TrainConfig]
     runs: dict[str, tuple[int, int]]
-    depth: str = ""
     factors: tuple[float, ...] = ()
 
 
@@ -140,7 +138,6 @@ class ModelTasks:
             [artifact.name for artifact in inputs],
             [replace(plan, threads=plan.threads or self.cluster.threads) for plan in chain.plans],
             _runs(chain),
-            chain.depth,
         )
 
     def _run(self, context: Context, what: str, jobs: Sequence[_Job]) -> list[dict[str, Any]]:
@@ -319,7 +316,7 @@ def _made(job: _Job, reporter: Reporter) -> dict[str, Any]:
         if job.factors:
             tuned = tuning.tune_arm(context, arm, shards, job.plans[0], job.factors)
             return {"tuning": tuned.save(), "used": list(used)}
-        lms = models.train_lms(Chain(context, arm, shards, job.plans, job.depth))
+        lms = models.train_lms(Chain(context, arm, shards, job.plans))
         for model in lms:
             evaluation.score(context, arm, model, *scored_on)
     return {"models": {model.name: model.fresh for model in lms}, "used": list(used)}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
-
 from experiments.cli.console import percent, si, signed
-from experiments.report import findings, page
-from experiments.report.figures import HEIGHT, Figure, colour, data, shape, si_axis, spec
+from experiments.report import charts, page
+from experiments.report.figures import Figure
+from experiments.verdict import fertility_headings, loses_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.report.figures import Rows
 
 GROUPS_DRAWN = 12
 """Most sources or scripts in a chart; the tables have all of them."""
@@ -28,7 +26,6 @@ SERVING = {
     "cache_bytes_per_byte": "KV cache: bytes per byte",
 }
 """Measures of the cost of serving, and their names."""
-_MEASURES = {"bytes_per_token": "bytes per token", "parity": "tokens per token of the reference"}
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -45,7 +42,7 @@ def render(report: Mapping[str, Any]) -> str:
         groups={by: names for by, names in groups.items() if by != "all" and len(names) > 1},
         rows={(row["by"], row["group"], row["tokenizer"]): row for row in report["rows"]},
         headline=headline(report),
-        findings=findings.fertility(report),
+        headings=fertility_headings(report),
         notes=notes(report),
         without_spaces=[name for name in groups["script"] if name in WITHOUT_SPACES],
         with_interval=with_interval,
@@ -57,9 +54,10 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 def headline(report: Mapping[str, Any]) -> str:
-    """The tokenizer that needs the fewest tokens, against the reference."""
+    """The tokenizer that needs the fewest tokens without losing text, against the reference."""
     overall = [row for row in report["rows"] if row["by"] == "all"]
-    best = min(overall, key=lambda row: row["tokens"])
+    kept = [row for row in overall if not loses_text(row)]
+    best = min(kept or overall, key=lambda row: row["tokens"])
     if len(overall) == 1:
         return f"{best['tokenizer']} needs a token per {best['bytes_per_token']:.3f} bytes."
     reference = next(row for row in overall if row["tokenizer"] == report["reference"])
@@ -143,19 +141,21 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
     labels = [arm["name"] for arm in report["tokenizers"]]
     source = f"{report['text']['documents']:,} documents, {report['made']}"
-    overall = [_drawn(row) for row in report["rows"] if row["by"] == "all"]
     level = f"{100 * report['confidence']:g} %"
+    overall = [row for row in report["rows"] if row["by"] == "all"]
+    ends = ("bytes_per_token_low", "bytes_per_token_high")
     found = [
         Figure(
-            "sizes",
-            "Bytes per token against vocabulary size",
-            sizes(overall, labels),
-            "Larger vocabularies need fewer tokens, so compare tokenizers of about the same size.",
+            "bytes",
+            "Bytes per token",
+            charts.dots(_drawn(overall, "bytes_per_token"), labels, "bytes_per_token", "bytes per token", ends=ends),
+            f"With {level} intervals over documents. Further right is fewer tokens. Larger vocabularies need fewer "
+            "tokens, so compare tokenizers of about the same size.",
             source,
         )
     ]
     for by in ("source", "script"):
-        rows = [_drawn(row) for row in report["rows"] if row["by"] == by]
+        rows = _drawn([row for row in report["rows"] if row["by"] == by], "parity")
         names = list(dict.fromkeys(row["group"] for row in rows))
         if len(names) < 2 or len(labels) < 2:
             continue
@@ -165,7 +165,15 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
             Figure(
                 f"parity-{by}",
                 f"Tokens per token of {report['reference']}, by {by}",
-                parity([row for row in rows if row["group"] in drawn], labels, drawn),
+                charts.dots(
+                    [row for row in rows if row["group"] in drawn],
+                    labels,
+                    "parity",
+                    "tokens per token of the reference",
+                    ends=("parity_low", "parity_high"),
+                    groups=drawn,
+                    line=1,
+                ),
                 f"Left of the line, a tokenizer needs fewer tokens for the same documents. {level} intervals over "
                 f"documents, paired.{largest}",
                 source,
@@ -174,55 +182,6 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
     return found
 
 
-def _drawn(row: Mapping[str, Any]) -> dict[str, Any]:
-    measures = (f"{name}{end}" for name in _MEASURES for end in ("", "_low", "_high"))
-    return {name: row[name] for name in ("tokenizer", "group", "vocabulary", "tokens", *measures)}
-
-
-def _tooltip(field: str) -> list[alt.Tooltip]:
-    title, form = _MEASURES[field], ".3f"
-    ends = [
-        alt.Tooltip(f"{field}{end}:Q", title=text, format=form) for end, text in (("_low", "from"), ("_high", "to"))
-    ]
-    value = alt.Tooltip(f"{field}:Q", title=title, format=form)
-    return [alt.Tooltip("tokenizer:N"), alt.Tooltip("group:N", title="text"), value, *ends]
-
-
-def sizes(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Bytes per token against the size of the vocabulary.
-
-    Args:
-        rows: Rows of `fertility.json` for all text.
-        labels: Names of all tokenizers, in the order of their colours.
-    """
-    scale = alt.Scale(type="log", padding=20)
-    point = data().mark_point(filled=True, size=110, opacity=1).encode(
-        x=alt.X("vocabulary:Q", title="tokens in the vocabulary", axis=si_axis(), scale=scale),
-        y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False, padding=20)),
-        color=colour(labels),
-        shape=shape(labels),
-        tooltip=[*_tooltip("bytes_per_token"), alt.Tooltip("vocabulary:Q", format=",")],
-    )  # fmt: skip
-    return spec(point, height=max(HEIGHT, 24 * len(labels) + 20), rows=rows)
-
-
-def parity(rows: Rows, labels: Sequence[str], groups: Sequence[str]) -> dict[str, Any]:
-    """Tokens against the reference in each group, with intervals.
-
-    Args:
-        rows: Rows of `fertility.json` for these groups.
-        labels: Names of all tokenizers, in the order of their colours.
-        groups: The groups, from top to bottom.
-    """
-    x = {"title": _MEASURES["parity"], "scale": alt.Scale(zero=False, padding=12), "axis": alt.Axis(tickCount=6)}
-    base = data().encode(
-        y=alt.Y("group:N", title=None, sort=list(groups), axis=alt.Axis(ticks=False, domain=False, labelLimit=180)),
-        yOffset=alt.YOffset("tokenizer:N", sort=list(labels)),
-        color=colour(labels),
-        tooltip=_tooltip("parity"),
-    )
-    whisker = base.mark_rule(strokeWidth=2, opacity=0.55).encode(x=alt.X("parity_low:Q", **x), x2="parity_high:Q")
-    point = base.mark_point(filled=True, size=50, opacity=1).encode(x=alt.X("parity:Q", **x), shape=shape(labels))
-    equal = data("equal").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="parity:Q")
-    height = len(groups) * max(26, 8 * len(labels) + 10) + 20
-    return spec(equal + whisker + point, height=height, rows=rows, equal=[{"parity": 1}])
+def _drawn(rows: Sequence[Mapping[str, Any]], measure: str) -> list[dict[str, Any]]:
+    fields = ("tokenizer", "group", *(f"{measure}{end}" for end in ("", "_low", "_high")))
+    return [{field: row[field] for field in fields} for row in rows]

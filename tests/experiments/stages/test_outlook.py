@@ -1,3 +1,5 @@
+"""Time left, and the command that would settle what is open."""
+
 from __future__ import annotations
 
 import io
@@ -9,13 +11,14 @@ from rich.console import Console
 
 from experiments.cli import console as module
 from experiments.cli.console import Reporter
-from experiments.stages import forecast
-from experiments.stages.forecast import Cost, Training
+from experiments.stages import outlook
 from experiments.stages.models import Chain
+from experiments.stages.outlook import Cost, Step, Training, next_step
+from lm.evaluate.significance import Needed
 
 
 def _training(monkeypatch: pytest.MonkeyPatch, speed: float | None, now: list[float]) -> tuple[Training, io.StringIO]:
-    monkeypatch.setattr(forecast, "last_speed", lambda _: speed)
+    monkeypatch.setattr(outlook, "last_speed", lambda _: speed)
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
     context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
@@ -42,9 +45,9 @@ def test_without_a_measured_speed_the_first_steps_give_the_estimate(monkeypatch:
 def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
-    monkeypatch.setattr(forecast, "exists", lambda *_: True)
+    monkeypatch.setattr(outlook, "exists", lambda *_: True)
     plan: Any = object()
-    none = forecast.cost(Chain(context, plan, plan, [plan, plan]))
+    none = outlook.cost(Chain(context, plan, plan, [plan, plan]))
     assert none == Cost(0.0, 0, 0)
     training = Training(context, [none, none])
     training.done()
@@ -80,3 +83,55 @@ def test_a_trunk_that_several_models_continue_counts_once(monkeypatch: pytest.Mo
             now[0] += 1
             training.row(stage, {"step": step, "flops": step * 10}, trunk_steps)
     assert left[-1] == "about 4 min 00 s for all"  # 3000 - 600 FLOPs at 10 per second
+
+
+def _compared(**changes: Any) -> Any:
+    usual = {"barred": "", "decided": False, "needed": Needed(150, 3), "n_seeds": 3, "n_clusters": 200}
+    usual |= {"effective_clusters": 100.0, "cluster": "document", "too_few": False}
+    return SimpleNamespace(**usual | changes)
+
+
+SETTINGS = {"corpus.heldout_fraction": 0.02, "corpus.heldout_paths": [], "corpus.heldout_sample": 1.0}
+FEW = {"too_few": True, "effective_clusters": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "words", "seconds"),
+    [
+        ({"n_seeds": 1}, {}, ["lm.n_seeds=3"], 200),
+        ({"needed": Needed(100, 8)}, {}, ["lm.n_seeds=8"], 500),
+        ({"needed": Needed(1000, 8)}, {}, ["lm.n_seeds=8", "corpus.heldout_fraction=0.1"], 800),
+        (FEW, {}, ["corpus.heldout_fraction=0.04"], 300),
+        (FEW, {"corpus.heldout_sample": 0.3}, ["corpus.heldout_sample=0.6"], 0),
+    ],
+)
+def test_one_command_would_settle_what_is_open(
+    changes: dict[str, Any], settings: dict[str, Any], words: list[str], seconds: float
+) -> None:
+    step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline 'a=b c' lm.n_seeds=1", 100.0)
+    assert step is not None
+    kept = "superbpe pipeline 'a=b c' " + ("" if words[0].startswith("lm.n_seeds") else "lm.n_seeds=1 ")
+    assert step.command == kept + " ".join(words)
+    assert step.seconds == seconds
+    assert step.command in step.sentence()
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "what"),
+    [
+        ({**FEW, "cluster": "source", "effective_clusters": 4.0}, {}, "eval.cluster=document"),
+        ({**FEW, "effective_clusters": 1.0}, {"corpus.heldout_fraction": 0.05}, "with corpus.heldout_paths"),
+        (FEW, {"corpus.heldout_paths": ["a.txt"]}, "with corpus.heldout_paths"),
+    ],
+)
+def test_without_a_setting_the_change_is_named(changes: dict[str, Any], settings: dict[str, Any], what: str) -> None:
+    step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline", 100.0)
+    assert step is not None
+    assert (step.command, what in step.what) == ("", True)
+
+
+def test_a_settled_or_barred_comparison_has_no_next_step() -> None:
+    assert next_step([_compared(decided=True)], SETTINGS, "superbpe pipeline", 100.0) is None
+    assert next_step([_compared(barred="b loses text", n_seeds=1)], SETTINGS, "superbpe pipeline", 100.0) is None
+    assert next_step([], SETTINGS, "superbpe pipeline", 100.0) is None
+    assert "about 1 min 40 s of training" in Step("train", "why", "superbpe", 100.0).sentence()

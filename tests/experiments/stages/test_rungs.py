@@ -10,7 +10,7 @@ import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
-from experiments.stages import forecast
+from experiments.stages import outlook
 from experiments.store.artifacts import Artifact
 from lm.train.trainer import CHECKPOINT
 from tokenizer.errors import UserError
@@ -84,9 +84,9 @@ def own_flops(made: list[Artifact]) -> int:
 def test_finished_models_need_no_trunk(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    costs: list[forecast.Cost] = []
-    cost = forecast.cost
-    monkeypatch.setattr(forecast, "cost", lambda *arguments: costs.append(cost(*arguments)) or costs[-1])
+    costs: list[outlook.Cost] = []
+    cost = outlook.cost
+    monkeypatch.setattr(outlook, "cost", lambda *arguments: costs.append(cost(*arguments)) or costs[-1])
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
     files = [
         each.folder / name
@@ -104,23 +104,3 @@ def test_finished_models_need_no_trunk(
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
     assert not fresh(made, "trunk")
     assert not fresh(made, "lm")
-
-
-@pytest.mark.slow
-def test_every_depth_has_the_flops_of_every_budget(tiny: list[str], tmp_path: Path) -> None:
-    more = ["budget=equal_flops", "budget.train_flops=3e9", "budget.ladder=[0.4]", "budget.tolerance=0.1"]
-    made: list[Artifact] = []
-    config = load([*tiny, *LADDER, *more, "lm.depths=[2,1]"])
-    pipeline.run(config, "train_lm", tmp_path, on_artifact=made.append)
-    models = [each.contents.summary for each in made if each.name.startswith("lm-")]
-    shapes = [model.run["model"]["n_layers"] for model in models]
-    assert shapes == [1] * 4 + [2] * 4
-    for model, budget in zip(models, [1.2e9, 3e9] * 4, strict=True):
-        assert budget / 1.1 < model.flops <= budget
-    assert models[0].steps > models[4].steps
-    # The reference's model is the one of a budget in bytes.
-    single = [*tiny, *LADDER, "arms=[bpe]", f"budget.train_bytes={1024 * models[1].steps}"]
-    pipeline.run(load(single), "train_lm", tmp_path, on_artifact=made.append)
-    assert made[-1].name.startswith("lm-")
-    assert not made[-1].fresh
-    assert made[-1].contents.summary == models[1]

@@ -1,7 +1,9 @@
-"""What is known before training: tokens that every arm needs, and what training will cost."""
+"""Time left, space needed, and the one command that would settle what a comparison leaves open."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,9 +13,9 @@ from experiments.cli.console import Pace, duration, si
 from experiments.cluster import connect
 from experiments.results import TrainedModel
 from experiments.stages import budget
-from experiments.stages.documents import groupings
-from experiments.stages.models import exists, open_shards, shards_exist
+from experiments.stages.models import exists, shards_exist
 from lm.evaluate.bits_per_byte import SOURCE
+from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
 from lm.model.device import resolve_device
 from lm.train.config import trained_steps
 from tokenizer.errors import UserError
@@ -22,15 +24,15 @@ from tokenizer.files import check_free, free_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.results import HeldoutDocuments, ShardsFolder
+    from experiments.results import ShardsFolder
     from experiments.stages.context import Context
     from experiments.stages.models import Chain
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
+    from lm.evaluate.comparison import Comparison
+    from lm.scaling.gaps import Gap
 
-_SOURCES = 5
-"""Most sources in the table."""
 # Bytes per parameter on disk: a model in fp32, and the checkpoint that a trunk keeps, with the optimizer's state.
 _MODEL_BYTES, _CHECKPOINT_BYTES = 4, 12
 _DOCUMENT_BYTES, _COVERED_BYTES = 16, 4
@@ -40,36 +42,92 @@ _STORED_TOKEN_BYTES = 8
 _ANNOUNCED_BYTES = 1e9
 _TIMED_STEPS = 20
 """Steps to time before an estimate, unless they are slow."""
+_MOST_HELDOUT = 0.3
+"""Largest share of the text that is worth holding out."""
 
 
-def show_fertility(
-    context: Context,
-    heldout: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
-    documents: Artifact[HeldoutDocuments],
-) -> None:
-    """Print the held-out bytes per token of every arm, and its tokens against the reference's by source."""
-    if len(heldout) < 2:
-        return
-    opened = [open_shards(shards, arm) for arm, shards in heldout]
-    sizes = opened[0].document_bytes
-    # Without `<|endoftext|>`, one per document.
-    counts = [np.diff(shards.document_ends, prepend=0) - 1 for shards in opened]
-    sources = groupings(documents, sizes)[SOURCE]
-    order = np.argsort(-sources.sums(sizes), kind="stable")
-    shown = order[:_SOURCES] if len(order) > 1 else order[:0]
-    by_source = [sources.sums(each) for each in counts]
-    rows = [
-        [
-            arm.label,
-            f"{sizes.sum() / tokens.sum():.3f}",
-            *(f"{each / reference:.3f}" for each, reference in zip(found[shown], by_source[0][shown], strict=True)),
-        ]
-        for (arm, _), tokens, found in zip(heldout, counts, by_source, strict=True)
-    ]
-    of = f", {len(shown)} largest of {len(order)} sources" if len(order) > len(shown) else ""
-    by = f", and tokens relative to {heldout[0][0].label} by source{of}" if len(shown) else ""
-    title = f"Held-out bytes per token{by}"
-    context.reporter.table(title, ["", "bytes per token", *(sources.names[i] for i in shown)], rows)
+class Step(NamedTuple):
+    """What to run next.
+
+    Attributes:
+        what: The change.
+        why: What it would settle.
+        command: The command; empty if no setting helps.
+        seconds: Estimate of its training time.
+    """
+
+    what: str
+    why: str
+    command: str = ""
+    seconds: float = 0.0
+
+    def sentence(self) -> str:
+        """One line for the terminal."""
+        time = f"; about {duration(self.seconds)} of training" if self.seconds else ""
+        return f"To settle what is open: {self.what} ({self.why}{time})" + (f": {self.command}" if self.command else "")
+
+
+def next_step(
+    compared: Sequence[Comparison] | Sequence[Gap], settings: Mapping[str, Any], command: str, seed_seconds: float
+) -> Step | None:
+    """The command that would settle what comparisons leave open; None if it is settled or cannot be compared.
+
+    Args:
+        compared: The comparisons of a run; those that are barred count for nothing.
+        settings: Settings of the reference, from `experiments.settings.resolved`.
+        command: Command line of the run.
+        seed_seconds: Time to train the models of one seed of all arms.
+    """
+    between = [each for each in compared if not each.barred]
+    if not between:
+        return None
+    one = between[0]
+    needed = [each.needed for each in between if each.needed is not None and not each.decided]
+    seeds = max([FEWEST_SEEDS, one.n_seeds, *(each.seeds or 0 for each in needed)])
+    fewest, n_units, unit = FEWEST_EFFECTIVE[one.cluster], one.n_clusters, one.cluster
+    too_few = one.too_few
+    units = max([n_units, *(each.clusters for each in needed)])
+    if too_few:
+        units = max(units, math.ceil(fewest / max(one.effective_clusters, 1) * n_units))
+    changes, whats, seconds = [], [], 0.0
+    if seeds > one.n_seeds:
+        changes.append(f"lm.n_seeds={seeds}")
+        whats.append(f"train {seeds} seeds instead of {one.n_seeds}")
+        seconds = seed_seconds * (seeds - one.n_seeds)
+    if units > n_units:
+        what = f"hold out about {units:,} {unit}s instead of {n_units:,}"
+        sample = settings.get("corpus.heldout_sample", 1.0) * units / n_units
+        share = (settings.get("corpus.heldout_fraction") or math.inf) * units / n_units
+        if unit == SOURCE:
+            what += "; if the sources are parts of one collection, eval.cluster=document compares documents instead"
+        elif sample <= 1:
+            changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")
+        elif share <= _MOST_HELDOUT and not settings.get("corpus.heldout_paths"):
+            changes.append(f"corpus.heldout_fraction={math.ceil(100 * share) / 100:g}")
+            what += ", which changes the training text"
+            seconds = seed_seconds * seeds
+        else:
+            what += " with corpus.heldout_paths"
+        whats.append(what)
+    if not whats:
+        return None
+    why = f"to show a difference of {100 * DETECTABLE:g} % with a probability of 80 %"
+    if too_few:
+        why = f"at least {fewest} effective {unit}s are required"
+    elif one.n_seeds < FEWEST_SEEDS:
+        why = f"a verdict about tokenizers requires {FEWEST_SEEDS} seeds"
+    return Step("; ".join(whats), why, with_settings(command, changes) if changes else "", seconds)
+
+
+def with_settings(command: str, settings: Sequence[str]) -> str:
+    """A command line with some of its settings replaced.
+
+    >>> with_settings("python -m experiments.pipeline lm.n_seeds=2 lm=small", ["lm.n_seeds=3"])
+    'python -m experiments.pipeline lm=small lm.n_seeds=3'
+    """
+    replaced = {setting.partition("=")[0] for setting in settings}
+    words = [word for word in shlex.split(command) if word.partition("=")[0].lstrip("+") not in replaced]
+    return shlex.join([*words, *settings])
 
 
 def check_space(
@@ -128,7 +186,7 @@ class Cost(NamedTuple):
 
 def cost(chain: Chain) -> Cost:
     """Cost of the models of a chain, without finished ones."""
-    context, arm, shards, plans, _ = chain
+    context, arm, shards, plans = chain
     plans = [plan for plan in plans if not exists(context, shards, plan)]
     if not plans:
         return Cost(0.0, 0, 0)
