@@ -55,7 +55,7 @@ class Stat(NamedTuple):
     version: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class RemoteFile:
     """A file that is not on this machine.
 
@@ -71,9 +71,6 @@ class RemoteFile:
 
     def __str__(self) -> str:
         return self.url
-
-    def __lt__(self, other: RemoteFile) -> bool:
-        return self.url < other.url
 
     @property
     def name(self) -> str:
@@ -316,7 +313,8 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
                 raise Missing(f"{url}: no such file") from None
             if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
                 raise
-            temporary = status in _TEMPORARY if status else package == "aiohttp" or _AWS_TEMPORARY.search(str(failure))
+            lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
+            temporary = status in _TEMPORARY if status else lost or _AWS_TEMPORARY.search(str(failure))
             if attempt == ATTEMPTS or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
                 why = shortened(" ".join(without_credentials(failure).split()))
@@ -338,9 +336,8 @@ def _system(url: str) -> tuple[Any, str]:
         return _arrow(scheme, path.partition("/")[0], os.getpid()), path
     except ModuleNotFoundError as error:
         extra = "hf" if scheme == "hf" else "cloud"
-        raise UserError(
-            f"{shown(url)} requires the package {error.name}; install it with: pip install 'superbpe-framework[{extra}]'"
-        ) from None
+        install = f"pip install 'superbpe-framework[{extra}]'"
+        raise UserError(f"{shown(url)} requires the package {error.name}; install it with: {install}") from None
 
 
 # A forked process must not use connections and locks of its parent, so each process makes its own.
