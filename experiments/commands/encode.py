@@ -26,9 +26,10 @@ def parser() -> Parser:
         "Encodes text files into shards: memory-mapped ids, and where each document ends.",
         "finished shards are kept, and the same command resumes after them",
     )
+    add = options.add_argument
     add_tokenizer(options)
     add_text(options)
-    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     add_threads(options)
     return options
 

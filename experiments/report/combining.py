@@ -26,8 +26,8 @@ from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
 from tokenizer.errors import UserError
+from tokenizer.external.load import load_saved
 from tokenizer.files import digest, read_json
-from tokenizer.pretrained import load_saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.files import read_json, read_sealed, write_sealed
+from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # Increased when the layout of artifacts or the meaning of a stage changes; older folders are then not reused.
 FORMAT = 3
-# Last format whose manifests contain sizes but no checksums.
-_UNCHECKED_FORMAT = 2
 MANIFEST = "manifest.json"
 # Environment variable with the user's command, for processes that a launcher starts with its own command.
 COMMAND = "SUPERBPE_COMMAND"
@@ -64,19 +62,13 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read a sealed manifest, or one in an older format, which lists files with sizes only.
+        """Read a sealed manifest.
 
         Raises:
             OSError: If there is no manifest.
             ValueError: If it is damaged; damage may also raise TypeError, KeyError or AttributeError.
         """
-        try:
-            values = read_sealed(folder / MANIFEST)
-        except ValueError:
-            values = read_json(folder / MANIFEST)
-            sizes_alone = all(isinstance(size, int) for size in values["files"].values())
-            if values["format"] > _UNCHECKED_FORMAT or not sizes_alone:
-                raise
+        values = read_sealed(folder / MANIFEST)
         known = {each.name for each in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 

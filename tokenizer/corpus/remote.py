@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from tokenizer.errors import UserError, shortened
+from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.urls import shown, without_credentials
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
 def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
     scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
-    try:
+    with needs_extra(f"{shown(url)}: "):
         if scheme in ("https", "http"):
             return _web(os.getpid()), url
         if scheme == "hf":
@@ -334,10 +334,6 @@ def _system(url: str) -> tuple[Any, str]:
 
             return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None), path
         return _arrow(scheme, path.partition("/")[0], os.getpid()), path
-    except ModuleNotFoundError as error:
-        extra = "hf" if scheme == "hf" else "cloud"
-        install = f"pip install 'superbpe-framework[{extra}]'"
-        raise UserError(f"{shown(url)} requires the package {error.name}; install it with: {install}") from None
 
 
 # A forked process must not use connections and locks of its parent, so each process makes its own.

@@ -21,7 +21,7 @@ from tests import other_tokenizers
 from tests.experiments.cluster.backend import Threads, cluster_of
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.overlap import find_overlap
-from tokenizer.pretrained import load_pretrained
+from tokenizer.external.load import load_pretrained
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
 PART_BYTES = 3000

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from lm.data.sharding import ShardConfig, write_shards
+from lm.data.sharding import write_shards
 from tests.tokenizer.corpus.corpora import documents, write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.origins import documents_by_origin
@@ -157,14 +157,12 @@ def _parts(corpus):
     corpus.skipped.add_parts(part.part_skipped() for part in parts)
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-def test_the_manifest_of_shards_has_what_was_skipped(seed, tmp_path):
+def test_the_manifest_of_shards_has_what_was_skipped(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines(b"damaged"))
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.jsonl")], on_error="skip"))
     tokenizer = train_bpe(GOOD, 270, special_tokens=["<|endoftext|>"])
-    layout = ShardConfig(shuffle_seed=seed)
     with pytest.warns(UserWarning, match="1 damaged"):
-        manifest = write_shards(tmp_path / "s", tokenizer, corpus.batches(), layout, skipped=corpus.skipped.summary)
+        manifest = write_shards(tmp_path / "s", tokenizer, corpus.batches(), skipped=corpus.skipped.summary)
     assert manifest["skipped"]["count"] == 1
     assert json.loads((tmp_path / "s" / "shards.json").read_text())["skipped"] == manifest["skipped"]
 
