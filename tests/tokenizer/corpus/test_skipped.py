@@ -141,6 +141,12 @@ def test_reasons_for_an_empty_corpus_are_true(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"text": ""}\n')
     with pytest.raises(UserError, match="all are empty"):
         skipping(tmp_path / "b.jsonl")
+    (tmp_path / "c.jsonl").write_bytes(lines(b"damaged"))
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "c.jsonl")], on_error="skip", heldout_fraction=1e-9))
+    with pytest.raises(UserError, match=r"no document of .* is held out: heldout_fraction=1e-09"):
+        list(corpus.documents("heldout"))
+    with pytest.raises(UserError, match="none passes min_document_bytes=1000"):
+        skipping(tmp_path / "c.jsonl", min_document_bytes=1000)
 
 
 @pytest.mark.parametrize(
