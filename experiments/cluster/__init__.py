@@ -1,10 +1,11 @@
-"""Work on the parts of a corpus, on the machines of a Ray cluster."""
+"""Work on the parts of a corpus, and language models, on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from experiments.cluster.machines import Machines
     from experiments.cluster.tasks import Cluster
     from experiments.config import RunnerConfig
 
@@ -12,14 +13,21 @@ RUNNERS = ("local", "ray")
 
 
 def connect(runner: RunnerConfig) -> Cluster | None:
-    """Connect to the cluster that the settings name; None for `local`, which has no parts.
+    """Connect to the cluster that the settings name; None for `local`.
 
     Raises:
-        UserError: the cluster cannot be reached, or the package for it is not installed.
+        UserError: the cluster cannot be reached, or Ray is not installed.
     """
     if runner.name == "local":
         return None
-    from experiments.cluster.ray_backend import RayBackend
+    from experiments.cluster.connection import started
     from experiments.cluster.tasks import Cluster
 
-    return Cluster(RayBackend(runner), runner)
+    return Cluster(started(runner), runner)
+
+
+def machines_of(runner: RunnerConfig) -> Machines:
+    """Return the cluster that the settings name, or this machine."""
+    from experiments.cluster.machines import Machines
+
+    return connect(runner) or Machines(runner.threads)

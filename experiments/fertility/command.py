@@ -25,12 +25,10 @@ from experiments.cli.options import (
     open_text,
     report_skipped,
 )
-from experiments.cluster import connect
-from experiments.cluster.fertility import ClusterReading
+from experiments.cluster import machines_of
 from experiments.fertility import measures
-from experiments.fertility.counting import tally
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text
-from experiments.fertility.reading import LocalReading
+from experiments.fertility.reading import Reading, tally
 from experiments.fertility.serving import costs, deployment
 from experiments.fertility.training_text import recorded
 from experiments.report import fertility as page
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 
     from experiments.config import RunnerConfig
     from experiments.fertility.documents import Documents
-    from experiments.fertility.reading import Reading
+    from experiments.fertility.reading import Reading, tally
     from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
     from tokenizer.pretrained import Pretrained
@@ -260,15 +258,11 @@ def _reading(
     arguments: argparse.Namespace, runner: RunnerConfig, texts: Sequence[Text], arms: Sequence[Arm], reporter: Reporter
 ) -> Iterator[Reading]:
     """Yield what reads the text, on this machine or on a cluster."""
-    cluster = connect(runner)
-    if cluster is None:
-        yield LocalReading(texts, thread_count(runner.threads), reporter.progress)
-        return
+    machines = machines_of(runner)
     corpora = [*(text.corpus for text in texts), *chain.from_iterable(arm.training for arm in arms)]
     tasks = arguments.out / f".tasks-{digest([corpus.identity() for corpus in corpora])[:12]}"
-    with cluster.results(tasks) as folder:
-        yield ClusterReading(cluster, texts, folder, reporter.progress)
-    storage.disk.remove_folder(tasks)
+    with machines.results(tasks) as folder:
+        yield Reading(machines, texts, folder, reporter.progress)
 
 
 def _overlaps(arms: Sequence[Arm], reading: Reading) -> dict[str, Overlap | None]:

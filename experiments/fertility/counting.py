@@ -9,18 +9,15 @@ import numpy as np
 
 from lm.data.shards import END_OF_TEXT
 from superbpe.inspection.measures import renyi_gradient
-from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from experiments.fertility.documents import Documents
-    from experiments.fertility.reading import Reading
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
-    from tokenizer.progress import Progress
 
 _BYTES_PER_DOCUMENT = 64
 
@@ -111,59 +108,3 @@ class Tally:
         cells = self.documents.cell[at]
         for cell in np.unique(cells).tolist():
             yield cell, cells == cell
-
-
-def tally(
-    reading: Reading,
-    tokenizers: Sequence[TokenizerLike],
-    documents: Documents,
-    *,
-    alpha: float,
-    memory_bytes: int,
-    progress: Progress | None = None,
-) -> Iterator[Tally]:
-    """Count the tokens of the documents with each tokenizer.
-
-    The text is read twice for as many tokenizers as fit into the memory: once to count, and once for the variance of
-    the Rényi entropy, whose derivatives depend on all counts.
-
-    Args:
-        reading: Reads the text.
-        tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
-        documents: The documents of the text.
-        alpha: Order of the Rényi entropy.
-        memory_bytes: Limit for the counts of tokenizers that are measured together; at least one is.
-        progress: Called with the bytes encoded, over all tokenizers.
-
-    Yields:
-        The counts of each tokenizer, in order.
-    """
-    n_bytes = int(documents.n_bytes.sum())
-    tick, before = Throttle(progress, "bytes encoded", 2 * len(tokenizers) * n_bytes), 0
-    for together in _together(tokenizers, documents, memory_bytes):
-        found = [Tally(tokenizer, documents) for tokenizer in together]
-        reading.count(found, lambda done: tick(before + done))  # noqa: B023
-        before += len(found) * n_bytes
-        for each in found:
-            each.counted(alpha)
-        reading.weigh(found, lambda done: tick(before + done))  # noqa: B023
-        before += len(found) * n_bytes
-        for each in found:
-            each.weighed()
-        yield from found
-
-
-def _together(
-    tokenizers: Sequence[TokenizerLike], documents: Documents, memory_bytes: int
-) -> Iterator[Sequence[TokenizerLike]]:
-    """Split tokenizers into runs whose counts fit into the memory."""
-    taken: list[TokenizerLike] = []
-    size = 0
-    for tokenizer in tokenizers:
-        needed = Tally.memory(tokenizer, documents)
-        if taken and size + needed > memory_bytes:
-            yield taken
-            taken, size = [], 0
-        taken.append(tokenizer)
-        size += needed
-    yield taken

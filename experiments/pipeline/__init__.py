@@ -147,7 +147,8 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import contamination, evaluation, forecast, ladder, model_tasks, models, tuning, verdict
+        from experiments.cluster.models import place
+        from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
         from experiments.stages.comparison import ArmModels
 
     context.reporter.enter("shard_corpus")
@@ -170,8 +171,8 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         ladders = [_planned(deep, pairs) for deep in context.depths()]
-    elsewhere = model_tasks.place(context)
-    tuned = [tuning.tune(each.rungs[-1], pairs, elsewhere) for each in ladders]
+    elsewhere = place(context)
+    tuned = [tuning.tune(each.rungs[-1], pairs, None if elsewhere is None else elsewhere.tune) for each in ladders]
     chains = [chain for each, found in zip(ladders, tuned, strict=True) for chain in _chains(each, pairs, found)]
     if elsewhere is None:
         progress = forecast.Training(context, [forecast.cost(chain) for chain in chains])

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.cli.console import percent, si
-from experiments.cluster import connect, contamination
+from experiments.cluster import machines_of
+from experiments.cluster.results import as_progress
 from experiments.results import Contamination
 from tokenizer import storage
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer._native import Batch
+from tokenizer.corpus.overlap import Overlap, measured_text, scan
 from tokenizer.durable import replacing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from experiments.cluster.machines import Machines
+    from experiments.cluster.results import Beat, Blocks, Result
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.overlap import Overlap
+    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.progress import Progress
 
 KIND = "contamination"
 _ARRAYS = "contamination.npz"
@@ -65,18 +72,11 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
     n_words = context.config.eval.contamination
     if not n_words:
         return None
-    runner, corpus, progress = context.config.runner, text.corpus, context.reporter.progress
-    cluster = connect(runner)
-
-    def find(folder: Path) -> Overlap:
-        if cluster is not None:
-            with cluster.results(folder) as parts:
-                return contamination.find_overlap(cluster, [corpus], "heldout", [corpus], parts, n_words, progress)
-        training = corpus.batches("train", readers=2, in_order=False)
-        return find_overlap(corpus.batches("heldout"), training, n_words, threads=runner.threads, progress=progress)
+    machines, corpora, progress = machines_of(context.config.runner), [text.corpus], context.reporter.progress
 
     def build(folder: Path) -> Contamination:
-        found = find(folder)
+        with machines.results(folder / "parts") as results:
+            found = search(machines, corpora, "heldout", corpora, results, n_words, progress)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, words=found.words, shared_words=found.shared)
         return Contamination(
@@ -97,9 +97,70 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
             config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
-            resumable=cluster is not None,
+            resumable=context.config.runner.name != "local",
         )
     overlap = HeldoutOverlap.load(artifact)
     what = f"{overlap.sentence().removesuffix('.')}, of {si(artifact.contents.training_bytes)}B"
     context.done(KIND, artifact, what, artifact.contents.save())
     return overlap
+
+
+def search(
+    machines: Machines,
+    measured: Sequence[Corpus],
+    split: Split,
+    training: Sequence[Corpus],
+    folder: Path | None,
+    n_words: int,
+    progress: Progress | None = None,
+) -> Overlap:
+    """Look for documents of some corpora in the training documents of others, see `find_overlap`.
+
+    Args:
+        machines: Where the parts are read.
+        measured: Corpora of the documents to look for.
+        split: Their documents.
+        training: Corpora of the training documents.
+        folder: Folder for results, from `machines.results`.
+        n_words: Words of an n-gram; 0 to compare whole documents only.
+        progress: Called with the bytes of files read.
+
+    Raises:
+        UserError: If there are no documents to look for, or no training documents.
+    """
+    collect = partial(_collect, split)
+    found = [result for _, _, result in machines.map_parts("measured", collect, measured, split, None, folder)]
+    # Each task reads all measured text, so it searches at least as much.
+    size, n_bytes = sum(result.value["bytes"] for result in found), 0
+    overlap = measured_text(_texts(found), n_words)
+    if size:
+        work = partial(_search, found, n_words, machines.threads)
+        parts = machines.map_parts("overlap", work, training, "train", n_words, folder, progress, part_bytes=size)
+        for _, _, result in parts:
+            overlap.mark(next(result.blocks())["marks"])
+            n_bytes += result.value["bytes"]
+    if not n_bytes:
+        for corpus in training if size else measured:
+            for _ in corpus.batches("train" if size else split):  # explains why there are no documents
+                pass
+    return Overlap(*overlap.found(), n_bytes)
+
+
+def _collect(split: Split, part: Corpus, beat: Beat) -> Blocks:
+    n_bytes = 0
+    for batch in part.batches(split):
+        beat(n_bytes := n_bytes + batch.n_bytes)
+        yield {"data": np.asarray(batch.data), "offsets": np.asarray(batch.offsets)}
+    return {"bytes": n_bytes, "skipped": part.part_skipped()}
+
+
+def _texts(found: Sequence[Result]) -> Iterator[Batch]:
+    return (Batch.from_buffers(**block) for result in found for block in result.blocks())
+
+
+def _search(found: Sequence[Result], n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
+    overlap = measured_text(_texts(found), n_words)
+    batches = part.batches("train", readers=2, in_order=False)
+    n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
+    yield {"marks": np.asarray(overlap.marks())}
+    return {"bytes": n_bytes, "skipped": part.part_skipped()}

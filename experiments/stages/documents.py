@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cluster import connect
-from experiments.cluster.surveying import surveys_of
+from experiments.cluster import machines_of
 from experiments.results import HeldoutDocuments
-from lm.data.survey import joined, survey
+from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import Grouping
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from experiments.cluster.machines import Machines
+    from experiments.cluster.results import Beat, Blocks
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
-    from lm.data.survey import Survey
+    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.progress import Progress
 
 _ARRAYS = "documents.npz"
 # Increased when the rules for grouping documents change.
@@ -40,18 +43,11 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     """
     config = text.corpus.config
 
-    cluster = connect(context.config.runner)
-
-    def find(folder: Path) -> Survey:
-        if cluster is None:
-            return survey(text.corpus, "heldout", hashes=True)
-        progress = context.reporter.progress
-        with cluster.results(folder) as results:
-            (parts,) = surveys_of(cluster, [text.corpus], "heldout", results, progress, hashes=True)
-        return joined(found for _, found in parts)
+    machines, progress = machines_of(context.config.runner), context.reporter.progress
 
     def build(folder: Path) -> HeldoutDocuments:
-        found = find(folder)
+        with machines.results(folder / "parts") as results:
+            found = joined(part for _, _, part in survey_parts(machines, [text.corpus], "heldout", results, progress))
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, bytes=found.n_bytes, source=found.source, script=found.script)
         return HeldoutDocuments(
@@ -69,12 +65,36 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
             config={"source_field": config.source_field, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
-            resumable=cluster is not None,
+            resumable=context.config.runner.name != "local",
         )
     found = artifact.contents.names
     what = f"heldout: {artifact.contents.n_documents:,} documents of {len(found['source']):,} sources, scripts: "
     context.done("documents", artifact, what + ", ".join(found["script"]))
     return artifact
+
+
+def survey_parts(
+    machines: Machines, corpora: Sequence[Corpus], split: Split, folder: Path | None, progress: Progress | None = None
+) -> Iterator[tuple[Corpus, Corpus, Survey]]:
+    """Survey the documents of some corpora; yields corpus, part and survey for each part, in order.
+
+    Args:
+        machines: Where the parts are read.
+        corpora: The corpora.
+        split: The documents to read.
+        folder: Folder for results, from `machines.results`.
+        progress: Called with the bytes of files read.
+    """
+    work = partial(_survey, split)
+    for corpus, part, result in machines.map_parts("survey", work, corpora, split, None, folder, progress):
+        yield corpus, part, Survey(**result.value["names"], **next(result.blocks()))
+
+
+def _survey(split: Split, part: Corpus, beat: Beat) -> Blocks:
+    found = vars(survey(part, split, hashes=True, done=beat))
+    names = {name: value for name, value in found.items() if isinstance(value, list)}
+    yield {name: value for name, value in found.items() if name not in names}
+    return {"names": names, "skipped": part.part_skipped()}
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:

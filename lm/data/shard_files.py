@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, Union
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -12,20 +10,16 @@ import xxhash
 from lm.data.shards import TextLoss
 from tokenizer import storage
 from tokenizer.checksums import remember_checksum
-from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-Tokens: TypeAlias = Union["NDArray[Any]", "StoredTokens"]
-"""Tokens in memory, or in a file."""
 
-
-class Shard:
-    """Documents of one file of tokens, which is written elsewhere.
+class ShardFile:
+    """A file of tokens, which is named `.partial` until it is complete.
 
     Args:
         path: The file.
@@ -36,23 +30,21 @@ class Shard:
         self.path = path
         self.n_tokens = 0
         self.text_loss = TextLoss()
-        self.blocks: list[StoredTokens] = []
         self._first_document = first_document
         self._n_documents = self._n_bytes = 0
         self._text: xxhash.xxh3_128 | None = None
+        self._partial = path.with_name(path.name + ".partial")
+        self._file = HashedFile(self._partial)
 
-    def add(self, tokens: Tokens, n_documents: int, n_bytes: int, text: NDArray[np.uint8] | None = None) -> None:
+    def add(self, tokens: NDArray[Any], n_documents: int, n_bytes: int, text: NDArray[np.uint8] | None = None) -> None:
         """Append whole documents: their tokens, and their text if it is there."""
-        self._write(tokens)
+        self._file.write(np.ascontiguousarray(tokens).data)
         if text is not None:
             self._text = self._text or xxhash.xxh3_128()
             self._text.update(text.data)
         self.n_tokens += len(tokens)
         self._n_documents += n_documents
         self._n_bytes += n_bytes
-
-    def _write(self, tokens: Any) -> None:
-        self.blocks.append(tokens)
 
     @property
     def text_hash(self) -> str | None:
@@ -73,21 +65,6 @@ class Shard:
 
     def close(self) -> None:
         """Close the file without finishing it."""
-
-
-class ShardFile(Shard):
-    """A shard that this process writes; its file is named `.partial` until it is complete."""
-
-    def __init__(self, path: Path, *, first_document: int) -> None:
-        super().__init__(path, first_document=first_document)
-        self._partial = path.with_name(path.name + ".partial")
-        self._file = HashedFile(self._partial)
-
-    def _write(self, tokens: Any) -> None:
-        self._file.write(np.ascontiguousarray(tokens).data)
-
-    def close(self) -> None:
-        """Close the file without finishing it."""
         self._file.close()
 
     def finish(self) -> str:
@@ -96,86 +73,6 @@ class ShardFile(Shard):
         self._file.close()
         storage.disk.rename(self._partial, self.path)
         return digest
-
-
-@dataclass(frozen=True)
-class StoredTokens:
-    """Some of the tokens of a block, which is a part of a file.
-
-    Attributes:
-        path: The file.
-        offset: Bytes before the block.
-        dtype: Type of the tokens.
-        block_tokens: Number of tokens of the block.
-        xxh3_64: Checksum of the block.
-        start, stop: Range of the chosen tokens.
-    """
-
-    path: Path
-    offset: int
-    dtype: str
-    block_tokens: int
-    xxh3_64: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def __getitem__(self, chosen: slice) -> StoredTokens:
-        start, stop, _ = chosen.indices(len(self))
-        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        with storage.disk.open(self.path, "rb") as file:
-            return np.frombuffer(self.read(file, bytearray(self.block_bytes)), self.dtype).astype(dtype or self.dtype)
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of the block."""
-        return self.block_tokens * np.dtype(self.dtype).itemsize
-
-    def read(self, file: IO[bytes], buffer: bytearray) -> memoryview:
-        """Read the block from its open file into a buffer, compare it with its checksum, and return the chosen tokens.
-
-        Raises:
-            UserError: The block is damaged.
-        """
-        block = memoryview(buffer)[: self.block_bytes]
-        file.seek(self.offset)
-        n = file.readinto(block)  # type: ignore[attr-defined]
-        if n < len(block) or xxhash.xxh3_64_intdigest(block) != self.xxh3_64:
-            raise UserError(damaged(self.path))
-        width = len(block) // max(self.block_tokens, 1)
-        return block[self.start * width : self.stop * width]
-
-
-def damaged(path: Path) -> str:
-    """What to tell the user of a damaged result of a task."""
-    return f"{path} is damaged; delete it, then run the same command again"
-
-
-def copy_tokens(blocks: Sequence[StoredTokens], to: IO[bytes], before_reading: Callable[[Path], None]) -> str:
-    """Write tokens one after the other into a file.
-
-    Args:
-        blocks: The tokens.
-        to: The file.
-        before_reading: Called with the path of each file that is read.
-
-    Returns:
-        XXH3-128 of the file.
-    """
-    found = xxhash.xxh3_128()
-    buffer = bytearray(max(block.block_bytes for block in blocks))
-    for path, group in groupby(blocks, key=lambda block: block.path):
-        before_reading(path)
-        with storage.disk.open(path, "rb") as file:
-            for block in group:
-                tokens = block.read(file, buffer)
-                found.update(tokens)
-                to.write(tokens)
-    return str(found.hexdigest())
 
 
 class TextHash:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_files import HashedFile, Shard, ShardFile, StoredTokens, TextHash, checksum_of_first
+from lm.data.shard_files import HashedFile, ShardFile, TextHash, checksum_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
 from tokenizer import storage
-from tokenizer.checksums import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed
-from tokenizer.durable import move_file, write_whole
+from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lm.data.shard_files import Tokens
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
 
@@ -44,15 +43,15 @@ class Encoded:
     """Encoded documents.
 
     Attributes:
-        stream: uint16 or uint32[n_tokens], the documents' tokens; or where they are stored.
+        stream: uint16 or uint32[n_tokens], the documents' tokens.
         ends: int64[n_documents], end of each document in the stream.
         sizes: int64[n_documents], UTF-8 bytes of each document.
         normalized: int64[n_documents], as `Shards.normalized_bytes`.
         covered: uint32[n_tokens], as `Shards.covered_bytes`; None where tokens always have the same bytes.
-        text: uint8[n_bytes], the documents; None if they come from shards.
+        text: uint8[n_bytes], the documents; None if they come from shards or from a cluster.
     """
 
-    stream: Tokens
+    stream: NDArray[Any]
     ends: NDArray[np.int64]
     sizes: NDArray[np.int64]
     normalized: NDArray[np.int64]
@@ -66,13 +65,6 @@ class Encoded:
         covered = None if self.covered is None else self.covered[start:]
         text = None if self.text is None else self.text[int(self.sizes[:documents].sum()) :]
         return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered, text)
-
-
-class _Full(NamedTuple):
-    """A shard that is full, and the checksums of the lists up to its end."""
-
-    shard: Shard
-    lists: dict[str, str]
 
 
 class Encoder:
@@ -156,8 +148,7 @@ class Writer:
         ).astype(np.int64)
         lists = (*self._document_lists, *self._token_lists)
         self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
-        self._shard: Shard | None = None
-        self._planned: list[_Full] = []
+        self._shard: ShardFile | None = None
         found = _read(folder / _TEXTS) or {"texts": []}
         n = len(self._shards)
         self._texts: list[str | None] = [*found["texts"], *repeat(None, n)][:n]
@@ -266,9 +257,8 @@ class Writer:
         start = document = byte = 0
         while document < len(ends):
             if self._shard is None:
-                number = len(self._shards) + len(self._planned)
-                kind = Shard if isinstance(stream, StoredTokens) else ShardFile
-                self._shard = kind(self.folder / f"tokens-{number:05}.bin", first_document=self.n_documents)
+                path = self.folder / f"tokens-{len(self._shards):05}.bin"
+                self._shard = ShardFile(path, first_document=self.n_documents)
             capacity = self._tokens_per_shard - self._shard.n_tokens
             stop_document = min(len(ends), int(np.searchsorted(ends, start + capacity)) + 1)
             stop = int(ends[stop_document - 1])
@@ -301,7 +291,7 @@ class Writer:
         covered = encoded.covered[start:stop].astype(np.int64)
         ends = encoded.ends[document:stop_document] - start
         lacking = encoded.sizes[document:stop_document] - np.diff(np.append(0, covered.cumsum())[ends], prepend=0)
-        unknown = np.asarray(encoded.stream[start:stop]) == (-1 if self._unknown_id is None else self._unknown_id)
+        unknown = encoded.stream[start:stop] == (-1 if self._unknown_id is None else self._unknown_id)
         return TextLoss(
             changed_documents=changed,
             unaccounted_documents=int(np.count_nonzero(lacking)),
@@ -311,47 +301,12 @@ class Writer:
         )
 
     def _finish_shard(self) -> None:
-        """Finish the shard, or plan it if its tokens are stored."""
+        """Finish the shard: its record is written last."""
         shard, self._shard = self._shard, None
         if shard is None:
             return
-        full = _Full(shard, {name: file.sync() for name, file in self._list_files.items()})
-        if isinstance(shard, ShardFile):
-            self._record(full, shard.finish())
-        else:
-            self._planned.append(full)
-
-    @property
-    def planned(self) -> list[Shard]:
-        """The full shards whose tokens are stored."""
-        return [full.shard for full in self._planned]
-
-    def close_shard(self) -> None:
-        """Let the current shard be the last, after all documents were added."""
-        self._finish_shard()
-
-    def needed(self) -> set[Path]:
-        """Files with stored tokens of shards that are not finished."""
-        shards = [*self.planned, *([] if self._shard is None else [self._shard])]
-        return {block.path for shard in shards for block in shard.blocks}
-
-    def take(self, path: Path, digest: str) -> None:
-        """Finish the first of the planned shards.
-
-        Args:
-            path: A file of its tokens, which is moved.
-            digest: XXH3-128 of the file.
-        """
-        full = self._planned.pop(0)
-        move_file(path, full.shard.path)
-        with storage.disk.open(full.shard.path, "rb") as file:
-            remember_checksum(file, digest)
-        self._record(full, digest)
-
-    def _record(self, full: _Full, digest: str) -> None:
-        """Write the record of a shard, which marks it as finished."""
-        shard, lists = full
-        record = {**shard.record(digest), "lists": lists}
+        lists = {name: file.sync() for name, file in self._list_files.items()}
+        record = {**shard.record(shard.finish()), "lists": lists}
         if self._changes_text:
             record["text_loss"] = asdict(shard.text_loss)
             self._text_loss += shard.text_loss

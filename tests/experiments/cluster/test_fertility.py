@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from experiments.cluster import ray_backend
+from experiments.cluster import connection
 from experiments.fertility import command
 from tests import texts
-from tests.experiments.cluster.backend import Threads
+from tests.experiments.cluster.fake_ray import FakeRay
 from tokenizer import Tokenizer
 from tokenizer.corpus.corpus import Corpus
 
@@ -51,28 +51,26 @@ def test_numbers_are_equal(
     expected = report(tmp_path / "local", *given)
     assert "1 damaged records" in capsys.readouterr().out
     assert all(row["in_training_bytes"] for row in expected["rows"] if row["tokenizer"] == "superwords")
-    backend = Threads(
-        **{name: ["lost"] for name in ("survey_00001", "tokens_00002", "weights_00000", "measured_00001")}
-    )
-    monkeypatch.setattr(ray_backend, "RayBackend", lambda _: backend)
+    ray = FakeRay(**{name: ["lost"] for name in ("survey_00001", "tokens_00002", "weights_00000", "measured_00001")})
+    monkeypatch.setattr(connection, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 10_000))
     found = report(tmp_path / "cluster", *given, "--runner", "ray")
     assert found == expected
     assert "1 damaged records" in capsys.readouterr().out
     assert not list((tmp_path / "cluster").glob(".tasks-*")), "results of tasks are deleted"
-    tasks = [name.partition("-")[0] for name in backend.submitted]
+    tasks = [name.partition("-")[0] for name in ray.submitted]
     assert {name: tasks.count(name) for name in tasks} == {
-        **dict.fromkeys(("survey", "measured", "tokens", "weights"), 11 + 1), "overlap": 3
+        **dict.fromkeys(("survey", "measured", "tokens", "weights"), 11), "overlap": 3
     }  # fmt: skip
 
 
 def test_results_of_other_text_are_not_used(given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_backend, "RayBackend", lambda _: Threads(tokens_00000=["lost"] * 100))
+    monkeypatch.setattr(connection, "started", lambda _: FakeRay(tokens_00000=["lost"] * 100))
     out = ["--out", str(tmp_path / "cluster"), "--runner", "ray", "workers=2"]
     assert command.run([*given, *out]) == 2, "the command fails, so the results of its tasks are kept"
-    assert list((tmp_path / "cluster").glob(".tasks-*/parts/survey-*.json"))
-    monkeypatch.setattr(ray_backend, "RayBackend", lambda _: Threads())
+    assert list((tmp_path / "cluster").glob(".tasks-*/survey-*.json"))
+    monkeypatch.setattr(connection, "started", lambda _: FakeRay())
     expected = report(tmp_path / "local", *given, "--field", "host")
     assert report(tmp_path / "cluster", *given, "--field", "host", "--runner", "ray") == expected
 
