@@ -96,11 +96,7 @@ docs: $(READY) ## The documentation's site, in site/; warnings are errors
 
 bench: $(READY) ## Speed and memory beside other people's software, on your text: make bench TEXT=FILES
 	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }
-	$(BIN)/python -m experiments.benchmarks.scanning $(TEXT)
-	$(BIN)/python -m experiments.benchmarks.train_bpe $(TEXT) --patterns gpt2 cl100k o200k superbpe --max-bytes 10MB 30MB 100MB all
-	$(BIN)/python -m experiments.benchmarks.train_superbpe $(TEXT)
-	$(BIN)/python -m experiments.benchmarks.encode $(TEXT)
-	$(BIN)/python -m experiments.benchmarks.shard $(TEXT)
+	$(BIN)/python -m experiments.benchmarks $(TEXT)
 
 clean: ## Remove what can be built again, except .venv and artifacts
 	rm -rf native/target tokenizer/_native*.so build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)

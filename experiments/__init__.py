@@ -1,4 +1,4 @@
-"""Experiments: one runnable module per job (`python -m experiments.NAME`), their artifacts and reports."""
+"""Experiments: the command `superbpe`, the stages of an experiment, their artifacts and reports."""
 
 import os
 import sys
@@ -8,11 +8,8 @@ import sys
 # while sleeping at once (OMP_WAIT_POLICY=PASSIVE) costs 25 % there (2 cores, the demo's model).
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-# With `python -m experiments.NAME`, sys.argv[0] is "-m" until Python has found the module NAME.
+# With `python -m experiments.pipeline`, sys.argv[0] is "-m" until Python has found the module; its imports are slow.
 if sys.argv[:1] == ["-m"]:
-    from experiments.cli.signals import exit_at_once, explain_missing_extras
+    from experiments.cli.process import prepare
 
-    exit_at_once()
-    explain_missing_extras()
-
-import tokenizer  # noqa: F401  (an import of a missing package then names the extra)
+    prepare()

@@ -240,7 +240,7 @@ def _check(arm: Arm) -> None:
     if arm.pattern.regex is None:
         if arm.pattern.name == "custom":
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
-        check_choice("pattern.name", patterns.RENAMED.get(arm.pattern.name, arm.pattern.name), patterns.NAMES)
+        check_choice("pattern.name", arm.pattern.name, patterns.NAMES)
     resolve(arm.pattern.regex or arm.pattern.name)
     check_special_tokens(arm.bpe.special_tokens)
     specials = len(arm.bpe.special_tokens)

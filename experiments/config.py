@@ -308,11 +308,6 @@ class ReportConfig:
         sample_new_bytes: Bytes to generate.
         sample_temperature: Sampling temperature; 0 for the most probable token.
         sample_top_p: Top-p of sampling: the smallest set of tokens with this total probability.
-        counted_tokens: Token frequencies are counted on the training text of models that read at most this many
-            tokens, and on held-out text for the others.
-        undertrained_candidates: Number of candidates for under-trained tokens that each model is asked to repeat; 0
-            for no list of under-trained tokens.
-        undertrained_listed: Length of the list of under-trained tokens.
     """
 
     title: str | None = None
@@ -327,9 +322,6 @@ class ReportConfig:
     sample_new_bytes: int = 240
     sample_temperature: float = 0.8
     sample_top_p: float = 0.8
-    counted_tokens: int = 500_000_000
-    undertrained_candidates: int = 200
-    undertrained_listed: int = 40
 
 
 @dataclass(frozen=True)

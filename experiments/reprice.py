@@ -1,25 +1,21 @@
-"""Compare the arms of a ladder of budgets under other assumptions: `python -m experiments.reprice RUN KEY=VALUE...`.
+"""Compares the arms of a ladder of budgets under other assumptions: `superbpe compare RUN KEY=VALUE...`.
 
-RUN is the folder of a run with `budget.ladder`. Nothing is trained or scored again. Settings are those of the model
-that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`, `deployment.context_bytes=262144`), `average=macro`
-for equal shares of all sources, and `shares.NAME=0.4` for the share of one source. Writes `ladder.html`, a page that
-opens offline and recomputes under other assumptions, its numbers as `ladder.json`, and the verdicts as `ladder.csv`.
+Nothing is trained or scored again. Settings are those of the model that will be deployed (`deployment=dense-70b`,
+`deployment.rho=4.5`, `deployment.context_bytes=262144`), `average=macro` for equal shares of all sources, and
+`shares.NAME=0.4` for the share of one source.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
-from experiments.cli.console import Reporter, exit_code
-from experiments.cli.options import Parser
+from experiments.cli.console import Reporter
 from experiments.config import check_choice
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from experiments.stages.ladder import Measurements
     from experiments.store.runs import Run
@@ -27,45 +23,38 @@ if TYPE_CHECKING:
     from lm.scaling.ladder import Average
 
 
-def parser() -> Parser:
-    """Options of the command."""
-    options = Parser("reprice", (__doc__ or "").split("\n")[0])
-    options.add_argument("run", type=Path, metavar="RUN", help="folder of a run with budget.ladder")
-    options.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="deployment, average and shares")
-    options.add_argument("--out", type=Path, default=Path("ladder"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the run's artifacts were moved to")
-    options.add_argument(
-        "--tolerance", type=float, help="accepted difference in training FLOPs at a budget (that of the run)"
-    )
-    return options
+def reprice(
+    folder: Path, settings: Sequence[str], out: Path, *, artifacts: str | None = None, tolerance: float | None = None
+) -> None:
+    """Compare the arms of a ladder of budgets under other assumptions; write the page and print the result.
 
+    Args:
+        folder: Folder of a run with `budget.ladder`.
+        settings: `KEY=VALUE`, see `assumptions`.
+        out: Folder for `ladder.html`, `ladder.json` and `ladder.csv`.
+        artifacts: Folder of the artifacts; None for the folder where the run stored them.
+        tolerance: Accepted relative difference in training FLOPs at a budget; None for that of the run.
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    arguments = parser().parse_intermixed_args(argv)
-    return exit_code(lambda: _run(arguments))
-
-
-def _run(arguments: argparse.Namespace) -> None:
+    Raises:
+        UserError: If the run has no ladder, or a setting is wrong.
+    """
     from experiments.stages import ladder
 
-    reporter = Reporter()
-    record = find(arguments.run)
+    record = find(folder)
     own = {key: text for text in record.overrides for key in [text.partition("=")[0].lstrip("+")]}
-    given = {_divided(text)[0] for text in arguments.settings}
+    given = {_divided(text)[0] for text in settings}
     # The run's own deployment, unless another one is chosen.
     usual = [text for key, text in own.items() if key.partition(".")[0] == "deployment" and "deployment" not in given]
-    chosen = assumptions([text for text in usual if text.partition("=")[0] not in given] + arguments.settings)
-    tolerance = arguments.tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2])
+    chosen = assumptions([*(text for text in usual if text.partition("=")[0] not in given), *settings])
     ladder.compare(
-        reporter,
-        arguments.out,
-        load(record, arguments.artifacts),
+        Reporter(),
+        out,
+        load(record, artifacts),
         chosen.deployment,
-        origin=ladder.Origin(arguments.run, record.command),
+        origin=ladder.Origin(folder, record.command),
         average=chosen.average,
         shares=chosen.shares,
-        tolerance=tolerance,
+        tolerance=tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2]),
         confidence=record.rungs[0].confidence,
     )
 
@@ -163,7 +152,3 @@ def load(record: Run, artifacts: str | None = None) -> Measurements:
     assert first is not None
     cost = cost_of(summaries, record.rungs[0].arms[0].settings, record.budgets, record.budget_unit)
     return Measurements(depths, *units(first), cost)
-
-
-if __name__ == "__main__":
-    sys.exit(run())

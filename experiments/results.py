@@ -499,6 +499,7 @@ class ArmRecord(Contents):
         interval: Confidence interval of the loss.
         difference: Bits per byte minus those of the first arm.
         difference_interval: Confidence interval of the difference.
+        withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`); empty in records of version 0.1.
     """
 
@@ -517,6 +518,7 @@ class ArmRecord(Contents):
     interval: tuple[float, float] | None = None
     difference: float | None = None
     difference_interval: tuple[float, float] | None = None
+    withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property

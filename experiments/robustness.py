@@ -1,53 +1,41 @@
-"""Measure the tokenizers of a run on perturbed text: `python -m experiments.robustness RUN`.
+"""Measures the tokenizers and models of a run on perturbed text: `superbpe compare RUN --perturb`.
 
-RUN is the folder of a finished run or sweep. Its held-out documents get typing errors, another case, other spaces and
-more (`lm.evaluate.perturbations`). The run's models score them: the models of all seeds, and of the largest budget.
-Nothing is trained. Scores are stored with the run's artifacts, so an interrupted command resumes. Writes
-`robustness.html`, a page that opens offline, and its numbers as `robustness.json` and `robustness.csv`.
+Held-out documents get typing errors, another case, other spaces and more (`lm.evaluate.perturbations`); every tokenizer
+encodes them, and the run's models score them. Scores are artifacts, so an interrupted command resumes. Prints a table
+and writes `robustness.json`.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import functools
 import random
-import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.console import Reporter, duration, finish, si
-from experiments.cli.options import Parser, command
+from experiments.cli.console import Reporter, finish, signed
 from experiments.results import Contents
-from experiments.store import registry, runs
 from experiments.store.artifacts import Store
-from experiments.store.manifest import command_line
 from lm.data.shards import TextLoss
-from lm.evaluate.perturbations import PERTURBATIONS, SHARE, choose
-from tokenizer import storage
+from lm.evaluate.perturbations import SHARE
+from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
 from tokenizer.checksums import digest
-from tokenizer.durable import write_json, write_whole
+from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from experiments.stages.comparison import ArmResult, Result
     from experiments.store.artifacts import Artifact
-    from lm.evaluate.perturbations import Perturbation
-    from lm.evaluate.robustness import Change, Perturbed, Sample
+    from lm.evaluate.robustness import Perturbed
 
-STAGE = "robustness"
-PAGE, NUMBERS, TABLE = "robustness.html", "robustness.json", "robustness.csv"
 DOCUMENTS = 128
-"""Default number of documents: about two minutes for the demonstration's models on two cores."""
+"""Default number of documents: about a minute for the demonstration's models on two cores."""
+STAGE, NUMBERS = "robustness", "robustness.json"
 # Increased when the same text and model would get other scores.
 _VERSION = 1
 
@@ -63,135 +51,62 @@ class PerturbedScores(Contents):
     text_loss: TextLoss
 
 
-@dataclass(frozen=True)
-class Documents:
-    """Held-out documents of a run.
+def measure(
+    result: Result, store: Store, reporter: Reporter, *, documents: int = DOCUMENTS, seed: int = 0, device: str = "auto"
+) -> dict[str, Any]:
+    """Measure all tokenizers and models of a result on perturbed held-out documents.
 
-    Attributes:
-        places: int64[n_documents], their indices among the held-out documents.
-        texts: Their texts.
+    Args:
+        result: The tokenizers, their models and their scores of the unperturbed documents.
+        store: Where the scores are stored.
+        reporter: Shows the progress.
+        documents: Maximum number of documents.
+        seed: Seed of the choice of documents.
+        device: Device, as in `lm.train.config.TrainConfig`.
+
+    Returns:
+        JSON-able: `n_documents`, `n_bytes`, `share` of the words that random perturbations affect, `confidence`, and
+        `rows`, one per perturbation that changes a document and tokenizer: `changed_documents`; `tokens`, the change of
+        their number as a share; `bits`, the change of the bits per original byte, with its uncorrected interval
+        `bits_low` to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
     """
+    from experiments.stages.verdict import describe_loss
+    from lm.evaluate.bits_per_byte import Evaluation
 
-    places: NDArray[np.int64]
-    texts: list[str]
-
-
-@dataclass(frozen=True)
-class Version:
-    """The documents under one perturbation.
-
-    Attributes:
-        texts: The perturbed texts of all documents.
-        changed: bool[n_documents], whether the perturbation changes a document.
-    """
-
-    texts: list[str]
-    changed: NDArray[np.bool_]
-
-    @property
-    def scored(self) -> list[str]:
-        """The texts that differ from the original, which models have to score."""
-        return [text for text, changed in zip(self.texts, self.changed, strict=True) if changed]
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """int64[n_documents], UTF-8 bytes of each perturbed document."""
-        return np.array([len(text.encode()) for text in self.texts])
-
-
-def parser() -> Parser:
-    """Options of the command."""
-    options = Parser("robustness", (__doc__ or "").split("\n")[0])
-    options.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run or sweep")
-    options.add_argument(
-        "--perturbations", metavar="A,B", help=f"perturbations to apply (all): {', '.join(PERTURBATIONS)}"
-    )
-    options.add_argument("--documents", type=int, default=DOCUMENTS, help="held-out documents to perturb (%(default)s)")
-    options.add_argument(
-        "--share", type=float, default=SHARE, help="share of the words that random perturbations affect (%(default)s)"
-    )
-    options.add_argument("--seed", type=int, default=0, help="seed of documents and random perturbations (%(default)s)")
-    options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the run's artifacts were moved to")
-    options.add_argument("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
-    options.add_argument("--out", type=Path, default=Path("robustness"), metavar="FOLDER", help="(%(default)s)")
-    return options
+    chosen, texts = draw(result, documents, seed)
+    versions = perturb(texts)
+    jobs = [(version, arm) for version in versions for arm in result.arms]
+    rows = []
+    for done, (version, arm) in enumerate(jobs):
+        reporter.progress("perturbed texts", done, len(jobs))
+        scores = [_scores(store, arm, number, version, device) for number in range(len(arm.lms))]
+        confidence = arm.evaluations[0].config.confidence
+        before = [evaluation.only(chosen) for evaluation in arm.evaluations]
+        bits = change_of_bits(before, [Evaluation.load(artifact.path) for artifact in scores], version)
+        interval = bits.known_interval(confidence) or (None, None)
+        rows.append(
+            {
+                "perturbation": version.perturbation.name,
+                "title": version.perturbation.title,
+                "tokenizer": arm.label,
+                "changed_documents": int(version.changed.sum()),
+                "tokens": change_of_tokens(arm.tokenizer, texts, version),
+                "bits": float(bits.value),
+                "bits_low": interval[0],
+                "bits_high": interval[1],
+                "text_lost": describe_loss(scores[0].contents.text_loss),
+            }
+        )
+    return {
+        "n_documents": len(texts),
+        "n_bytes": sum(len(text.encode()) for text in texts),
+        "share": SHARE,
+        "confidence": result.arms[0].evaluations[0].config.confidence,
+        "rows": rows,
+    }
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    from experiments.report import combining  # imports Torch, which is slow and not needed for `--help`
-    from experiments.report import robustness as page
-    from experiments.report.figures import to_csv
-    from lm.evaluate.robustness import Sample, measure
-
-    if arguments.documents < 1:
-        raise UserError(f"--documents {arguments.documents} must be at least 1")
-    if not 0 < arguments.share <= 1:
-        raise UserError(f"--share {arguments.share:g} must be above 0 and at most 1")
-    chosen = choose(None if arguments.perturbations is None else arguments.perturbations.split(","))
-    done, _ = combining.find([arguments.run])
-    result, notes = combining.combine(done, arguments.reference, arguments.artifacts)
-    reporter = Reporter()
-    for note in notes:
-        reporter.say(f"left out: {note}", style="yellow")
-    documents = draw(result, arguments.documents, arguments.seed)
-    versions = {each.name: perturb(each, documents, arguments.share, arguments.seed) for each in chosen}
-    with _recorded(arguments.artifacts or done[0].store, arguments.out) as (store, recorder):
-        with reporter.stage(STAGE):
-            scored = score(store, result, versions, arguments.device, reporter)
-        sample = Sample.of([each.evaluations for each in result.arms], documents.places)
-        perturbed = {name: gather(sample, version, scored[name]) for name, version in versions.items()}
-        confidence = result.arms[0].evaluations[0].config.confidence
-        changes = measure(sample, perturbed, confidence)
-        report = {
-            "title": f"Perturbed text: {', '.join(result.labels)}",
-            "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "command": command_line(),
-            "confidence": confidence,
-            "share": arguments.share,
-            "seed": arguments.seed,
-            "n_seeds": result.n_seeds,
-            "demonstration": combining.demonstration(result),
-            "cluster": sample.cluster,
-            "n_clusters": len(sample.units.names),
-            "effective_clusters": sample.effective(np.ones(len(documents.places), bool)),
-            "n_documents": len(documents.places),
-            "n_bytes": int(sample.n_bytes.sum()),
-            "tokenizers": _originals(result, sample),
-            "rows": rows(result.labels, chosen, sample, perturbed, changes, scored),
-        }
-        write_json(arguments.out / NUMBERS, report)
-        write_whole(arguments.out / TABLE, to_csv(report["rows"]))
-        write_whole(arguments.out / PAGE, page.render(report))
-        recorder.done(None, arguments.out / PAGE)
-    header, cells = page.table(report)
-    reporter.table(f"Change under perturbations, {len(documents.places):,} documents", header, cells)
-    for sentence in page.sentences(report):
-        reporter.say(sentence)
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["compare", arguments.run])
-
-
-@contextmanager
-def _recorded(artifacts: str, out: Path) -> Iterator[tuple[Store, runs.Recorder]]:
-    """Open the store, and keep a record in the folder of results, as long as which the scores are needed."""
-    record = out / runs.RECORD
-    if record.exists() and runs.load(record).stage != STAGE:
-        raise UserError(f"--out {out} is the folder of a run; choose another folder")
-    storage.disk.make_folder(out)
-    recorder = runs.Recorder(runs.Run(str(out), STAGE, [], store=Store.at(artifacts).where), out)
-    store = Store.at(artifacts, on_use=recorder.uses)
-    try:
-        with registry.running(store, out):
-            yield store, recorder
-    except KeyboardInterrupt:
-        recorder.interrupted()
-        raise
-    except Exception as error:
-        recorder.failed(error)
-        raise
-
-
-def draw(result: Result, n: int, seed: int) -> Documents:
+def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str]]:
     """Draw held-out documents, evenly over the sources if these are the units of sampling.
 
     The texts are decoded from the shards. Documents that no tokenizer decodes to their own text are left out.
@@ -200,11 +115,14 @@ def draw(result: Result, n: int, seed: int) -> Documents:
         result: The run.
         n: Maximum number of documents.
         seed: Seed of the choice.
+
+    Returns:
+        bool[n_documents], the documents that were drawn, and their texts.
     """
     from experiments.stages.models import open_shards
 
-    shards = [open_shards(each.heldout, each.arm) for each in result.arms]
-    known = np.flatnonzero(np.any([each.normalized_bytes == 0 for each in shards], axis=0))
+    shards = [open_shards(arm.heldout, arm.arm) for arm in result.arms]
+    known = np.flatnonzero(np.any([arm.normalized_bytes == 0 for arm in shards], axis=0))
     if not len(known):
         raise UserError(
             "no tokenizer of this run decodes its held-out documents to their own text; measure a run that also has a "
@@ -219,180 +137,74 @@ def draw(result: Result, n: int, seed: int) -> Documents:
             seen[source] = seen.get(source, 0) + 1
             turns.append(seen[source])
         order = order[np.argsort(turns, kind="stable")]
-    places = np.sort(order[:n])
+    chosen = np.zeros(shards[0].n_documents, bool)
+    chosen[order[:n]] = True
     texts = []
-    for place in places.tolist():
+    for place in np.flatnonzero(chosen).tolist():
         arm = next(i for i, each in enumerate(shards) if not each.normalized_bytes[place])
         texts.append(result.arms[arm].tokenizer.decode(shards[arm].document(place)))
-    return Documents(places, texts)
+    return chosen, texts
 
 
-def perturb(perturbation: Perturbation, documents: Documents, share: float, seed: int) -> Version:
-    """Perturb documents; the settings are those of `Perturbation`."""
-    texts = [perturbation(text, share=share, seed=seed) for text in documents.texts]
-    return Version(texts, np.array([new != old for new, old in zip(texts, documents.texts, strict=True)]))
+def _scores(store: Store, arm: ArmResult, seed: int, version: Perturbed, device: str) -> Artifact[PerturbedScores]:
+    """Scores of the changed documents by one model, from the store if it has them."""
+    config = dataclasses.asdict(arm.evaluations[seed].config)
+    inputs = {"lm": arm.lms[seed].hash, "text": digest(version.to_score)}
+    name, identity = Store.identify(STAGE, config={**config, "version": _VERSION}, inputs=inputs)
+    return store.write(PerturbedScores, name, identity, partial(_score, arm, seed, version.to_score, device))
 
 
-def score(
-    store: Store, result: Result, versions: Mapping[str, Version], device: str, reporter: Reporter
-) -> dict[str, list[list[Artifact[PerturbedScores]]]]:
-    """Score the changed documents of every perturbation with every model.
-
-    Args:
-        store: Where the scores are stored.
-        result: The run.
-        versions: The perturbed documents by perturbation.
-        device: Device, as in `lm.train.config.TrainConfig`.
-        reporter: Shows the progress and an estimate of the time.
-
-    Returns:
-        For each perturbation, the scores of each arm, one per seed; none if no document changes.
-    """
-    sizes = {name: int(version.sizes[version.changed].sum()) for name, version in versions.items()}
-    jobs = [
-        (name, place, seed)
-        for name in versions
-        if sizes[name]
-        for place, each in enumerate(result.arms)
-        for seed in range(len(each.lms))
-    ]
-    named = {job: _identify(versions[job[0]], result.arms[job[1]], job[2]) for job in jobs}
-    missing = [job for job in jobs if store.find(named[job][0], PerturbedScores) is None]
-    total, done = sum(sizes[name] for name, *_ in missing), 0
-    if missing:
-        seconds = sum(_seconds(versions[name], result.arms[place], seed) for name, place, seed in missing)
-        reporter.say(
-            f"{len(missing)} of {len(jobs)} perturbed texts to score, {si(total)}B: about {duration(seconds)}, by the "
-            "time of the run's own evaluation"
-        )
-    found: dict[str, list[list[Artifact[PerturbedScores]]]] = {
-        name: [[] for _ in result.arms] if sizes[name] else [] for name in versions
-    }
-    for job in jobs:
-        name, place, seed = job
-        build = functools.partial(_score, version=versions[name], each=result.arms[place], seed=seed, device=device)
-        artifact = store.write(PerturbedScores, *named[job], build)
-        if artifact.fresh:
-            done += sizes[name]
-            reporter.progress("bytes of text", done, total)
-        found[name][place].append(artifact)
-    return found
-
-
-def _seconds(version: Version, each: ArmResult, seed: int) -> float:
-    """Estimated time to score a perturbed text: as long per token as the run took to score its held-out documents."""
-    ids, _ = each.tokenizer.encode_batch(version.scored)
-    return len(ids) * each.artifacts[seed].seconds / int(each.evaluations[seed].document_tokens.sum())
-
-
-def _identify(version: Version, each: ArmResult, seed: int) -> tuple[str, dict[str, Any]]:
-    """Name and identity of the scores of one model: the perturbed texts, and how they are scored."""
-    return Store.identify(
-        STAGE,
-        config={**dataclasses.asdict(each.evaluations[seed].config), "version": _VERSION},
-        inputs={"lm": each.lms[seed].hash, "text": digest(version.scored)},
-    )
-
-
-def _score(folder: Path, version: Version, each: ArmResult, seed: int, device: str) -> PerturbedScores:
-    """Encode the changed documents with a tokenizer, and score them with one of its models."""
+def _score(arm: ArmResult, seed: int, texts: list[str], device: str, folder: Path) -> PerturbedScores:
+    """Encode texts with a tokenizer, and score them with one of its models."""
     from lm.data.sharding import write_shards
     from lm.data.shards import Shards
     from lm.evaluate.distributed import load_and_evaluate
     from tokenizer import Batch
+    from tokenizer.files import temporary_folder
 
-    encoded = folder / "shards"
-    write_shards(encoded, each.tokenizer, [Batch.from_texts(version.scored)])
-    shards = Shards.open(encoded, each.tokenizer, verify="never")
     # Only the losses of the documents are used; the sources are those of the run.
-    config = dataclasses.replace(each.evaluations[seed].config, cluster="document")
-    lengths = each.tokenizer.token_byte_lengths()
-    _, evaluation = load_and_evaluate(each.lms[seed].path, shards, lengths, config, device=device)
-    evaluation.save(folder)
-    storage.disk.remove_folder(encoded)
-    return PerturbedScores(text_loss=shards.text_loss)
+    config = dataclasses.replace(arm.evaluations[seed].config, cluster="document")
+    with temporary_folder(None) as place:
+        write_shards(place / "shards", arm.tokenizer, [Batch.from_texts(texts)])
+        shards = Shards.open(place / "shards", arm.tokenizer, verify="never")
+        lengths = arm.tokenizer.token_byte_lengths()
+        _, evaluation = load_and_evaluate(arm.lms[seed].path, shards, lengths, config, device=device)
+        evaluation.save(folder)
+        return PerturbedScores(text_loss=shards.text_loss)
 
 
-def gather(sample: Sample, version: Version, scored: Sequence[Sequence[Artifact[PerturbedScores]]]) -> Perturbed:
-    """Return the scores of all documents under one perturbation; unchanged documents keep those of the run."""
-    from lm.evaluate.bits_per_byte import Evaluation
-    from lm.evaluate.robustness import Perturbed, Scored
-
-    places = np.flatnonzero(version.changed)
-    arms = [
-        before.replaced(places, Scored.of([Evaluation.load(each.path) for each in artifacts]))
-        for before, artifacts in zip(sample.arms, scored, strict=bool(scored))
-    ]
-    loses = [bool(_lost(artifacts)) for artifacts in scored]
-    return Perturbed(version.changed, version.sizes, arms, loses)
-
-
-def _lost(artifacts: Sequence[Artifact[PerturbedScores]]) -> str:
-    from experiments.stages.verdict import describe_loss
-
-    return describe_loss(artifacts[0].contents.text_loss)
+def table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table in the terminal."""
+    header = ["", "tokenizer", "tokens", "bits per original byte", "interval", "text lost"]
+    rows, last = [], ""
+    for row in report["rows"]:
+        interval = "" if row["bits_low"] is None else f"{signed(row['bits_low'])} to {signed(row['bits_high'])}"
+        name = "" if row["title"] == last else row["title"]
+        cells = [name, row["tokenizer"], f"{signed(100 * row['tokens'], 1)} %", signed(row["bits"]), interval]
+        rows.append([*cells, row["text_lost"]])
+        last = row["title"]
+    return header, rows
 
 
-def _originals(result: Result, sample: Sample) -> list[dict[str, Any]]:
-    """The tokenizers, and their scores of the unperturbed documents."""
-    return [
-        {
-            "name": each.label,
-            "vocab_size": each.tokenizer.vocab_size,
-            "bytes_per_token": int(sample.n_bytes.sum()) / int(scored.tokens.sum()),
-            "bits_per_byte": float(sample.bits_per_byte(scored.nats).value),
-        }
-        for each, scored in zip(result.arms, sample.arms, strict=True)
-    ]
+def measure_run(folder: Path, out: Path, *, documents: int = DOCUMENTS, artifacts: str | None = None) -> None:
+    """Measure a run on perturbed text: print a table and write `robustness.json`.
 
+    Args:
+        folder: Folder of a finished run or sweep.
+        out: Folder for the result.
+        documents: Maximum number of held-out documents to perturb.
+        artifacts: Folder of the artifacts; None for the folder where the run stored them.
+    """
+    from experiments.report import combining  # imports Torch, which is slow
 
-def rows(
-    labels: Sequence[str],
-    chosen: Sequence[Perturbation],
-    sample: Sample,
-    perturbed: Mapping[str, Perturbed],
-    changes: Mapping[str, Sequence[Change]],
-    scored: Mapping[str, Sequence[Sequence[Artifact[PerturbedScores]]]],
-) -> list[dict[str, Any]]:
-    """One row per perturbation and tokenizer, as in `robustness.csv`; values are None if no document changes."""
-    found = []
-    for each in chosen:
-        changed = perturbed[each.name].changed
-        for place, label in enumerate(labels):
-            change = changes[each.name][place] if each.name in changes else None
-            found.append(
-                {
-                    "perturbation": each.name,
-                    "title": each.title,
-                    "random": each.random,
-                    "tokenizer": label,
-                    "changed_documents": int(changed.sum()),
-                    "changed_share": float(changed.mean()),
-                    "effective_changed": sample.effective(changed),
-                    "text_lost": _lost(scored[each.name][place]) if change else "",
-                    **_flat(change),
-                }
-            )
-    return found
-
-
-def _flat(change: Change | None) -> dict[str, Any]:
-    """The fields of a change; an interval is two columns."""
-    from lm.evaluate.robustness import Change
-
-    row: dict[str, Any] = {}
-    for name in (field.name for field in dataclasses.fields(Change)):
-        value = None if change is None else getattr(change, name)
-        if name.endswith("interval"):
-            prefix = name.replace("interval", "") or "difference_"
-            row |= dict(zip((f"{prefix}low", f"{prefix}high"), value or (None, None), strict=True))
-        else:
-            row[name] = value
-    return row
-
-
-run = command(parser, _run, "scores so far are kept; the same command resumes")
-
-
-if __name__ == "__main__":
-    sys.exit(run())
+    done, _ = combining.find([folder])
+    result, notes = combining.combine(done, None, artifacts)
+    reporter = Reporter()
+    for note in notes:
+        reporter.say(f"left out: {note}", style="yellow")
+    with reporter.stage(STAGE):
+        store = Store.at(artifacts or done[0].store)
+        report = measure(result, store, reporter, documents=documents)
+    write_json(out / NUMBERS, report)
+    reporter.table(f"Change under perturbations, {report['n_documents']:,} documents", *table(report))
+    finish(out / NUMBERS, then=["compare", folder])

@@ -28,7 +28,6 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
     raise ImportError(message) from error
 
 from tokenizer.extras import name_missing_extras
-from tokenizer.moved import accept_old_names
 
 if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus, CorpusConfig
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from tokenizer.train.bpe import train_bpe
     from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
-accept_old_names()
 name_missing_extras()
 
 Batch = _native.Batch

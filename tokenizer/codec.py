@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Set
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, documents, streaming
 from tokenizer.documents import Texts
-from tokenizer.errors import UserError, check_whole
+from tokenizer.errors import UserError
 from tokenizer.preparation import Preparation
 from tokenizer.progress import thread_count
 from tokenizer.special import SpecialSets
@@ -68,11 +69,6 @@ class Stream(NamedTuple):
     covered: npt.NDArray[np.uint32] | None = None
 
 
-def _number(value: Any) -> float:
-    """The value as a float; NaN, which is in no range, if it is not a number."""
-    return float(value) if isinstance(value, int | float) else float("nan")
-
-
 class Codec(ABC):
     """Encoding and decoding; see `Tokenizer`.
 
@@ -103,6 +99,10 @@ class Codec(ABC):
     def fixed_bytes(self) -> bool:
         """True: a token spells the same bytes wherever it occurs."""
         return True
+
+    @property
+    @abstractmethod
+    def _trims_offsets(self) -> bool: ...
 
     @cached_property
     def _decoder(self) -> _native.Decoder:
@@ -229,6 +229,11 @@ class Codec(ABC):
     ) -> Spans:
         """`encode` with the offsets of each token in bytes and in characters: see `Spans`."""
         documents.check_text(text)
+        if self._trims_offsets:
+            warnings.warn(
+                "offsets include the spaces of each token; HF's, after the tokenizer's post-processor, leave them out",
+                stacklevel=2,
+            )
         preparation = self._specials.check(text, allowed_special, disallowed_special)
         ids, in_bytes, in_characters = self._encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
@@ -283,44 +288,6 @@ class Codec(ABC):
         """
         preparation, forbidden = self._specials.resolve(allowed_special, disallowed_special)
         return streaming.encode(self._encoder, parts, max_pending_bytes, preparation, forbidden)
-
-    def encode_dropout(self, text: str, p: float, *, seed: int) -> list[int]:
-        """Encode with BPE dropout: skip merges at random, so that training sees several segmentations of a word.
-
-        Provilkov, Emelianenko and Voita 2020 (https://aclanthology.org/2020.acl-main.170), algorithm 1: each step
-        drops every possible merge, at each of its positions, with probability `p`, and applies the first of the rest
-        (by rank, then from the left). The first step that drops all merges is the last. HF's `dropout` samples the same
-        way, except that it also samples merges that earlier merges have made impossible. Steps apply to one pretoken
-        at a time. With superwords they apply to runs of bytes that phase-1 merges can join, then to runs of phase-1
-        tokens that phase-2 merges can join: see `native/src/encode/dropout.rs`, which also covers imported superwords.
-        Special strings are ordinary text.
-
-        Args:
-            text: any text.
-            p: probability of dropping a merge, from 0 (the ids of `encode_ordinary`) to 1 (single bytes). The paper
-                uses 0.1. Tokens that no merge produces (`ignore_merges`) occur only with 0.
-            seed: 0 to 2**64 - 1. The same seed gives the same ids; use a different one in each epoch.
-        """
-        ids: list[int] = self.encode_batch_dropout([text], p, seed=seed, threads=1)[0].tolist()
-        return ids
-
-    def encode_batch_dropout(
-        self, texts: Texts, p: float, *, seed: int, threads: int | None = None
-    ) -> tuple[Ids, Offsets]:
-        """`encode_dropout` for many texts. Arguments and result are those of `encode_batch`.
-
-        The ids of text i depend only on (text, p, seed, i), not on the other texts or the number of threads. The first
-        text gets the ids of `encode_dropout`.
-        """
-        if not 0 <= _number(p) <= 1:
-            raise UserError(f"p={p!r} is not a probability: it must be from 0 to 1")
-        check_whole("seed", seed, 0, 2**64 - 1)
-        if p == 0:
-            return self.encode_batch(texts, threads=threads)
-        with documents.named(texts):
-            return self._encoder.encode_dropout(
-                documents.given(texts), p, seed, thread_count(threads), self._specials.ordinary
-            )
 
     def count_tokens(self, text: str) -> int:
         """Number of ids that `encode_ordinary` returns."""

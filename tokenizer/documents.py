@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
 """Texts in a form that the core accepts: strings, UTF-8 with offsets, or a `Batch`."""
+_LONGEST_NAME = 4096
+
+# Load NumPy's C interface now. If it were loaded after a long native call during which Ctrl-C arrived, loading would
+# fail, and the core would panic.
+_native.spell([], np.empty(0, np.uint32), 0, 0)
 
 
 def given(texts: Texts) -> Given:
@@ -31,6 +37,7 @@ def given(texts: Texts) -> Given:
         raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
     if isinstance(texts, _native.Batch):
         return texts
+    check_not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
     if isinstance(texts, list):
         return texts
     if _is_arrow(texts):
@@ -38,6 +45,29 @@ def given(texts: Texts) -> Given:
     if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
         raise UserError(f"texts are {type(texts).__name__}; a batch is a list of strings, or an Arrow array of them")
     return list(texts)
+
+
+def check_not_files(texts: object, remedy: str) -> None:
+    """Reject a list of strings that all name existing files: the files are meant, not their names.
+
+    Args:
+        texts: anything; only a list, a tuple or a set of strings is checked.
+        remedy: how to use the files.
+
+    Raises:
+        UserError: every string is the name of an existing file.
+    """
+    if isinstance(texts, list | tuple | set | frozenset) and texts and all(map(_names_a_file, texts)):
+        raise UserError(
+            f"the {len(texts)} string(s) are names of files, such as {quoted(next(iter(texts)))}: {remedy}; to use the "
+            "names themselves as text, pass Batch.from_texts(names)"
+        )
+
+
+def _names_a_file(text: object) -> bool:
+    with suppress(OSError, ValueError):  # too long for a name, or with characters that names cannot have
+        return isinstance(text, str) and 0 < len(text) < _LONGEST_NAME and Path(text).is_file()
+    return False
 
 
 def _is_arrow(value: object) -> bool:

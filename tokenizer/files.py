@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tokenizer.urls import is_remote
 
 MOST_NESTED = 100
 """Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _KERNEL = (Path("/proc"), Path("/sys"))
 
 
@@ -88,6 +90,18 @@ def temporary_folder(parent: Path | str | None) -> Iterator[Path]:
         yield Path(name)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents, unless they exist.
+
+    Raises:
+        UserError: the path, or one of its parents, is a file.
+    """
+    try:
+        storage.disk.make_folder(folder)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{folder} cannot be made: it is a file, or inside one; name a new folder") from None
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a file.
 
@@ -108,7 +122,8 @@ def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the path does not exist.
-        UserError: the file is not JSON, is nested more than `MOST_NESTED` levels deep, or holds another value.
+        UserError: the file is not a JSON object, contains a lone surrogate, or is nested more than `MOST_NESTED`
+            levels deep.
     """
     return parse_json(read_bytes(path), path, remedy)
 
@@ -117,10 +132,17 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     """`read_json` for content that was already read."""
     suffix = f"; {remedy}" if remedy else ""
     try:
+        text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         parsed = json.loads(text)
         nested = _is_deeper(parsed, MOST_NESTED)
+        if not nested and _SURROGATE.search(text):
+            json.dumps(parsed, ensure_ascii=False).encode()
     except RecursionError:
         nested = True
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error}){suffix}") from None
+    except UnicodeEncodeError:
+        raise UserError(f"{path} is damaged: a string in it contains a lone surrogate{suffix}") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}){suffix}") from None
     if nested:

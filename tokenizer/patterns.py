@@ -22,7 +22,6 @@ scanners in the native core (`native/src/pretokenize/patterns.rs`); any other re
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 
 from tokenizer import _native
@@ -38,14 +37,12 @@ class Pattern:
     regex: str
 
 
-RENAMED = {"seed": "spans", "seed-plus": "spans-plus"}
-"""Names of earlier versions, accepted with a warning until version 0.3. The native core still uses some of them."""
-
-_CORE = [Pattern(RENAMED.get(name, name), regex) for name, regex in _native.named_patterns()]
+_NATIVE_NAMES = {"seed-plus": "spans-plus"}
+_CORE = [Pattern(_NATIVE_NAMES.get(name, name), regex) for name, regex in _native.named_patterns()]
 _BY_NAME = {pattern.name: pattern for pattern in _CORE}
 _BY_NAME["spans"] = Pattern("spans", _BY_NAME["llama3"].regex)
 _BY_REGEX = {pattern.regex: pattern for pattern in _CORE}
-_EQUIVALENT = {regex: _BY_NAME[RENAMED.get(name, name)] for regex, name in _native.equivalent_patterns()}
+_EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patterns()}
 
 NAMES = tuple(_BY_NAME)
 
@@ -62,13 +59,6 @@ def resolve(pattern: str | Pattern) -> Pattern:
         return pattern
     if not isinstance(pattern, str):
         raise UserError(f"the pattern {quoted(pattern)} is not a string; give a name ({', '.join(NAMES)}) or a regex")
-    if pattern in RENAMED:
-        warnings.warn(
-            f"the pattern {pattern!r} is now called {RENAMED[pattern]!r}; version 0.3 removes the old name",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        pattern = RENAMED[pattern]
     if found := _BY_NAME.get(pattern) or _BY_REGEX.get(pattern):
         return found
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):

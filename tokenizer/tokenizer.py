@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import json
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from tokenizer.alphabet import printable
 from tokenizer.base import BaseTokenizer, n_words
 from tokenizer.codec import Codec
 from tokenizer.definition import Definition, Stored
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.patterns import Pattern
 
 
@@ -34,19 +34,9 @@ class Tokenizer(Codec, BaseTokenizer):
         provenance: JSON about how the tokenizer was made; not part of its identity.
     """
 
-    def __init__(
-        self, definition: Definition | None = None, provenance: dict[str, Any] | None = None, **parts: Any
-    ) -> None:
-        if definition is None:  # until version 0.3
-            warnings.warn(
-                "Tokenizer(byte_ids=..., ...) is now Tokenizer(Definition(byte_ids=..., ...), provenance)",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            definition = Definition(**{name: part for name, part in parts.items() if part is not None})
-        elif parts:
-            message = f"Tokenizer takes a definition and a provenance, not {', '.join(parts)}"
-            raise TypeError(message)
+    def __init__(self, definition: Definition, provenance: dict[str, Any] | None = None) -> None:
+        if not isinstance(definition, Definition):
+            raise UserError(f"{quoted(definition)} is not a Definition; Tokenizer.load and from_file open files")
         self.definition = definition
         self.provenance = dict(provenance or {})
         self.byte_ids = definition.byte_ids
@@ -128,6 +118,12 @@ class Tokenizer(Codec, BaseTokenizer):
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
         ]
         return np.array(crossing, dtype=np.int64)
+
+    @cached_property
+    def _trims_offsets(self) -> bool:
+        """Whether the post-processor of an imported tokenizer would leave out spaces from offsets."""
+        processor = (self.provenance.get(formats.TEMPLATE) or {}).get("post_processor")
+        return processor is not None and '"trim_offsets": true' in json.dumps(processor)
 
     @cached_property
     def _encoder(self) -> _native.Encoder:

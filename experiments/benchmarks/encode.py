@@ -1,148 +1,90 @@
-"""Encoding against other encoders: `python -m experiments.benchmarks.encode FILES [--tokenizers NAMES]`.
+"""Encoding by kind of text beside other encoders: `python -m experiments.benchmarks.encode FILES`.
 
-One table per tokenizer: one call per document and one call for all, on one core and on several, new text (cold) and the
-same text again (warm), whole documents and documents cut to `--length` bytes, and reading from a file. Every run is a
-separate process. Encoders that read `tokenizer.json` get ours, tiktoken gets our ranks. The ids of the first
-`--slow-bytes` are compared with HF's in the same run, document by document.
-
-Tokenizers are folders, or names of `RECIPES`, which are trained on the text first.
+The kind of a document is its file. One table per tokenizer (`--tokenizers`) with a row per kind, for whole documents
+and for documents cut to `--length` bytes, in one call for all documents and in one call per document, each beside the
+fastest other encoder whose ids equal HF's. One core, text that the process has not seen. Every other document of each
+file trains the tokenizers, and the rest is encoded. A second table has text that is constructed to be slow.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
+import json
+import math
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import zip_longest
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+import xxhash
 
-from experiments.benchmarks import common, peers
-from experiments.benchmarks.peers import Contender
+from experiments.benchmarks import harness
+from experiments.benchmarks.harness import Job
 from superbpe import train_superbpe
 from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
 
 HF, OURS = "tokenizers", "ours"
-SLOW = (HF, "tiktoken")
-LONG, SHORT, FILES = "long", "short", "file"
-CALLS = {LONG: "batch", SHORT: "batch", FILES: "files"}
-"""Name of the call for all documents."""
+PEERS = ("fastokens", "gigatoken", "splintr-rs", "tiktoken")
+RECIPES = {"gpt2": ("gpt2", 32_000), "llama3": ("llama3", 100_000), "plain": ("superbpe", 50_000)}
+"""Pattern and size of the tokenizers that are trained; `superwords` is `plain` with a fifth of superwords."""
+TOKENIZERS = (*RECIPES, "superwords")
+CALLS = [(length, call) for length in ("long", "short") for call in ("batch", "each")]
 
-EQUAL = "equal"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Training of a tokenizer; with a transition, superwords are trained with the rules `uw-2025`."""
-
-    pattern: str
-    vocab_size: int
-    transition: int | None = None
+Ratios = dict[tuple[str, str, str, str], tuple[float, float, str]]
+"""Our MB per second, the best peer's and its name, by tokenizer, kind, length and call."""
 
 
-RECIPES = {
-    "superwords": Recipe("superbpe", 50_000, 40_000),
-    "plain": Recipe("superbpe", 50_000),
-    "gpt2": Recipe("gpt2", 32_000),
-    "cl100k": Recipe("cl100k", 100_000),
-    "llama3": Recipe("llama3", 100_000),
-}
+def collect(options: argparse.Namespace) -> tuple[Corpus, dict[str, Path]]:
+    """Write a corpus to train on and a text file of documents for each kind into the cache."""
+    training: list[str] = []
+    encoded: dict[str, list[str]] = defaultdict(list)
+    for path in (str(path) for path, _ in harness.corpus(options.paths, options.field, None).files):
+        kind, sizes = Path(path).name.partition(".")[0], Counter[bool]()
+        for text in harness.corpus([path], options.field, None).documents():
+            trains = sizes[True] <= sizes[False]
+            text = text.replace(harness.SEPARATOR, "")[: options.max_bytes]
+            if sizes[trains] < options.max_bytes and text:
+                (training if trains else encoded[kind]).append(text)
+                sizes[trains] += len(text.encode())
+
+    def write_texts(folder: Path) -> None:
+        with (folder / "training.jsonl").open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in training)
+        for kind, texts in encoded.items():
+            (folder / f"{kind}.txt").write_text(harness.SEPARATOR.join(texts), encoding="utf-8", newline="")
+
+    key = xxhash.xxh3_128_hexdigest("\0".join(chain(training, *encoded.values())).encode())
+    folder = harness.cached(options.cache, "kinds", [key, list(encoded)], write_texts)
+    corpus = harness.corpus([str(folder / "training.jsonl")], "text", None)
+    return corpus, {kind: folder / f"{kind}.txt" for kind in encoded}
 
 
-@dataclass(frozen=True)
-class Run:
-    """Work of one process.
-
-    Attributes:
-        encoder: "ours", or the distribution.
-        documents: Whole (`LONG`), cut (`SHORT`), or whole and in a file (`FILES`).
-        call: "loop" (one call per document), "batch" (one call for all) or "files".
-        cores: Number of cores that the process may use.
-    """
-
-    encoder: str
-    documents: str
-    call: str
-    cores: int
-
-
-def runs(options: argparse.Namespace) -> list[Run]:
-    """Return all runs with one tokenizer, in order."""
-    found = []
-    for documents in (LONG, SHORT):
-        for encoder in (OURS, *options.peers, HF):
-            found.append(Run(encoder, documents, "loop", 1))
-            found += [Run(encoder, documents, "batch", cores) for cores in (1, options.cores)]
-    readers = [OURS, *(peer for peer in options.peers if peer == "gigatoken")]  # the only peer that reads files
-    return found + [Run(encoder, FILES, "files", cores) for encoder in readers for cores in (1, options.cores)]
-
-
-def trained(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
-    """Return the folder of a recipe's tokenizer, and train it on the text if the folder does not exist.
-
-    Raises:
-        UserError: If the text cannot be read.
-    """
-    recipe = RECIPES[name]
-    size = options.vocab_size or recipe.vocab_size
+def folder_of(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
+    """Return the folder of a tokenizer, and train one of `TOKENIZERS` on the text if its folder does not exist."""
+    if name not in TOKENIZERS:
+        return Path(name)
+    pattern, size = RECIPES["plain" if name == "superwords" else name]
+    size = options.vocab_size or size
 
     def write_tokenizer(folder: Path) -> None:
-        tokenizer = train_bpe(count_pretokens(corpus, recipe.pattern), size)
-        if recipe.transition is not None:
-            share = recipe.transition / recipe.vocab_size
-            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=share, rules="uw-2025")
+        tokenizer = train_bpe(count_pretokens(corpus, pattern), size)
+        if name == "superwords":
+            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=0.8, rules="uw-2025")
         tokenizer.save(folder)
 
-    return common.cached(options.cache, "tokenizer", [corpus.identity(), name, size], write_tokenizer)
+    return harness.cached(options.cache, "tokenizer", [corpus.identity(), name, size], write_tokenizer)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Results of all runs with one tokenizer, and a comparison of each one's ids with HF's."""
+def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple[list[Job], dict[str, str]]:
+    """Encode a text with every encoder in all calls.
 
-    results: dict[Run, common.Result]
-    ids: dict[Run, str]
-
-    def refused(self, run: Run) -> bool:
-        """Whether the encoder rejects the tokenizer or the text."""
-        return "refused" in self.results[run].facts
-
-    def rate(self, run: Run, seconds: str) -> float:
-        """Megabytes per second. `seconds` is "cold" or "warm" for clock time, "cold cpu" or "warm cpu" for CPU time."""
-        result = self.results[run]
-        return float(result.facts["bytes"]) / result.median(seconds) / 1e6
-
-    def best_rate(self, run: Run) -> float:
-        """Megabytes per CPU second of the fastest round, new text: for calls so short that one disturbance is half."""
-        result = self.results[run]
-        return float(result.facts["bytes"]) / result.least("cold cpu") / 1e6
-
-    def cells(self, run: Run) -> tuple[str, str]:
-        """The rate on one core, and ours as a multiple of it; empty if there is no such run."""
-        if run not in self.results:
-            return "", ""
-        rate, own = self.rate(run, "cold cpu"), self.rate(replace(run, encoder=OURS), "cold cpu")
-        return f"{rate:.1f}", f"{own / rate:.1f}"
-
-
-def measure(
-    folder: Path, documents: Path, wanted: Sequence[Run], options: argparse.Namespace, python: Path | None
-) -> Measured:
-    """Do runs with one tokenizer, among them HF's in one call on one core.
-
-    Args:
-        folder: The tokenizer.
-        documents: Text file of documents with separators.
-        wanted: The runs.
-        options: The command line.
-        python: Interpreter of the peers; None for this one.
+    Returns:
+        The jobs, and the number of documents with other ids than HF's by the name of the job; the reason of an encoder
+        that rejects the tokenizer.
 
     Raises:
         UserError: If the tokenizer has no tokenizer.json.
@@ -150,139 +92,107 @@ def measure(
     if not (folder / HF_FILE).is_file():
         raise UserError(f"{folder} has no {HF_FILE}, which the other encoders read; use a one-pass tokenizer")
     with tempfile.TemporaryDirectory() as work:
-        arguments = {
-            "folder": str(folder),
-            "json": str(folder / HF_FILE),
-            "text": str(documents),
-            "separator": common.SEPARATOR,
-            "checked_bytes": options.slow_bytes,
-        } | _ranks(Tokenizer.load(folder), Path(work))
-        outs = {run: Path(work) / str(number) for number, run in enumerate(wanted)}
-        names = {run: f"{run.encoder}, {run.documents}, {run.call}, {run.cores}" for run in outs}
-        calls = {names[run]: partial(peers.run, _contender(run, arguments, options, python), outs[run]) for run in outs}
-        results = dict(zip(outs, common.in_turn(calls, options.rounds), strict=True))
-        digests = {run: out.read_text(encoding="ascii").split() for run, out in outs.items()}
-    for run, result in results.items():
-        if run.encoder in (HF, OURS) and "refused" in result.facts:
-            raise UserError(f"{run.encoder} cannot encode with {folder}: {result.facts['refused']}")
-    words = {}
-    for run, result in results.items():
-        expected = digests[Run(HF, SHORT if run.documents == SHORT else LONG, "batch", 1)]
-        refusal = result.facts.get("refused")
-        words[run] = refusal.splitlines()[0] if refusal else _agreement(expected, digests[run])
-    return Measured(results, words)
+        ranks = Path(work) / "ranks.tiktoken"
+        write(Tokenizer.load(folder), ranks, "tiktoken")
+        arguments = {"folder": str(folder), "json": str(folder / HF_FILE), "ranks": str(ranks), "text": str(text)}
+        arguments |= {"separator": harness.SEPARATOR, "cores": options.cores}
+        jobs = []
+        for length, call in CALLS:
+            given = arguments | {"call": call, "length": options.length if length == "short" else None}
+            for encoder in (OURS, *(peer for peer in options.peers if peer in PEERS)):
+                python = Path(sys.executable) if encoder == OURS else options.python
+                jobs.append(Job(f"{encoder}, {length}, {call}", f"encode {encoder}", given, python))
+            if call == "batch":
+                expected = Job(f"{HF}, {length}, {call}", f"encode {HF}", given)
+                expected.run()  # once, because it is slow, and only for its ids
+                jobs.append(expected)
+        harness.in_turn([job for job in jobs if not job.rounds], options.rounds)
+    reference = {length: next(job for job in jobs if job.name == f"{HF}, {length}, batch") for length, _ in CALLS}
+    wrong = {}
+    for job in jobs:
+        pairs = zip_longest(reference[job.name.split(", ")[1]].lines, job.lines)
+        differ = sum(one != other for one, other in pairs)
+        reason = job.facts.get("refused", f"other ids in {differ:,} documents" if differ else "")
+        if reason:
+            wrong[job.name] = reason
+    return jobs, wrong
 
 
-def _ranks(tokenizer: Tokenizer, work: Path) -> dict[str, Any]:
-    """Arguments for encoders that cannot read tokenizer.json, or not with this pattern."""
-    file, refusal = work / "ranks.tiktoken", None
-    try:
-        write(tokenizer, file, "tiktoken")
-    except UserError as error:
-        refusal = str(error)
-    named = tokenizer.fence is None and tokenizer.pattern.name == "cl100k" and refusal is None
-    return {"ranks": str(file), "no_ranks": refusal, "cl100k": named}
-
-
-def _contender(run: Run, arguments: dict[str, Any], options: argparse.Namespace, python: Path | None) -> Contender:
-    given = arguments | {
-        "call": run.call,
-        "cores": run.cores,
-        "length": options.length if run.documents == SHORT else None,
-        "max_bytes": options.slow_bytes if run.encoder in SLOW else None,
+def ratios(jobs: Sequence[Job], wrong: dict[str, str], length: str, call: str) -> tuple[float, float, str]:
+    """Our MB per CPU second, that of the fastest other encoder with HF's ids, and its name; nan if there is none."""
+    rates = {
+        job.name.partition(",")[0]: job.facts["bytes"] / job.least("cpu") / 1e6
+        for job in jobs
+        if job.name.endswith(f", {length}, {call}") and job.name not in wrong
     }
-    interpreter = Path(sys.executable) if run.encoder in (HF, OURS) or python is None else python
-    return Contender(run.encoder, run.encoder, given, interpreter, Path(__file__).with_name("encode_jobs.py"))
+    own = rates.pop(OURS, math.nan)
+    best = max(rates, key=rates.__getitem__, default="")
+    return own, rates.get(best, math.nan), best
 
 
-def _agreement(expected: Sequence[str], found: Sequence[str]) -> str:
-    differ = sum(one != other for one, other in zip_longest(expected, found))
-    return f"wrong: {differ:,} of {len(expected):,}" if differ else f"{len(expected):,} {EQUAL}"
-
-
-def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
-    """Print a tokenizer's table and the encoders that reject it; return whether our ids equal HF's."""
-    columns = (
-        *("", "text", "MB", "each", "ours / its", "batch", "ours / its", "again"),
-        *(f"{options.cores} cores", "times", "load s", "peak MB", "per thread", "ids"),
-    )
-    table = Table(
-        title=title,
-        caption="each: one call per document; batch: one call for all; MB/s by CPU time on one core, by the clock on "
-        f"{options.cores}; medians of {options.rounds}; again: the same text a second time; per thread: MB that each "
-        "additional thread keeps (ours); ids: documents with the same ids as HF's",
-    )
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("", "text", "ids") else "right", no_wrap=True)
-    versions = {HF: importlib.metadata.version(HF), OURS: ""} | {peer: peers.ENCODERS[peer] for peer in options.peers}
-    refusals = {}
-    for encoder, documents in dict.fromkeys((run.encoder, run.documents) for run in measured.results):
-        name = f"{encoder} {versions[encoder]}".strip()
-        each = Run(encoder, documents, "loop", 1)
-        one, several = (Run(encoder, documents, CALLS[documents], cores) for cores in (1, options.cores))
-        if measured.refused(one):
-            refusals[name] = measured.ids[one]
-            continue
-        said = [measured.ids[run] for run in (one, several, each) if run in measured.ids]
-        wide = measured.rate(several, "cold")
-        table.add_row(
-            *(name, documents, f"{measured.results[one].facts['bytes'] / 1e6:.1f}"),
-            *(*measured.cells(each), *measured.cells(one), f"{measured.rate(one, 'warm cpu'):.1f}"),
-            *(f"{wide:.1f}", f"{wide / measured.rate(one, 'cold'):.2f}"),
-            *(f"{measured.results[one].median(key):.{digits}f}" for key, digits in (("load", 2), ("peak_mb", 0))),
-            f"{measured.results[one].median('thread_mb'):.0f}" if "thread_mb" in measured.results[one].facts else "",
-            next((words for words in said if not words.endswith(EQUAL)), said[0]),
+def by_kind(options: argparse.Namespace) -> tuple[Ratios, bool]:
+    """Print a table for each tokenizer; return the rates, and whether our ids equal HF's."""
+    corpus, texts = collect(options)
+    result: Ratios = {}
+    equal = True
+    for name in options.tokenizers:
+        folder = folder_of(name, corpus, options)
+        reasons: dict[str, str] = {}
+        for kind, text in texts.items():
+            jobs, wrong = beside_peers(folder, text, options)
+            reasons |= {f"{job.partition(',')[0]}, {kind}": reason for job, reason in wrong.items()}
+            result |= {(name, kind, *calls): ratios(jobs, wrong, *calls) for calls in CALLS}
+        columns: dict[str, Callable[[str], str]] = {"": str}
+        columns |= {"MB": lambda kind: f"{texts[kind].stat().st_size / 1e6:.1f}"}
+        for calls in CALLS:
+            columns[", ".join(calls)] = lambda kind, calls=calls: _cell(*result[name, kind, *calls])  # type: ignore[misc] # noqa: B023
+        harness.print_table(
+            f"Encoding, {name}",
+            columns,
+            list(texts),
+            f"MB per CPU second on {options.cores} core(s), new text: ours / the fastest other encoder with HF's ids, "
+            f"ratio; batch: one call for all documents; each: one call per document; short: {options.length} bytes; "
+            f"the fastest of {options.rounds} rounds",
         )
-    common.CONSOLE.print(table)
-    for name, words in refusals.items():
-        common.CONSOLE.print(f"{name} rejects it: {words}", markup=False)
-    return all(words.endswith(EQUAL) for run, words in measured.ids.items() if run.encoder == OURS)
+        for job, reason in reasons.items():
+            harness.CONSOLE.print(f"{job}: {reason.splitlines()[0]}", markup=False)
+        equal &= not any(job.startswith(OURS) for job in reasons)
+    return result, equal
 
 
-def add_tokenizers(options: argparse.ArgumentParser, default: Sequence[str]) -> None:
-    """Add the options for tokenizers, peers and lengths of documents."""
+def _cell(own: float, best: float, peer: str) -> str:
+    return f"{own:.0f} / {best:.0f} {peer} {own / best:.2f}"
+
+
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Add the options of encoding."""
+    options.set_defaults(max_bytes=2_000_000)
     options.add_argument(
-        "--tokenizers",
-        nargs="+",
-        default=default,
-        help=f"folders of one-pass tokenizers, or recipes to train on the text: {', '.join(RECIPES)} "
-        f"(default {' '.join(default)})",
+        "--tokenizers", nargs="+", default=list(TOKENIZERS), help=f"folders, or {', '.join(TOKENIZERS)} to train"
     )
-    options.add_argument("--vocab-size", type=common.positive, help="size of trained ones (default: the recipe's)")
-    names = [name for name in peers.ENCODERS if name != HF]
-    common.add_peers(options, names, "encoders to compare with, besides HF", "plain text and trained tokenizers")
-    options.add_argument("--length", type=common.positive, default=200, help="bytes of short documents (default 200)")
-    options.add_argument(
-        "--slow-bytes",
-        type=common.size,
-        default="5MB",
-        metavar="SIZE",
-        help=f"text for {' and '.join(SLOW)}, and for the comparison of ids (default 5MB)",
-    )
+    options.add_argument("--vocab-size", type=harness.positive, help="size of trained ones (default: the recipe's)")
+    options.add_argument("--length", type=harness.positive, default=500, help="bytes of short documents (default 500)")
+    options.add_argument("--cores", type=harness.positive, default=1, help="(default 1)")
+    harness.add_degenerate(options)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    options = common.parser("Encoding beside other encoders.")
-    add_tokenizers(options, list(RECIPES))
-    options.add_argument("--cores", type=common.positive, default=2, help="number of cores besides one (default 2)")
-    return common.parse_peers(options, argv)
-
-
-@common.command
+@harness.command
 def main(argv: list[str]) -> int:
-    """Run the contenders and print the tables; return 1 if our ids differ from HF's, 2 for a user error."""
-    options = parse(argv)
-    corpus = common.corpus(options.paths, options.field, options.max_bytes)
-    text = common.PlainText.of(corpus, options.cache)
-    folders = [trained(name, corpus, options) if name in RECIPES else Path(name) for name in options.tokenizers]
-    loaded = [Tokenizer.load(folder) for folder in folders]
-    python = peers.environment(options.peers_venv) if options.peers else None
-    equal = []
-    for name, folder, tokenizer in zip(options.tokenizers, folders, loaded, strict=True):
-        title = f"{name}: {tokenizer.vocab_size:,} tokens, {(tokenizer.fence or tokenizer.pattern).name}"
-        equal.append(show(title, measure(folder, text.documents, runs(options), options, python), options))
-    return 0 if all(equal) else 1
+    """Run the tables; return 1 if our ids differ from HF's, 2 for a user error."""
+    options = harness.parser("Encoding by kind of text beside other encoders.")
+    add_options(options)
+    harness.add_peers(options, PEERS)
+    arguments: Any = harness.parse_peers(options, argv)
+    _, equal = by_kind(arguments)
+    corpus, _ = collect(arguments)
+    for name in arguments.tokenizers:
+        given = {"folder": str(folder_of(name, corpus, arguments)), "call": "batch", "length": None, "cores": 1}
+
+        def job(title: str, path: Path, given: dict[str, Any] = given) -> Job:
+            return Job(title, f"encode {OURS}", given | {"text": str(path), "separator": harness.SEPARATOR})
+
+        harness.print_growth(f"Encoding degenerate text, {name}", job, arguments)
+    return 0 if equal else 1
 
 
 if __name__ == "__main__":

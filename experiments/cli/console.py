@@ -1,4 +1,4 @@
-"""Terminal output of a run: stage lines, progress with rate and remaining time, tables."""
+"""Everything that a command prints: progress with rate and remaining time, tables, numbers, errors as one line."""
 
 from __future__ import annotations
 
@@ -28,18 +28,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.signals import describe, stoppable
+from experiments.cli.process import describe, stoppable
 from tokenizer.errors import UserError
-from tokenizer.train.summary import summary
 from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from experiments.results import Phase2Training
-    from superbpe.inspection.history import Progressed
-    from tokenizer.tokenizer import Tokenizer
 
 # Seconds between progress lines when the output is not a terminal, and between checks whether one is due.
 _QUIET_INTERVAL, _TICK = 15.0, 1.0
@@ -50,26 +45,24 @@ _SETTLING = 3.0
 
 _logger = logging.getLogger(__name__)
 
-# Wide enough for every table where no terminal limits the width.
-_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+# Wide enough for every table where no terminal limits the width. Python has no stdout if it was closed (`>&-`).
+_WIDTH = None if (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ else 160
 console = Console(highlight=False, width=_WIDTH)
 stderr = Console(stderr=True, highlight=False)
 
+_names: Mapping[str, str] = {}
 
-_names: Callable[[], Mapping[str, str]] = dict
 
-
-def spell(names: Callable[[], Mapping[str, str]]) -> None:
-    """Say how this command's users type settings: `{"field=": "--field "}`, with the library's names as the keys."""
+def spell(names: Mapping[str, str]) -> None:
+    """Set how this command's users type settings: `{"field=": "--field "}`, with the library's names as the keys."""
     global _names
     _names = names
 
 
 def _spelled(message: str) -> str:
     """A message of the library with its settings as this command's users type them."""
-    names = _names()
-    keys = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.sub(rf"(?<![\w.?&/'\"-])(?:{keys})", lambda found: names[found[0]], message) if names else message
+    keys = "|".join(map(re.escape, sorted(_names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w.?&/'\"-])(?:{keys})", lambda found: _names[found[0]], message) if keys else message
 
 
 def complain(error: BaseException) -> None:
@@ -132,7 +125,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-_STORAGE_ERRORS = {
+_SYSTEM_ERRORS = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is exceeded; free some space or have the quota raised",
     errno.EROFS: "the file system is read-only; choose another folder",
@@ -142,22 +135,29 @@ _STORAGE_ERRORS = {
     errno.ENFILE: "too many open files on this machine; close some programs",
     errno.EFBIG: "the file is larger than the disk or `ulimit -f` allows; choose another disk or raise the limit",
     errno.EIO: "the disk reports an input/output error; check the disk, or choose another folder",
+    errno.ELOOP: "this symbolic link leads back to itself; remove it or choose another path",
+}
+# Errors without a number, by the start of their message.
+_RUNTIME_ERRORS = {
+    "Symlink loop from ": _SYSTEM_ERRORS[errno.ELOOP],
+    "can't start new thread": "the system allows no more threads; use fewer, or raise the limit with `ulimit -u`",
 }
 
 
-def storage_error(error: OSError, where: str = "") -> UserError | None:
-    """Describe a file-system error that the user can fix; None for any other error.
+def system_error(error: BaseException, where: str = "") -> UserError | None:
+    """Describe an error of the operating system that the user can fix; None for any other error.
 
     Args:
         error: The error.
         where: Path to show if the error does not contain one.
     """
-    remedy = _STORAGE_ERRORS.get(error.errno or 0)
-    if remedy is None:
+    if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
+        place, remedy = error.filename or where, _SYSTEM_ERRORS[error.errno]
+    elif isinstance(error, RuntimeError) and (start := next(filter(str(error).startswith, _RUNTIME_ERRORS), None)):
+        place, remedy = str(error).removeprefix(start).strip("'"), _RUNTIME_ERRORS[start]
+    else:
         return None
-    return UserError(
-        f"{error.filename or where}: {remedy}, then run the same command again. Finished stages are kept".lstrip(": ")
-    )
+    return UserError(f"{place}: {remedy}, then run the same command again. Finished stages are kept".lstrip(": "))
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
@@ -168,7 +168,8 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is written") -> int:
     """Run a command's job and return the exit code: 2 for a user error, 130 for Ctrl-C, 143 for SIGTERM.
 
-    Each of these prints one line. Otherwise the code is what the job returns, or 0.
+    Each of these prints one line. Otherwise the code is what the job returns, or 0. Any other exception is a bug and
+    keeps its traceback.
 
     Args:
         job: Body of the command.
@@ -181,16 +182,18 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
     except UserError as error:
         complain(error)
         return 2
-    except OSError as error:
-        if (known := storage_error(error)) is not None:
-            complain(known)
-            return 2
-        what = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
-        complain(UserError(f"cannot read or write {what}"))
+    except (OSError, RuntimeError) as error:
+        known = system_error(error)
+        if known is None and isinstance(error, OSError):
+            named = f"cannot read or write {error.filename}: {error.strerror}"
+            known = UserError(str(error) if error.filename is None else named)
+        if known is None:
+            raise
+        complain(known)
         return 2
     except KeyboardInterrupt as stop:
         how, stopped = describe(stop)
-        stderr.print(f"\n{how}: {after_stop}", style="yellow")
+        stderr.print(f"\n{how}: {after_stop}", style="yellow", soft_wrap=True)
         return stopped
     return code or 0
 
@@ -211,46 +214,6 @@ def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
 def _quoted(word: Path | str) -> str:
     """A word for the shell; a name in capitals that the user replaces stays as it is."""
     return str(word) if str(word).isupper() else shlex.quote(without_credentials(word))
-
-
-def training_summary(tokenizer: Tokenizer) -> str:
-    """Summarize phase 1's training in one line."""
-    facts = summary(tokenizer, longest=3)
-    if not facts["merges"] or not facts["seconds"]:
-        return "no merges were trained"
-    share = facts["selecting_share"]  # None if training was resumed
-    selecting = "" if share is None else f", {percent(share, 0)} of it selecting"
-    return (
-        f"{facts['merges']:,} merges, {si(facts['merges_per_second'])}/s "
-        f"({facts['microseconds_per_merge']:.3g} us each{selecting}), "
-        f"the last of {facts['last_count']:,} occurrences; longest tokens "
-        + ", ".join(repr(token if len(token) <= 24 else f"{token[:23]}…") for token in facts["longest_tokens"])
-        + f" ({facts['longest_bytes']} bytes)"
-    )
-
-
-def superword_summary(training: Phase2Training, early: Sequence[Progressed]) -> list[str]:
-    """Summarize phase 2's training, and the tokens that its first merges save, in a few lines.
-
-    Args:
-        training: Statistics of the training.
-        early: Result of `superbpe.inspection.history.training_statistics`.
-    """
-    dead = training.dead_seams / max(training.seams, 1)
-    cut = (
-        f"{si(training.phase1_tokens)} tokens of {si(training.corpus_bytes)}B, cut at seams that occur fewer than "
-        f"{training.threshold} times ({percent(dead, 0)}): {si(training.fragments)} distinct fragments of "
-        f"{si(training.fragment_tokens)} tokens"
-        + (f" in the last of {training.stages} stages" if training.stages > 1 else "")
-    )
-    if training.last_count is None:
-        return [cut]
-    saved = "; ".join(
-        f"{row.merges:,} merges ({percent(row.superword_share, 0)} superwords) save {percent(row.saved)} of the tokens"
-        for row in early
-        if row.merges
-    )
-    return [f"{cut}; the last merge occurred {training.last_count:,} times", saved]
 
 
 def print_table(
@@ -322,25 +285,26 @@ class Pace:
             self._samples.popleft()
 
     @property
+    def seconds(self) -> float:
+        """Seconds over which the speed is measured, at most about `_WINDOW`."""
+        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
+
+    @property
     def rate(self) -> float:
-        """Growth per second over about the last `_WINDOW` seconds; 0 if it is not known yet."""
-        if self._seconds < _SPACING:
+        """Growth per second; 0 if it is not known yet."""
+        if self.seconds < _SPACING:
             return 0.0
-        return max(self._samples[-1][1] - self._samples[0][1], 0) / self._seconds
+        return max(self._samples[-1][1] - self._samples[0][1], 0) / self.seconds
 
     @property
     def settled(self) -> bool:
         """Whether enough was measured for an estimate."""
-        return self._seconds >= _SETTLING
+        return self.seconds >= _SETTLING
 
     @property
     def full(self) -> bool:
         """Whether the measurement cannot become longer."""
-        return self._seconds >= _WINDOW
-
-    @property
-    def _seconds(self) -> float:
-        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
+        return self.seconds >= _WINDOW
 
 
 class Reporter:

@@ -158,11 +158,14 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
                 f"{found.bytes_per_token:.3f}",
                 f"{found.bits_per_byte:.4f}",
                 "{:.4f}–{:.4f}".format(*found.interval) if found.interval else "–",
-                "" if found.difference is None else signed(found.difference),
+                "" if found.difference is None else signed(found.difference) + ("*" if found.withheld else ""),
             ]
             rows.append([*([""] * len(settings) if place else settings), found.label, *measured])
     console.print()
     print_table("Sweep", ["", *_names(keys), "", *numbers], rows, text=range(len(keys) + 2), compact=True)
+    arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
+    for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
+        console.print(Text(f"* no verdict about the tokenizers: {reason}"), soft_wrap=True)
     for cell in cells:
         if cell.report:
             console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)

@@ -50,9 +50,6 @@ _LEAST = {
     "report.sample_new_bytes": 1,
     "report.sample_temperature": 0,
     "report.sample_top_p": 0,
-    "report.counted_tokens": 0,
-    "report.undertrained_candidates": 0,
-    "report.undertrained_listed": 0,
 }
 _REMEDIES = {
     "runner.memory_mb": ", or null for no limit",

@@ -1,25 +1,25 @@
-"""Token counts of several tokenizers on the same documents, from one pass over the text for many of them."""
+"""Token counts of several tokenizers on the same documents, from one pass over the text."""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lm.data.shards import END_OF_TEXT
-from superbpe.inspection.measures import renyi_gradient
+from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+    from concurrent.futures import Future
 
-    from numpy.typing import NDArray
-
-    from experiments.fertility.documents import Documents
+    from experiments.fertility.documents import Text
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
-
-_BYTES_PER_DOCUMENT = 64
+    from tokenizer.progress import Progress
 
 
 class Tally:
@@ -27,34 +27,20 @@ class Tally:
 
     Attributes:
         tokenizer: The tokenizer. Its special tokens include `<|endoftext|>`.
-        documents: The documents.
         tokens: int64[n_documents], tokens of each document.
         lost: int64[n_documents], bytes of each document that no token stands for, or only the unknown token.
         changed: bool[n_documents], whether a document decodes to another text.
-        counts: int64[n_cells, vocab_size], occurrences of each token in each cell.
-        weights: float64[n_groups, vocab_size], the derivative of a group's Rényi entropy by each token's probability;
-            while documents are weighed.
-        rows: For each cell, the row of `weights` by kind of group.
-        gradients: float64[n_documents] by kind of group: the weights of its tokens, summed over each document.
+        counts: int64[vocab_size], occurrences of each token.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, documents: Documents) -> None:
-        n = len(documents)
-        self.tokenizer, self.documents = tokenizer, documents
-        self.tokens, self.lost, self.changed = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        self.counts = np.zeros((len(documents.cells), tokenizer.vocab_size), np.int64)
-        self.gradients = {group.by: np.zeros(n) for group in documents.groups}
-        self.weights = np.empty((0, tokenizer.vocab_size))
-        self.rows: list[dict[str, int]] = []
+    def __init__(self, tokenizer: TokenizerLike, n_documents: int) -> None:
+        self.tokenizer = tokenizer
+        self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
+        self.changed = np.zeros(n_documents, np.bool_)
+        self.counts = np.zeros(tokenizer.vocab_size, np.int64)
         self._mark = tokenizer.special_tokens[END_OF_TEXT]
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
-
-    @staticmethod
-    def memory(tokenizer: TokenizerLike, documents: Documents) -> int:
-        """Bytes that the counts and gradients of a tokenizer take."""
-        rows = len(documents.cells) + len(documents.groups)
-        return 8 * rows * tokenizer.vocab_size + _BYTES_PER_DOCUMENT * len(documents)
 
     def add(self, batch: Batch, first: int) -> None:
         """Count the tokens of a batch whose first document has index `first`."""
@@ -68,43 +54,52 @@ class Tally:
             unknown = -1 if self.tokenizer.unknown_id is None else self.tokenizer.unknown_id
             replaced = np.where(stream.ids == unknown, stream.covered.astype(np.int64), 0)
             self.lost[at] = np.diff(batch.offsets) - stream.spelled + np.add.reduceat(replaced, stream.ends - lengths)
-        for cell, chosen in self._cells(at):
-            found = np.bincount(stream.ids[np.repeat(chosen, lengths)], minlength=self.counts.shape[1])
-            found[self._mark] -= np.count_nonzero(chosen)
-            with self._lock:
-                self.counts[cell] += found
+        counts = np.bincount(stream.ids, minlength=len(self.counts))
+        counts[self._mark] -= len(lengths)
+        with self._lock:
+            self.counts += counts
 
-    def counted(self, alpha: float) -> None:
-        """Compute the derivatives of the Rényi entropies once all batches are counted; then `weigh` may be called."""
-        self.rows = [{} for _ in self.documents.cells]
-        weights: list[NDArray[np.float64]] = []
-        for group in self.documents.groups:
-            counts = self.counts[group.cells].sum(axis=0)
-            if counts.any():
-                for cell in np.flatnonzero(group.cells).tolist():
-                    self.rows[cell][group.by] = len(weights)
-                weights.append(renyi_gradient(counts, alpha))
-        self.weights = np.array(weights).reshape(-1, self.counts.shape[1])
 
-    def weigh(self, batch: Batch, first: int) -> None:
-        """Sum the derivatives over the tokens of a batch."""
-        ids, offsets = self.tokenizer.encode_batch(batch, threads=1)
-        at = slice(first, first + len(batch))
-        lengths = np.diff(offsets)
-        for cell, chosen in self._cells(at):
-            own, n_tokens = ids[np.repeat(chosen, lengths)], lengths[chosen]
-            starts = np.cumsum(n_tokens) - n_tokens
-            values = np.zeros(len(own) + 1)  # a document without tokens may start at the end
-            for by, row in self.rows[cell].items():
-                np.take(self.weights[row], own, out=values[:-1], mode="clip")  # other modes make a copy
-                self.gradients[by][at][chosen] = np.where(n_tokens > 0, np.add.reduceat(values, starts), 0)
+def tally(
+    tokenizers: Sequence[TokenizerLike],
+    texts: Sequence[Text],
+    n_documents: int,
+    *,
+    threads: int,
+    n_bytes: int | None = None,
+    progress: Progress | None = None,
+) -> list[Tally]:
+    """Count the tokens of the texts with each tokenizer.
 
-    def weighed(self) -> None:
-        """Free the derivatives once all batches are weighed."""
-        self.weights, self.rows = self.weights[:0], []
+    Args:
+        tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
+        texts: The texts.
+        n_documents: Number of their documents.
+        threads: Number of threads.
+        n_bytes: Size of the texts, for the progress.
+        progress: Called with the bytes encoded, over all tokenizers.
+    """
+    tallies = [Tally(tokenizer, n_documents) for tokenizer in tokenizers]
+    tick = Throttle(progress, "bytes encoded", n_bytes and n_bytes * len(tallies))
+    pending: deque[tuple[Future[None], int]] = deque()
+    done = first = 0
 
-    def _cells(self, at: slice) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Each cell of the documents, and which of them are in it."""
-        cells = self.documents.cell[at]
-        for cell in np.unique(cells).tolist():
-            yield cell, cells == cell
+    def finish() -> None:
+        nonlocal done
+        future, size = pending.popleft()
+        future.result()
+        done += size
+        tick(done)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for text in texts:
+            for batch in text.corpus.batches("all"):
+                for each in tallies:
+                    if len(pending) == 2 * threads:
+                        finish()
+                    pending.append((pool.submit(each.add, batch, first), batch.n_bytes))
+                first += len(batch)
+        while pending:
+            finish()
+    assert first == n_documents, "the text has other documents than the survey found"
+    return tallies

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lm.data.survey import survey
 from tokenizer.errors import UserError, listed
+from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from lm.data.survey import Survey
     from tokenizer.corpus.corpus import Corpus
+    from tokenizer.progress import Progress
 
 ALL, SOURCE, SCRIPT = "all", "source", "script"
 """How documents are grouped."""
+MOST_SOURCES = 50
+"""Sources that are told apart: the largest ones. All others are one source."""
 
 
 class Text(NamedTuple):
@@ -36,98 +39,73 @@ class Group(NamedTuple):
         by: `ALL`, `SOURCE` or `SCRIPT`.
         name: The source or script.
         documents: int64[n], indices of the documents.
-        cells: bool[n_cells], the cells that the group consists of (see `Documents`).
     """
 
     by: str
     name: str
     documents: NDArray[np.int64]
-    cells: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Documents:
     """The measured documents, in the order of the texts.
 
-    A cell is a pair of source and script. Tokens are counted by cell, and every group is a union of cells.
-
     Attributes:
         n_bytes: int64[n_documents], bytes of UTF-8.
         n_words: int64[n_documents], whitespace-separated words.
-        cell: int64[n_documents], index into `cells`.
-        cells: Source and script of each cell.
+        groups: All documents, then sources, then scripts; the largest first.
     """
 
     n_bytes: NDArray[np.int64]
     n_words: NDArray[np.int64]
-    cell: NDArray[np.int64]
-    cells: tuple[tuple[str, str], ...]
+    groups: list[Group]
 
     def __len__(self) -> int:
         return len(self.n_bytes)
 
-    @cached_property
-    def groups(self) -> list[Group]:
-        """All documents, then sources, then scripts; the largest first."""
-        found = [Group(ALL, "all text", np.arange(len(self)), np.ones(len(self.cells), np.bool_))]
-        for by, part in ((SOURCE, 0), (SCRIPT, 1)):
-            rows = []
-            for name in dict.fromkeys(cell[part] for cell in self.cells):
-                cells = np.array([cell[part] == name for cell in self.cells])
-                rows.append(Group(by, name, np.flatnonzero(cells[self.cell]), cells))
-            found += sorted(rows, key=lambda group: -int(self.n_bytes[group.documents].sum()))
-        return found
 
-    def part(self, start: int, stop: int) -> tuple[Documents, NDArray[np.int64]]:
-        """Some of the documents with only their cells, and the indices of these cells."""
-        at = slice(start, stop)
-        present, cell = np.unique(self.cell[at], return_inverse=True)
-        cells = tuple(self.cells[i] for i in present.tolist())
-        return Documents(self.n_bytes[at], self.n_words[at], cell, cells), present
-
-
-def documents_of(surveyed: Iterable[tuple[Text, Sequence[Survey]]], most_sources: int) -> Documents:
-    """The documents of all texts.
+def read(texts: Sequence[Text], progress: Progress | None = None, most_sources: int = MOST_SOURCES) -> Documents:
+    """Read the documents of all texts.
 
     Args:
-        surveyed: Each text with the surveys of its parts, in order.
-        most_sources: The largest sources are kept apart; all others are one source.
+        texts: The texts.
+        progress: Called with the bytes read.
+        most_sources: Sources to tell apart.
 
     Raises:
         UserError: If a text has no documents.
     """
-    cells: dict[tuple[str, str], int] = {}
-    found = []
-    for text, parts in surveyed:
-        if not any(map(len, parts)):
+    tick, before = Throttle(progress, "bytes read"), 0
+    sources: dict[str, int] = {}
+    scripts: dict[str, int] = {}
+    columns = []
+    for text in texts:
+        part = survey(text.corpus, "all", done=lambda done: tick(before + done))  # noqa: B023
+        if not len(part):
             raise UserError(f"{listed(path for path, _ in text.corpus.files)} contains no text")
-        found += [(part.n_bytes, part.n_words, _cells(text.name, part, cells)) for part in parts]
-    n_bytes, n_words, cell = map(np.concatenate, zip(*found, strict=True))
-    return _largest(Documents(n_bytes, n_words, cell, tuple(cells)), most_sources)
+        before += int(part.n_bytes.sum())
+        names = part.sources if text.name is None else [text.name] * len(part.sources)
+        of_source = np.array([sources.setdefault(name, len(sources)) for name in names])
+        of_script = np.array([scripts.setdefault(name, len(scripts)) for name in part.scripts])
+        columns.append((part.n_bytes, part.n_words, of_source[part.source], of_script[part.script]))
+    n_bytes, n_words, source, script = map(np.concatenate, zip(*columns, strict=True))
+    everything = Group(ALL, "all text", np.arange(len(n_bytes)))
+    by_source = _largest(_groups(SOURCE, list(sources), source, n_bytes), most_sources)
+    return Documents(n_bytes, n_words, [everything, *by_source, *_groups(SCRIPT, list(scripts), script, n_bytes)])
 
 
-def _cells(name: str | None, part: Survey, cells: dict[tuple[str, str], int]) -> NDArray[np.int64]:
-    """Cell of each document of a part; new ones are added in the order of their first document."""
-    pairs = part.source.astype(np.int64) * len(part.scripts) + part.script
-    distinct, first, of_document = np.unique(pairs, return_index=True, return_inverse=True)
-    places = np.empty(len(distinct), np.int64)
-    for i in np.argsort(first).tolist():
-        source, script = divmod(int(distinct[i]), len(part.scripts))
-        places[i] = cells.setdefault((name or part.sources[source], part.scripts[script]), len(cells))
-    return places[of_document]
+def _groups(by: str, names: Sequence[str], of_document: NDArray[np.int64], n_bytes: NDArray[np.int64]) -> list[Group]:
+    """Documents by name, the largest group first."""
+    order = np.argsort(-np.bincount(of_document, n_bytes, len(names)), kind="stable")
+    documents = np.argsort(of_document, kind="stable")
+    ends = np.cumsum(np.bincount(of_document, minlength=len(names)))
+    return [Group(by, names[i], documents[ends[i - 1] if i else 0 : ends[i]]) for i in order.tolist()]
 
 
-def _largest(documents: Documents, most_sources: int) -> Documents:
-    """Join all but the largest sources to one."""
-    numbers: dict[str, int] = {}
-    source = np.array([numbers.setdefault(name, len(numbers)) for name, _ in documents.cells])
-    if len(numbers) <= most_sources:
-        return documents
-    n_bytes = np.bincount(source[documents.cell], documents.n_bytes)
-    sources = list(numbers)
-    kept = {sources[i] for i in np.argsort(-n_bytes, kind="stable")[: most_sources - 1]}
-    rest = f"{len(sources) - len(kept)} other sources"
-    renamed = [(source if source in kept else rest, script) for source, script in documents.cells]
-    cells = {each: i for i, each in enumerate(dict.fromkeys(renamed))}
-    place = np.array([cells[each] for each in renamed])
-    return Documents(documents.n_bytes, documents.n_words, place[documents.cell], tuple(cells))
+def _largest(groups: list[Group], most: int) -> list[Group]:
+    """Join all but the largest groups to one."""
+    if len(groups) <= most:
+        return groups
+    rest = groups[most - 1 :]
+    joined = Group(rest[0].by, f"{len(rest)} other sources", np.sort(np.concatenate([each.documents for each in rest])))
+    return [*groups[: most - 1], joined]

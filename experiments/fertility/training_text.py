@@ -1,9 +1,10 @@
-"""The training text of a tokenizer, found by its record."""
+"""The training text of a tokenizer, found by the record in its own folder or by that of its run."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,14 +18,40 @@ from experiments.store.artifacts import Artifact, Store, artifact_at
 from tokenizer.checksums import digest
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import read_json, weighted
 from tokenizer.urls import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tokenizer.interface import TokenizerLike
 
 _UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
 """Errors of records and text that were moved, changed, deleted or written by another version."""
 
 
-def recorded(path: Path) -> Corpus | None:
+def from_provenance(
+    tokenizer: TokenizerLike, open_files: Callable[[Sequence[str]], Corpus]
+) -> tuple[list[str] | None, list[Corpus]]:
+    """The training text that a tokenizer's own folder names: `superbpe train` and `superbpe extend` record it.
+
+    Args:
+        tokenizer: The tokenizer.
+        open_files: Opens the files as the user says that text is read.
+
+    Returns:
+        The names of the text, None if it has none; and the text, empty if it cannot be read any more.
+    """
+    provenance = getattr(tokenizer, "provenance", {})
+    phases = [provenance.get(phase) for phase in ("phase1", "phase2")]
+    entries = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
+    names = [weighted(str(entry), "text")[0] for entry in dict.fromkeys(entries)]
+    with suppress(*_UNUSABLE):
+        return names or None, [open_files(names)] if names else []
+    return names, []
+
+
+def from_artifacts(path: Path) -> Corpus | None:
     """The corpus that a tokenizer of a folder of artifacts was trained on.
 
     The tokenizer's manifest has the hash of its corpus. The runs that used it have the files, which must still give

@@ -17,7 +17,7 @@ from experiments.cli.console import Reporter
 from experiments.config import recorded
 from experiments.logging.tracking import Tracker, tables
 from experiments.settings import of_models
-from experiments.stages import beforehand, documents, text
+from experiments.stages import TITLES, beforehand, documents, text
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import registry
@@ -41,16 +41,7 @@ if TYPE_CHECKING:
     Pair = tuple[ArmTokenizer, Artifact[ShardsFolder]]
     """Tokenizer and training shards of an arm."""
 
-_TITLES = {
-    "count": "read and count the text",
-    "train_bpe": "train BPE merges (phase 1)",
-    "train_superbpe": "train superwords (phase 2)",
-    "shard_corpus": "encode the text",
-    "train_lm": "train language models",
-    "evaluate": "evaluate the models on held-out text",
-    "report": "write the report",
-}
-STAGES = tuple(_TITLES)
+STAGES = tuple(TITLES)
 
 
 class Outcome(NamedTuple):
@@ -132,13 +123,13 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
     skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
     stages = [stage for stage in STAGES[: last + 1] if stage not in skipped]
     context.reporter.plan(
-        {stage: _TITLES[stage] for stage in stages},
+        {stage: TITLES[stage] for stage in stages},
         lambda first: beforehand.say(context, arms, stages[stages.index(first) :]),
     )
     context.reporter.enter("count")
     corpus = text.prepare(context, trains=last >= STAGES.index("train_lm"))
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
-    if last < STAGES.index("shard_corpus"):
+    if last < STAGES.index("shard"):
         return Outcome()
     with _torch_threads(context.config.runner.threads):
         return _models(context, last, corpus, tokenizers, folder)
@@ -151,7 +142,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
         from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
         from experiments.stages.comparison import ArmModels
 
-    context.reporter.enter("shard_corpus")
+    context.reporter.enter("shard")
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
     overlap = contamination.measure(context, corpus)

@@ -1,6 +1,8 @@
-"""Run all stages up to the report: `python -m experiments.pipeline`."""
+"""Run an experiment, also under `torchrun`: `python -m experiments.pipeline`, the same as `superbpe pipeline`."""
 
-from experiments.cli.main import main
+import sys
+
+from experiments.commands.pipeline import main
 
 if __name__ == "__main__":
-    main("report")
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,6 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
-from lm.evaluate.comparison import compare_all
 from tokenizer.checksums import digest
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -143,8 +142,7 @@ def combine(
         for i, (label, group) in enumerate(zip(labels, ordered, strict=True))
     ]
     _check_text([group.store for group in ordered], arms)
-    comparisons = compare_all([each.evaluations for each in arms])
-    return Result(arms, comparisons, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
+    return Result.of(arms, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
 
 
 def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | None:
@@ -261,7 +259,7 @@ def with_downstream(result: Result, path: Path) -> Result:
     """Return the result with the task scores of a `downstream.json`, which identifies models by their artifacts.
 
     Raises:
-        UserError: If `experiments.downstream` did not write the file, or it has none of these models.
+        UserError: If `superbpe downstream` did not write the file, or it has none of these models.
     """
     found: dict[str, list[TaskScore]] = {}
     try:
@@ -271,7 +269,7 @@ def with_downstream(result: Result, path: Path) -> Result:
             score = TaskScore(row["task"], row["metric"], row["value"], row["stderr"], row["straddle_share"])
             found.setdefault(models[row["model"]], []).append(score)
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{path} was not written by experiments.downstream; name a downstream.json") from None
+        raise UserError(f"{path} was not written by superbpe downstream; name a downstream.json") from None
     arms = [dataclasses.replace(each, downstream=_over_seeds(each, found)) for each in result.arms]
     if not any(each.downstream for each in arms):
         known = ", ".join(each.lm.name for each in arms)
@@ -302,4 +300,4 @@ def rename(result: Result, labels: Sequence[str]) -> Result:
         dataclasses.replace(each, arm=dataclasses.replace(each.arm, key=label, label=label))
         for label, each in zip(labels, result.arms, strict=True)
     ]
-    return dataclasses.replace(result, arms=arms)
+    return Result.of(arms, fixed_reference=result.fixed_reference, overlap=result.overlap)

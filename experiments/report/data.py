@@ -104,7 +104,7 @@ def gather(
         "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
-        "training": diagnostics.gather(result, settings),
+        "training": diagnostics.gather(result),
         "provenance": dict(provenance),
     }
 
@@ -135,14 +135,17 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     interval = result.shown.interval
     spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
     costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
+    barred = result.shown.barred
     return [
         {
             "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
             "text": f"bytes per token, {labels}: {tokens} tokens for the same held-out text",
         },
         {
-            "value": signed(result.shown.difference),
-            "text": f"bits per byte on held-out text{spread}; lower is better",
+            "value": "withheld" if barred else signed(result.shown.difference),
+            "text": f"bits per byte on held-out text: {barred}"
+            if barred
+            else f"bits per byte on held-out text{spread}; lower is better",
         },
         {
             "value": percent_change(second.lm.contents.summary.flops, first.lm.contents.summary.flops),
@@ -176,6 +179,7 @@ def _row(each: ArmResult, on: Sequence[str]) -> dict[str, Any]:
         "transition": _transition(tokenizer),
         "software": each.arm.artifact.contents.software,
         "text_lost": lost_text(each),
+        "barred": each.barred,
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": scores.bytes_per_token,
         "bits_per_byte": scores.bits_per_byte,

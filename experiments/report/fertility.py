@@ -31,7 +31,6 @@ SERVING = {
 _MEASURES = {
     "bytes_per_token": ("bytes per token", ".3f"),
     "parity": ("tokens per token of the reference", ".3f"),
-    "renyi_efficiency": ("Rényi efficiency", ".4f"),
 }
 
 
@@ -126,8 +125,15 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             )
         if text := lost(row):
             found.append(f"{arm['name']} loses text ({text}): it may need fewer tokens for that reason alone")
-    if unknown := [arm["name"] for arm in report["tokenizers"] if arm["in_training"] is None]:
+    unknown = [arm["name"] for arm in report["tokenizers"] if arm["training_text"] is None]
+    if unknown:
         found.append(f"Training text unknown, so the measured text may be in it: {_listed(unknown)}")
+    found += [
+        f"{arm['name']} was trained on {_listed(arm['training_text'])}, which is not here any more, so the measured "
+        "text may be in it; name it with --training"
+        for arm in report["tokenizers"]
+        if arm["training_text"] is not None and arm["in_training"] is None
+    ]
     return found
 
 
@@ -175,27 +181,12 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
                 source,
             )
         )
-    found.append(
-        Figure(
-            "efficiency",
-            "Rényi efficiency",
-            measured(overall, labels, "renyi_efficiency"),
-            f"Order {report['alpha']:g}, with {level} intervals over documents.",
-            source,
-        )
-    )
     return found
 
 
 def _drawn(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = [
-        "tokenizer",
-        "group",
-        "vocabulary",
-        "tokens",
-        *(f"{n}{end}" for n in _MEASURES for end in ("", "_low", "_high")),
-    ]
-    return {name: row[name] for name in names}
+    measures = (f"{name}{end}" for name in _MEASURES for end in ("", "_low", "_high"))
+    return {name: row[name] for name in ("tokenizer", "group", "vocabulary", "tokens", *measures)}
 
 
 def _tooltip(field: str) -> list[alt.Tooltip]:

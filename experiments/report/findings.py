@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-REPEATS = 0.5
-"""A model that repeats a smaller share of well-trained tokens says nothing about under-trained ones."""
-
 
 def comparison(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the headings of a comparison, from the numbers of `report.json`."""
@@ -36,12 +33,6 @@ def comparison(report: Mapping[str, Any]) -> dict[str, str]:
     if report["superwords"]:
         shares = {arm["label"]: arm["share_of_tokens"] for arm in report["superwords"]}
         found["superwords"] = _range("of the held-out tokens are superwords", shares, percent)
-    tested = [side for side in report["training"]["undertrained"] if "reason" not in side]
-    if any(side["control_share"] < REPEATS for side in tested):
-        found["undertrained"] = "Undecided: the models rarely repeat even well-trained tokens"
-    elif tested:
-        numbers = {side["tokenizer"]: side["n_undertrained"] for side in tested}
-        found["undertrained"] = _range("under-trained tokens", numbers)
     return found
 
 
@@ -79,14 +70,6 @@ def fertility(report: Mapping[str, Any]) -> dict[str, str]:
     found = {"comparison": _range("bytes per token", _values(overall, "bytes_per_token"), "{:.3f}".format)}
     if len(overall) < 2:
         return found
-    found["efficiency"] = "Undecided which tokenizer has the highest Rényi efficiency"
-    measured = [row for row in overall if row["renyi_efficiency_low"] is not None]
-    if len(measured) == len(overall):
-        first, *rest = sorted(measured, key=lambda row: -row["renyi_efficiency"])
-        if first["renyi_efficiency_low"] > max(row["renyi_efficiency_high"] for row in rest):
-            found["efficiency"] = (
-                f"{first['tokenizer']} has the highest Rényi efficiency: {first['renyi_efficiency']:.3f}"
-            )
     others = [row for row in overall if row["tokenizer"] != report["reference"]]
     best = min(others, key=lambda row: row["tokens"])["tokenizer"]
     for by in ("source", "script"):
@@ -104,29 +87,6 @@ def fertility(report: Mapping[str, Any]) -> dict[str, str]:
 
 def _values(rows: Sequence[Row], name: str) -> dict[str, float]:
     return {row["tokenizer"]: row[name] for row in rows if row[name] is not None}
-
-
-def robustness(report: Mapping[str, Any], fewest_seeds: int) -> dict[str, str]:
-    """Return the headings of a page of perturbations.
-
-    Args:
-        report: The numbers of `robustness.json`.
-        fewest_seeds: Seeds that a statement about tokenizers requires.
-    """
-    reference = report["tokenizers"][0]["name"]
-    rows = [row for row in report["rows"] if row["difference"] is not None]
-    judged = [row for row in rows if not row["too_few"]]
-    if not judged:
-        return {}
-    losers = [row["tokenizer"] if row["loses_more"] == "this" else reference for row in judged if row["loses_more"]]
-    if not losers:
-        return {"perturbations": "Undecided whose models lose more under any perturbation"}
-    of_these = "" if report["n_seeds"] >= fewest_seeds else "Of these models, "
-    names = [each["name"] for each in report["tokenizers"] if each["name"] in losers]
-    parts = [f"{name} loses more in {losers.count(name)}" for name in names]
-    rest = len(rows) - len(losers)
-    undecided = f"; {rest} undecided" if rest else ""
-    return {"perturbations": f"{of_these}{', '.join(parts)} of {len(rows)} comparisons{undecided}"}
 
 
 def vocabulary(report: Mapping[str, Any]) -> dict[str, str]:

@@ -44,7 +44,7 @@ def amounts(context: Context, arms: Sequence[Arm], stages: Sequence[str]) -> dic
         "count": {"count": 1},
         "train_bpe": {"bpe": 1},
         "train_superbpe": {"superbpe": recipes.count("superbpe")},
-        "shard_corpus": {"shards": 2 * len(arms)},
+        "shard": {"shards": 2 * len(arms)},
         "train_lm": {"lm": n_models * sum(config.budget.rungs())},
         "evaluate": {"evaluation": n_models * len(config.budget.rungs())},
         "report": {"report": 1},

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.results import Scores
 from lm.evaluate.bits_per_byte import Evaluation
-from lm.evaluate.comparison import Comparison, aggregate
+from lm.evaluate.comparison import Comparison, aggregate, compare_all, eligible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.contamination import HeldoutOverlap
@@ -109,14 +112,18 @@ class ArmResult(ArmModels):
     Attributes:
         artifacts: The evaluations, one per seed.
         evaluations: The loaded evaluations, one per seed.
-        scores: Scores over all seeds.
-        downstream: Scores on downstream tasks over all seeds, if `experiments.downstream` measured any.
+        compared: The evaluations on the documents that the arms are compared on (`Result.documents`).
+        scores: Scores over all seeds, on the same documents.
+        barred: Why the arm takes part in no verdict; empty if it does.
+        downstream: Scores on downstream tasks over all seeds, if `superbpe downstream` measured any.
         partner: When several runs are compared: index of the BPE arm in the same run.
     """
 
     artifacts: Sequence[Artifact[Scores]]
     evaluations: Sequence[Evaluation]
+    compared: Sequence[Evaluation]
     scores: Scores
+    barred: str = ""
     downstream: Sequence[TaskScore] = ()
     partner: int | None = None
 
@@ -130,6 +137,8 @@ class Result:
         comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
         fixed_reference: Whether the first arm was chosen as the reference.
         depth: Number of layers of the models, if it is configured by `lm.depths`.
+        documents: bool[n_documents]: the held-out documents that the arms are compared on; None for all.
+        left_out: A sentence about the other documents; empty if there are none.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
         tuning: For each arm, the choice of its learning rates, if they were tuned.
     """
@@ -138,8 +147,34 @@ class Result:
     comparisons: Mapping[tuple[int, int], Comparison]
     fixed_reference: bool = False
     depth: int | None = None
+    documents: NDArray[np.bool_] | None = None
+    left_out: str = ""
     overlap: HeldoutOverlap | None = None
     tuning: Sequence[Tuning] = ()
+
+    @classmethod
+    def of(cls, arms: Sequence[ArmResult], **more: Any) -> Result:
+        """Compare all arms that may take part in verdicts (`lm.evaluate.comparison.eligible`), and show the others.
+
+        Args:
+            arms: The arms, as returned by `scored`.
+            **more: Further attributes.
+        """
+        if len(arms) < 2:
+            return cls(arms, {}, **more)
+        found = eligible([each.evaluations for each in arms], [each.label for each in arms])
+        arms = [dataclasses.replace(each, barred=reason) for each, reason in zip(arms, found.reasons, strict=True)]
+        if found.note:
+            arms = [_restricted(each, found.documents) for each in arms]
+            more |= {"documents": found.documents, "left_out": found.note}
+        return cls(arms, compare_all([each.compared for each in arms], found), **more)
+
+    @property
+    def clean(self) -> NDArray[np.bool_] | None:
+        """bool[n_documents]: which compared documents share no text with the training text; None if not measured."""
+        if self.overlap is None:
+            return None
+        return self.overlap.clean if self.documents is None else self.overlap.clean[self.documents]
 
     @property
     def labels(self) -> list[str]:
@@ -157,17 +192,25 @@ class Result:
         return fmean(each.scores.bits_per_byte for each in self.arms)
 
     @property
+    def judged(self) -> list[int]:
+        """Indices of the arms that take part in verdicts."""
+        return [i for i, each in enumerate(self.arms) if not each.barred]
+
+    @property
     def ranked(self) -> list[int]:
-        """Indices of the arms by increasing loss."""
-        return sorted(range(len(self.arms)), key=lambda i: self.arms[i].scores.bits_per_byte)
+        """Indices of the arms that take part in verdicts, by increasing loss."""
+        return sorted(self.judged, key=lambda i: self.arms[i].scores.bits_per_byte)
 
     @property
     def pair(self) -> tuple[int, int]:
         """The two arms that the verdict's numbers refer to: the best arm other than the first, and its baseline.
 
         The baseline is the reference if one was chosen, else the BPE arm of the same run, else the first arm with the
-        same vocabulary size, so that the two differ as little as possible.
+        same vocabulary size, so that the two differ as little as possible. Without two arms that take part in verdicts,
+        it is the first two.
         """
+        if len(self.judged) < 2:
+            return 0, 1
         best = next(i for i in self.ranked if i)
         partner = self.arms[best].partner
         if self.fixed_reference or (partner is not None and partner < best):
@@ -184,20 +227,24 @@ class Result:
     @property
     def too_few(self) -> bool:
         """Whether there is too little held-out text for any conclusion."""
-        return any(each.too_few for each in self.comparisons.values())
+        return any(each.too_few for each in self.comparisons.values() if not each.barred)
 
     @property
     def withheld(self) -> str:
         """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
-        return next((each.withheld for each in self.comparisons.values() if each.withheld), "")
+        between = [each for each in self.comparisons.values() if not each.barred]
+        if self.comparisons and not between:
+            return "; ".join(each.barred for each in self.arms if each.barred)
+        return next((each.withheld for each in between if each.withheld), "")
 
     @property
     def leader(self) -> ArmResult | None:
-        """The arm whose models have a significantly lower loss than those of every other arm, or None."""
-        for i, each in enumerate(self.arms):
-            against = [found.lower == "AB"[pair.index(i)] for pair, found in self.comparisons.items() if i in pair]
+        """The arm whose models have a significantly lower loss than those of all others in verdicts, or None."""
+        between = {pair: found for pair, found in self.comparisons.items() if not found.barred}
+        for i in self.judged:
+            against = [found.lower == "AB"[pair.index(i)] for pair, found in between.items() if i in pair]
             if against and all(against):
-                return each
+                return self.arms[i]
         return None
 
     @property
@@ -224,4 +271,12 @@ def scored(arm: ArmModels, artifacts: Sequence[Artifact[Scores]], **more: Any) -
     """
     evaluations = [Evaluation.load(artifact.path) for artifact in artifacts]
     scores = Scores.load({**aggregate(evaluations), "cost": artifacts[0].contents.cost})
-    return ArmResult(arm.arm, arm.training, arm.heldout, arm.lms, artifacts, evaluations, scores, **more)
+    return ArmResult(arm.arm, arm.training, arm.heldout, arm.lms, artifacts, evaluations, evaluations, scores, **more)
+
+
+def _restricted(arm: ArmResult, documents: NDArray[np.bool_]) -> ArmResult:
+    """The arm, compared on some of the held-out documents."""
+    compared = [each.only(documents) for each in arm.evaluations]
+    return dataclasses.replace(
+        arm, compared=compared, scores=Scores.load({**aggregate(compared), "cost": arm.scores.cost})
+    )

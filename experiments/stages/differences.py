@@ -26,27 +26,27 @@ def differences(result: Result) -> list[dict[str, Any]]:
     with the same `by` on parts of it.
     """
     others = range(1, len(result.arms))
+    barred = [result.arms[0].barred or result.arms[i].barred for i in others]
     everything = [result.comparisons[0, i] for i in others]
     rows = [_row(result, ALL, "", i, found) for i, found in zip(others, everything, strict=True)]
     for by, groups in _groups(result).items():
         cells, pairs = [], []
         for name, chosen in groups:
-            parts = [[each.only(chosen) for each in arm.evaluations] for arm in result.arms]
+            parts = [[each.only(chosen) for each in arm.compared] for arm in result.arms]
             cells += [(name, i) for i in others]
             pairs += [(parts[0], parts[i]) for i in others]
-        found = compare_pairs(pairs)
+        found = compare_pairs(pairs, barred * len(groups))
         rows += [_row(result, by, name, i, each) for (name, i), each in zip(cells, found, strict=True)]
     return rows
 
 
 def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
-    scores = result.arms[0].evaluations[0]
+    scores = result.arms[0].compared[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
-    if result.overlap is not None:
-        clean = result.overlap.clean
-        if not clean.all() and scores.document_bytes[clean].any():
-            groups[CLEAN] = [("", clean)]
+    clean = result.clean
+    if clean is not None and not clean.all() and scores.document_bytes[clean].any():
+        groups[CLEAN] = [("", clean)]
     for by in GROUPS:
         grouping = scores.groups.get(by)
         if grouping is not None and len(grouping.names) > 1:

@@ -13,7 +13,6 @@ from experiments.stages.comparison import ArmModels, ArmResult, Result, of_seed,
 from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
-from lm.evaluate.comparison import compare_all
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.cost import FORMULAS, inference_cost
 from lm.evaluate.distributed import load_and_evaluate
@@ -50,12 +49,12 @@ def evaluate(
     for models in zip(*(arm.lms for arm in arms), strict=True):
         budget.check(context, [budget.Amounts.of(model.contents.summary) for model in models])
     results = [_score_seeds(context, arm, documents, rung) for arm in arms]
-    comparisons = compare_all([each.evaluations for each in results]) if len(results) > 1 else {}
-    for (i, j), comparison in comparisons.items():
+    depth = next(iter(context.config.lm.depths), None)
+    result = Result.of(results, fixed_reference=True, depth=depth)
+    for (i, j), comparison in result.comparisons.items():
         names = {"a": results[i].key, "b": results[j].key, "train_bytes": context.config.budget.train_bytes}
         context.tracker.log(f"comparison/{rung}" if rung else "comparison", {**names, **comparison.summary()})
-    depth = next(iter(context.config.lm.depths), None)
-    return Result(results, comparisons, fixed_reference=True, depth=depth)
+    return result
 
 
 def check_heldout(corpus: str, arm: ArmModels) -> None:

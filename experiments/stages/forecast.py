@@ -93,8 +93,8 @@ def check_space(
             per_token = np.dtype(shards.contents.dtype).itemsize + (0 if arm.tokenizer.fixed_bytes else _COVERED_BYTES)
             n_tokens = n_bytes / shards.contents.bytes_per_token + n_documents
             needs.append(n_tokens * per_token + n_documents * _DOCUMENT_BYTES)
-    # Second copies of an arm's tokens, and parts that a cluster encodes, are gone before the next one is encoded.
-    needed = sum(needs) + max(needs) * ((config.shards.shuffle_seed is not None) + (config.runner.name != "local"))
+    # The parts that a cluster encodes are second copies of an arm's tokens, and gone before the next one is encoded.
+    needed = sum(needs) + (0 if config.runner.name == "local" else max(needs))
     root = context.store.root
     unfinished = 0
     for path in root.glob(".shards-*.resumable/**/*"):

@@ -120,7 +120,7 @@ def measurements(rungs: Sequence[Result], budget: BudgetConfig) -> Measurements:
             measured(
                 rungs_of[0].label,
                 rungs_of[0].tokenizer.vocab_size,
-                [list(zip((lm.contents for lm in each.lms), each.evaluations, strict=True)) for each in rungs_of],
+                [list(zip((lm.contents for lm in each.lms), each.compared, strict=True)) for each in rungs_of],
             )
             for rungs_of in arms
         ]
@@ -132,7 +132,7 @@ def measurements(rungs: Sequence[Result], budget: BudgetConfig) -> Measurements:
     ]
     first = rungs[0].arms[0]
     cost = cost_of(summaries, first.arm.settings, budget.rungs(), budget.unit)
-    return Measurements(found, *units(first.evaluations[0]), cost)
+    return Measurements(found, *units(first.compared[0]), cost)
 
 
 def by_depth(rungs: Sequence[R]) -> dict[int | None, list[R]]:

@@ -54,15 +54,15 @@ def shard(
         context: Context of the run.
         text: The corpus.
         arm: The tokenizer.
-        split: The split. Held-out documents keep their order regardless of `shards.shuffle_seed`.
+        split: The split.
         n_bytes: Size of the split, if known, for the estimate of the remaining time.
     """
-    chosen = _layout(context, split)
+    layout = context.config.shards
 
     def build(folder: Path) -> ShardsFolder:
         manifest = _written(folder / _SHARDS, arm)
         if manifest is None:
-            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, chosen, n_bytes)
+            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, layout, n_bytes)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
     config, inputs = _identity_of_shards(context, text, arm, split)
@@ -76,18 +76,13 @@ def shard(
     return artifact
 
 
-def _layout(context: Context, split: str) -> ShardConfig:
-    chosen = context.config.shards
-    return dataclasses.replace(chosen, shuffle_seed=None) if split == "heldout" else chosen
-
-
 def _identity_of_shards(
     context: Context, text: Text, arm: ArmTokenizer, split: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What shards depend on: settings, and the hashes of the inputs."""
     usual = dataclasses.asdict(ShardConfig())
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
-    layout = {key: value for key, value in dataclasses.asdict(_layout(context, split)).items() if value != usual[key]}
+    layout = {key: value for key, value in dataclasses.asdict(context.config.shards).items() if value != usual[key]}
     if split == "heldout":
         layout |= text.heldout_identity()
     config = {"split": split, "version": FORMAT_VERSION, **layout}
@@ -111,13 +106,16 @@ def _write(
 ) -> dict[str, Any]:
     """Encode a split on this machine or on a cluster."""
     target, threads, progress = folder / _SHARDS, context.config.runner.threads, context.reporter.progress
+    skipped = corpus.skipped.summary
     cluster = connect(context.config.runner)
     if cluster is None:
         batches = corpus.batches(split, readers=reading_threads(threads))
-        return write_shards(target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes)
+        return write_shards(
+            target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
+        )
     with cluster.results(folder / "parts") as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
-        return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes)
+        return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
 
 def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.console import training_summary
 from experiments.results import TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
 from experiments.store.manifest import FORMAT
@@ -128,8 +127,6 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
             context.store.use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
-    if record.fresh:
-        context.reporter.detail(training_summary(tokenizer))
     return MergeList(tokenizer, np.load(storage.disk.local(record.path / MERGE_COUNTS)), record, family.counts)
 
 

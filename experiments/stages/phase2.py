@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from experiments.cli.console import si, superword_summary
+from experiments.cli.console import si
 from experiments.cluster import connect
 from experiments.cluster.parts import ClusterSources
 from experiments.config import part
@@ -110,14 +110,10 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
                     context.store.remove(record.name)
             record = make()
         tokenizer, artifact = load(context, record)
-    found = record.contents
     say_if_short(context, record, tokenizer, arm.vocab_size)
     superwords = len(tokenizer.superword_ids())
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {superwords:,} superwords"
     context.done(arm.name, record, what)
-    if record.fresh and found.training is not None:
-        for line in superword_summary(found.training, found.early):
-            context.reporter.detail(line)
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts)
 
 

@@ -21,6 +21,7 @@ from tokenizer._native import DocumentFilter
 from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, weighted
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
@@ -106,6 +107,8 @@ def prepare(context: Context, *, trains: bool = False) -> Text:
         where = config.dataset or ", ".join(config.places)
         with context.reporter.stage("find held-out text"):
             next(corpus.batches("heldout"))  # fails early if no document is held out
+            if config.source_field is not None:
+                next(documents_by_origin(corpus, "heldout"))  # fails early if the records do not have this field
         heldout = (
             ", ".join(map(shown, config.heldout_paths)) or f"{config.heldout_fraction:g} of the documents, by hash"
         )
@@ -271,7 +274,7 @@ def _counts_file(entry: str) -> tuple[Path, int]:
         check_file(path)
     except FileNotFoundError:
         raise UserError(
-            f"bpe.counts names {name!r}, which does not exist; `superbpe count` counts a corpus and "
+            f"bpe.counts names {name!r}, which does not exist; `superbpe pipeline --until count` counts a corpus and "
             f"prints the name of the folder (in artifacts/) that contains the counts as {COUNTS}"
         ) from None
     return path, weight

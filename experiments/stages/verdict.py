@@ -108,7 +108,13 @@ def _table(result: Result) -> list[_Quantity]:
     if (clean := clean_bits_per_byte(result)) is not None:
         rows.append(row("bits per byte, clean documents", clean, "{:.4f}".format, brief=True))
     if not two and len(scores) > 1:
-        changes = ["", *(percent_change(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:])]
+        changes = [
+            "withheld"
+            if result.arms[0].barred or each.barred
+            else percent_change(each.scores.bits_per_byte, scores[0].bits_per_byte)
+            for each in result.arms
+        ]
+        changes[0] = ""
         rows.append(text(f"change from {result.labels[0]}", changes, changes))
     seeds = [score.seeds for score in scores if score.seeds is not None]
     if seeds:
@@ -129,17 +135,18 @@ def _table(result: Result) -> list[_Quantity]:
         # The detail below the tables describes what is lost.
         brief = ["yes" if loss else "" for loss in losses]
         rows.append(text("held-out text lost", [loss or "none" for loss in losses], brief))
+    if any(each.barred for each in result.arms):
+        parts = ["none" if each.barred else "yes" for each in result.arms]
+        rows.append(text("part in the verdict", parts, parts))
     return rows
 
 
 def clean_bits_per_byte(result: Result) -> list[float] | None:
     """Loss of each arm on the documents without overlap with the training text; None if that is not known."""
-    if result.overlap is None:
+    clean = result.clean
+    if clean is None or not result.arms[0].compared[0].document_bytes[clean].any():
         return None
-    clean = result.overlap.clean
-    if not result.arms[0].evaluations[0].document_bytes[clean].any():
-        return None
-    return [fmean(model.only(clean).bits_per_byte for model in each.evaluations) for each in result.arms]
+    return [fmean(model.only(clean).bits_per_byte for model in each.compared) for each in result.arms]
 
 
 def _others(tokenizer: TokenizerLike) -> int:
@@ -219,33 +226,37 @@ def verdict(result: Result) -> str:
 
     If the verdict about the tokenizers is withheld, the sentence is about these models, or says what is missing.
     """
-    labels = result.labels
-    if len(labels) == 1:
+    labels = [result.labels[i] for i in result.judged]
+    if len(result.arms) == 1:
         loss = result.arms[0].scores.bits_per_byte
-        return f"{labels[0]}: {loss:.4f} bits per byte on held-out text; nothing to compare it with."
+        return f"{result.labels[0]}: {loss:.4f} bits per byte on held-out text; nothing to compare it with."
+    left_out = f" Not part of the verdict: {'; '.join(each.barred for each in result.arms if each.barred)}."
+    left_out = left_out if len(labels) < len(result.arms) else ""
+    if len(labels) < 2:
+        return f"No verdict about the tokenizers: {result.withheld}."
     names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
     if result.too_few:
-        found = next(each for each in result.comparisons.values() if each.too_few)
+        found = next(each for each in result.comparisons.values() if each.too_few and not each.barred)
         n, worth, fewest = found.n_clusters, found.effective_clusters, FEWEST_EFFECTIVE[found.cluster]
         return (
             f"Too few held-out {found.cluster}s to compare {names}: there are {n:,}, worth {worth:.1f} of equal size, "
-            f"and at least {fewest} are required."
+            f"and at least {fewest} are required.{left_out}"
         )
     runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
     runs += "; it loses some text" if result.leader is not None and lost_text(result.leader) else ""
     said = _decided(result) if result.leader is not None else _undecided(result, names)
     required = f" A verdict about the tokenizers requires {FEWEST_SEEDS} seeds." if result.withheld else ""
-    return f"{said} ({runs}).{required}"
+    return f"{said} ({runs}).{required}{left_out}"
 
 
 def _decided(result: Result) -> str:
     assert result.leader is not None
-    others = [each for each in result.arms if each is not result.leader]
+    others = [result.arms[i] for i in result.judged if result.arms[i] is not result.leader]
     other = min(others, key=lambda each: each.scores.bits_per_byte)
     label, many = result.leader.label, len(others) > 1
     better, worse = result.leader.scores.bits_per_byte, other.scores.bits_per_byte
     # Relative to the first arm, as in the table's column of changes.
-    if result.leader is not result.arms[0]:
+    if result.leader is not result.arms[result.judged[0]]:
         share = f": {percent(1 - better / worse, 2)} fewer bits per byte" + (
             f" than {other.label}, the next best" * many
         )
@@ -258,7 +269,7 @@ def _decided(result: Result) -> str:
 
 
 def _undecided(result: Result, names: str) -> str:
-    if len(result.arms) == 2:
+    if len(result.judged) == 2:
         between = f"these {_count(result)} models" if result.withheld else names
         return f"No significant difference between {between} in how well they predict held-out text"
     best, *rest = result.ranked
@@ -272,7 +283,7 @@ def _undecided(result: Result, names: str) -> str:
 
 
 def _count(result: Result) -> str:
-    n_models = len(result.arms) * result.n_seeds
+    n_models = len(result.judged) * result.n_seeds
     return "two" if n_models == 2 else f"{n_models}"
 
 
@@ -364,7 +375,7 @@ def detail(result: Result) -> str:
             f", and {compared.n_seeds} paired seeds; standard error from seeds {compared.seed_error:.4f}, "
             f"from {compared.cluster}s {compared.document_error:.4f}"
         )
-    n = len(result.comparisons)
+    n = sum(not each.barred for each in result.comparisons.values())
     corrected = f", corrected for {n} comparisons" if n > 1 else ""
     interval = f"{100 * compared.level:.4g} % interval {signed(low)} to {signed(high)}{corrected}"
     return f"{shown}, {interval} ({how}).{_lead(result)}{_more(result)}{unequal}"
@@ -373,6 +384,8 @@ def detail(result: Result) -> str:
 def _more(result: Result) -> str:
     """What would allow a verdict, or decide an undecided one."""
     compared = result.shown
+    if compared.barred:
+        return ""
     if compared.too_few:
         return _TOO_FEW[compared.cluster]
     if compared.needed is None or compared.lower is not None:
@@ -389,6 +402,8 @@ def _more(result: Result) -> str:
 
 def _lead(result: Result) -> str:
     """The difference between the leader of more than two arms and the next best arm."""
+    if len(result.ranked) < 2:
+        return ""
     first, second = result.ranked[:2]
     pair = min(first, second), max(first, second)
     found = result.comparisons[pair]
@@ -409,6 +424,7 @@ def _unequal(result: Result) -> str:
         for each in result.arms
         if (lost := lost_text(each))
     ]
+    notes += [f" {result.left_out}"] if result.left_out else []
     compared = [result.arms[i] for i in result.pair]
     models = [each.lm.contents.summary for each in compared]
     sizes = [each.tokenizer.vocab_size for each in compared]

@@ -61,7 +61,7 @@ def running(store: Store, folder: Path) -> Iterator[None]:
         if store.bucket is not None and (folder / RECORD).exists():
             store.bucket.keep_record(f"{_machine()}/{name}", folder / RECORD)
 
-    with store.lock(_GATE):  # wait for `experiments.clean`, if it is running
+    with store.lock(_GATE):  # wait for `superbpe status --clean`, if it is running
         alive = store.filelock(name)
         alive.acquire()
     try:

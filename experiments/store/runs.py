@@ -1,6 +1,7 @@
 """The record of a run: `run.json` in its folder contains its command, its result, and the artifacts that it used.
 
-`experiments.store.registry` remembers the folders of runs, so that `experiments.clean` knows which artifacts to keep.
+`experiments.store.registry` remembers the folders of runs, so that `superbpe status --clean` knows which artifacts to
+keep.
 """
 
 from __future__ import annotations
@@ -147,6 +148,7 @@ def results(result: Result) -> ComparisonRecord:
                 interval=each.scores.bits_per_byte_interval,
                 difference=None if compared is None else compared.difference,
                 difference_interval=None if compared is None else compared.interval,
+                withheld=each.barred if compared is None else compared.withheld,
                 settings=each.arm.settings,
             )
         )

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.results import Folder, ShardsFolder, TrainedModel
+from experiments.results import Folder
 from experiments.store.artifacts import Store, artifact_at
 from experiments.store.registry import arm_labels
-from lm.data.shards import Shards
-from lm.evaluate.token_statistics import trained_counts
 from tokenizer.errors import UserError
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.formats import FILE
@@ -19,9 +17,6 @@ from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from experiments.store.artifacts import Artifact
     from lm.model.language_model import LanguageModel
@@ -129,24 +124,6 @@ def open_model(
     return model, found
 
 
-def training_counts(folder: Path) -> NDArray[np.int64] | None:
-    """Count how often a model read each id in training, int64[vocab_size]; None if its shards are not available.
-
-    Args:
-        folder: An `lm-...` artifact.
-    """
-    model = artifact_at(folder, Folder)
-    if model is None or "shards" not in model.manifest.inputs:
-        return None
-    shards = artifact_at(model.folder.parent / f"shards-{model.manifest.inputs['shards'][:12]}", ShardsFolder)
-    if shards is None:
-        return None
-    found = TrainedModel.load(model.manifest.contents)
-    return trained_counts(
-        Shards.open(shards.path / "shards"), found.summary.tokens, seed=found.seed, shuffle=found.shuffle
-    )
-
-
 def _find(path: Path) -> list[Artifact[Folder]]:
     from lm.model.weights import MODEL  # Torch takes seconds to load
 
@@ -156,6 +133,6 @@ def _find(path: Path) -> list[Artifact[Folder]]:
     if not artifacts:
         raise UserError(
             f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
-            "superbpe train-lm makes them"
+            "superbpe pipeline --until train-lm makes them"
         )
     return artifacts

@@ -1,20 +1,22 @@
-"""Crash-safe writing of shards: every file is either finished or can be discarded.
+"""Crash-safe writing of shards.
 
-A shard is finished once its record, `tokens-00000.json`, is on disk, which is written after the tokens. A killed
-process loses only the unfinished shard. Finished shards are verified by checksum before writing resumes.
+`progress.json` lists the finished shards. It is replaced after each of them, once the tokens and the lists of documents
+are on disk, so a killed process loses only the unfinished shard. Finished shards are verified by checksum before
+writing resumes.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import asdict, dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
-from lm.data.shard_files import HashedFile, ShardFile, TextHash, checksum_of_first
+from lm.data.shard_files import HashedFile, hash_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
-from tokenizer import storage
 from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
@@ -28,14 +30,9 @@ if TYPE_CHECKING:
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
 
-IN_ORDER = "in-order"
-"""Subfolder with the documents in corpus order, the source of a shuffled folder."""
-_SETTINGS = "settings.json"
-_TEXTS = "texts.json"
-"""Hashes of the text of each finished shard, to notice another text when a run is resumed."""
+PROGRESS = "progress.json"
+"""Settings, records of the finished shards, and checksums of the lists and of the text up to there."""
 _RESTORE = "restore that text, or delete the folder to start over"
-_LISTS = {"document_ends.bin": 8, "document_bytes.bin": 8}
-"""Bytes of each document's number in the files that are written beside the tokens."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Encoded:
         sizes: int64[n_documents], UTF-8 bytes of each document.
         normalized: int64[n_documents], as `Shards.normalized_bytes`.
         covered: uint32[n_tokens], as `Shards.covered_bytes`; None where tokens always have the same bytes.
-        text: uint8[n_bytes], the documents; None if they come from shards or from a cluster.
+        text: uint8[n_bytes], the documents; None if they were encoded elsewhere.
     """
 
     stream: NDArray[Any]
@@ -60,11 +57,20 @@ class Encoded:
 
     def without(self, documents: int) -> Encoded:
         """Drop the first documents."""
-        start = int(self.ends[documents - 1]) if documents else 0
-        rest = self.ends[documents:] - start
-        covered = None if self.covered is None else self.covered[start:]
-        text = None if self.text is None else self.text[int(self.sizes[:documents].sum()) :]
-        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered, text)
+        return self[documents : len(self.ends)]
+
+    def __getitem__(self, documents: slice) -> Encoded:
+        first, last, _ = documents.indices(len(self.ends))
+        start, stop = (int(self.ends[i - 1]) if i else 0 for i in (first, last))
+        begin, end = (int(self.sizes[:i].sum()) for i in (first, last))
+        return Encoded(
+            self.stream[start:stop],
+            self.ends[first:last] - start,
+            self.sizes[first:last],
+            self.normalized[first:last],
+            None if self.covered is None else self.covered[start:stop],
+            None if self.text is None else self.text[begin:end],
+        )
 
 
 class Encoder:
@@ -108,6 +114,20 @@ class Encoder:
         return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered, text)
 
 
+def complete(folder: Path, tokenizer: TokenizerLike, tokens_per_shard: int) -> dict[str, Any] | None:
+    """The manifest of a folder that a `Writer` with these arguments finished; None for any other folder."""
+    manifest = _read(folder / MANIFEST)
+    settings = _settings(tokenizer, tokens_per_shard)
+    if manifest is None or {key: manifest.get(key) for key in settings} != settings:
+        return None
+    try:
+        check_files(folder, manifest["files"])
+    except (UserError, FileNotFoundError):
+        return None
+    (folder / PROGRESS).unlink(missing_ok=True)
+    return manifest
+
+
 class Writer:
     """Writes encoded documents into one folder, after the shards that are already finished there.
 
@@ -115,48 +135,30 @@ class Writer:
         folder: Target; finished shards with other settings are removed.
         tokenizer: Encodes the documents.
         tokens_per_shard: A new file is started once the last one has this many tokens.
-        shuffle_seed: Seed of the document order.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        tokenizer: TokenizerLike,
-        tokens_per_shard: int,
-        shuffle_seed: int | None,
-    ) -> None:
+    def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_shard: int) -> None:
         self.folder, self.encoder = folder, Encoder(tokenizer)
-        self._token_hashes = token_hashes(tokenizer)
-        self._tokens_per_shard = tokens_per_shard
-        # Besides the text, these determine the content.
-        self._settings = {
-            "tokenizer_sha256": tokenizer.sha256,
-            "tokens_per_shard": tokens_per_shard,
-            "shuffle_seed": shuffle_seed,
-        }
-        self._changes_text, self._unknown_id = tokenizer.changes_text, tokenizer.unknown_id
-        self._document_lists = _LISTS | ({NORMALIZED: 8} if self._changes_text else {})
+        self._tokenizer, self._tokens_per_shard = tokenizer, tokens_per_shard
+        self._settings = _settings(tokenizer, tokens_per_shard)
+        # Bytes of each document's, and of each token's number in the files that are written beside the tokens.
+        self._document_lists = {"document_ends.bin": 8, "document_bytes.bin": 8}
+        self._document_lists |= {NORMALIZED: 8} if tokenizer.changes_text else {}
         self._token_lists = {} if tokenizer.fixed_bytes else {COVERED: 4}
-        self.manifest = self._whole()
-        self._shards = self.manifest["shards"] if self.manifest else self._finished()
-        self.n_documents = self._total("n_documents")
-        self.n_bytes = self._total("n_bytes")
-        self._n_tokens = self._total("n_tokens")
-        self._text_loss = sum((TextLoss(**shard.get("text_loss", {})) for shard in self._shards), TextLoss())
-        self._sizes_written = np.fromfile(
-            storage.disk.local(folder / "document_bytes.bin"), "<u8", self.n_documents
-        ).astype(np.int64)
+        progress = self._resume()
+        self._shards: list[dict[str, Any]] = progress["shards"]
+        self.n_documents, self.n_bytes, self._n_tokens = (
+            sum(int(shard[key]) for shard in self._shards) for key in ("n_documents", "n_bytes", "n_tokens")
+        )
+        self._begin = self.n_documents, self.n_bytes, self._n_tokens  # totals before the current shard
+        sizes = folder / "document_bytes.bin"
+        self._sizes_written = np.fromfile(sizes, "<u8").astype(np.int64) if self._shards else np.empty(0, np.int64)
         lists = (*self._document_lists, *self._token_lists)
         self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
-        self._shard: ShardFile | None = None
-        found = _read(folder / _TEXTS) or {"texts": []}
-        n = len(self._shards)
-        self._texts: list[str | None] = [*found["texts"], *repeat(None, n)][:n]
-        self._unchecked = map(TextHash, (shard["documents"] for shard in self._shards), self._texts)
-        self._checked = TextHash((0, 0), None)
-
-    def _total(self, key: str) -> int:
-        return sum(int(shard[key]) for shard in self._shards)
+        self._text_written: str | None = progress["text"]
+        self._text: xxhash.xxh3_128 | None = xxhash.xxh3_128()
+        self._shard: HashedFile | None = None
+        self._shard_loss = TextLoss()
 
     def __enter__(self) -> Writer:
         return self
@@ -168,56 +170,40 @@ class Writer:
             if file is not None:
                 file.close()
 
-    def _whole(self) -> dict[str, Any] | None:
-        """The manifest, if the folder is complete and has these settings."""
-        found = _read(self.folder / MANIFEST)
-        if found is None or {key: found.get(key) for key in self._settings} != self._settings:
-            return None
-        try:
-            check_files(self.folder, found["files"])
-        except (UserError, FileNotFoundError):
-            return None
-        self._remove_scaffold()
-        return found
-
-    def _remove_scaffold(self) -> None:
-        storage.disk.remove(self.folder / _SETTINGS, missing_ok=True)
-        storage.disk.remove(self.folder / _TEXTS, missing_ok=True)
-        storage.disk.remove_folder(self.folder / IN_ORDER)
-
-    def _finished(self) -> list[dict[str, Any]]:
-        """Remove everything but the finished shards with these settings; return their records."""
-        if _read(self.folder / _SETTINGS) != self._settings:
-            storage.disk.make_folder(self.folder)
-            for path in self.folder.iterdir():
-                if path.is_file():
-                    storage.disk.remove(path)
-                elif path.name != IN_ORDER or self._settings["shuffle_seed"] is None:
-                    storage.disk.remove_folder(path)
-            write_sealed(self.folder / _SETTINGS, self._settings)
-        found: list[dict[str, Any]] = []
-        while (record := _read(self.folder / f"tokens-{len(found):05}.json")) is not None:
-            path = self.folder / record["name"]
-            if not path.exists() or checksum(path) != record["xxh3_128"]:
-                break
-            found.append(record)
-        sizes = self._list_sizes(found)
-        if found and any(
-            checksum_of_first(self.folder / name, size) != found[-1]["lists"].get(name) for name, size in sizes.items()
-        ):
-            found, sizes = [], self._list_sizes([])
-        kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
-        for path in [*self.folder.glob("tokens-*"), *self.folder.glob(".*.partial")]:
-            if path.name not in kept:
-                storage.disk.remove(path)
+    def _resume(self) -> dict[str, Any]:
+        """Return the progress with these settings, and remove everything that it does not list."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        progress = _read(self.folder / PROGRESS)
+        if progress is None or progress["settings"] != self._settings or not self._is_intact(progress):
+            progress = {"shards": [], "text": None}
+        sizes = self._list_sizes(progress) if progress["shards"] else {}
+        kept = {PROGRESS, *sizes, *(_name(i) for i in range(len(progress["shards"])))} if sizes else set()
+        for path in self.folder.iterdir():
+            if path.name in kept:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         for name, size in sizes.items():
-            with storage.disk.open(self.folder / name, "ab") as file:
-                file.truncate(size)
-        return found
+            os.truncate(self.folder / name, size)
+        return progress
 
-    def _list_sizes(self, records: list[dict[str, Any]]) -> dict[str, int]:
-        """Bytes of the lists that belong to these shards."""
-        documents, tokens = (sum(record[key] for record in records) for key in ("n_documents", "n_tokens"))
+    def _is_intact(self, progress: dict[str, Any]) -> bool:
+        """Whether the finished shards and the lists up to there have their checksums."""
+        try:
+            return all(
+                checksum(self.folder / _name(i)) == shard["xxh3_128"] for i, shard in enumerate(progress["shards"])
+            ) and all(
+                hash_of_first(self.folder / name, size).hexdigest() == progress["lists"][name]
+                for name, size in self._list_sizes(progress).items()
+            )
+        except (FileNotFoundError, KeyError):
+            return False
+
+    def _list_sizes(self, progress: dict[str, Any]) -> dict[str, int]:
+        """Bytes of the lists that belong to the finished shards."""
+        documents, tokens = (sum(shard[key] for shard in progress["shards"]) for key in ("n_documents", "n_tokens"))
         sizes = {name: width * documents for name, width in self._document_lists.items()}
         return sizes | {name: width * tokens for name, width in self._token_lists.items()}
 
@@ -230,68 +216,65 @@ class Writer:
             n: Number of documents to check.
         """
         sizes = np.diff(batch.offsets)[:n]
-        wrong = np.flatnonzero(self._sizes_written[first : first + len(sizes)] != sizes)
+        wrong = np.flatnonzero(self._sizes_written[first : first + n] != sizes)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
                 f"{self.folder} has finished shards of another text: document {first + at} has {sizes[at]} bytes now "
                 f"and had {self._sizes_written[first + at]}; {_RESTORE}"
             )
-        data = np.asarray(batch.data)
-        start = 0
-        while start < n:
-            if not self._checked.left:
-                self._checked = next(self._unchecked)
-            stop = min(n, start + self._checked.left)
-            self._checked.update(data[batch.offsets[start] : batch.offsets[stop]], stop - start)
-            if not self._checked.agrees():
-                raise UserError(
-                    f"{self.folder} has finished shards of another text: one of the documents "
-                    f"{self._checked.documents[0]} to {self._checked.documents[1] - 1} has changed; {_RESTORE}"
-                )
-            start = stop
+        self._hash_text(np.asarray(batch.data)[batch.offsets[0] : batch.offsets[n]])
+        digest = None if self._text is None else self._text.hexdigest()
+        if first + n == self.n_documents and None not in (digest, self._text_written) and digest != self._text_written:
+            raise UserError(
+                f"{self.folder} has finished shards of another text: one of the documents 0 to {self.n_documents - 1} "
+                f"has changed; {_RESTORE}"
+            )
+
+    def _hash_text(self, text: NDArray[np.uint8] | None) -> None:
+        """Add the text of the next documents to the running hash, which ends where a text is unknown."""
+        if text is None:
+            self._text = None
+        elif self._text is not None:
+            self._text.update(np.ascontiguousarray(text).data)
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file that is full is followed by a new one, and no document is split."""
-        stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
-        start = document = byte = 0
-        while document < len(ends):
+        while len(encoded.ends):
             if self._shard is None:
-                path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = ShardFile(path, first_document=self.n_documents)
-            capacity = self._tokens_per_shard - self._shard.n_tokens
-            stop_document = min(len(ends), int(np.searchsorted(ends, start + capacity)) + 1)
-            stop = int(ends[stop_document - 1])
-            n_bytes = int(sizes[document:stop_document].sum())
-            text = None if encoded.text is None else encoded.text[byte : byte + n_bytes]
-            self._shard.add(stream[start:stop], stop_document - document, n_bytes, text)
-            numbers = (
-                ends[document:stop_document] - start + self._n_tokens,
-                sizes[document:stop_document],
-                encoded.normalized[document:stop_document],
-            )
-            for name, listed in zip(self._document_lists, numbers, strict=False):
-                self._list_files[name].write(listed.astype("<i8").data)
-            if encoded.covered is not None:
-                self._list_files[COVERED].write(encoded.covered[start:stop].astype("<u4").data)
-            if self._changes_text:
-                self._shard.text_loss += self._loss(encoded, start, stop, document, stop_document)
-            self._n_tokens += stop - start
-            self.n_documents += stop_document - document
-            self.n_bytes += n_bytes
-            start, document, byte = stop, stop_document, byte + n_bytes
-            if self._shard.n_tokens >= self._tokens_per_shard:
+                self._shard = HashedFile(self.folder / _name(len(self._shards)))
+                self._begin = self.n_documents, self.n_bytes, self._n_tokens
+            full = self._begin[2] + self._tokens_per_shard
+            n = min(len(encoded.ends), int(np.searchsorted(encoded.ends, full - self._n_tokens)) + 1)
+            self._append(self._shard, encoded[:n])
+            encoded = encoded.without(n)
+            if self._n_tokens >= full:
                 self._finish_shard()
 
-    def _loss(self, encoded: Encoded, start: int, stop: int, document: int, stop_document: int) -> TextLoss:
-        """What the tokens `start` to `stop`, those of the given documents, lack of the text."""
-        changed = int(np.count_nonzero(encoded.normalized[document:stop_document]))
+    def _append(self, shard: HashedFile, encoded: Encoded) -> None:
+        """Append documents to the current shard."""
+        shard.write(np.ascontiguousarray(encoded.stream).data)
+        numbers = (encoded.ends + self._n_tokens, encoded.sizes, encoded.normalized)
+        for name, listed in zip(self._document_lists, numbers, strict=False):
+            self._list_files[name].write(listed.astype("<i8").data)
+        if encoded.covered is not None:
+            self._list_files[COVERED].write(encoded.covered.astype("<u4").data)
+        if self._tokenizer.changes_text:
+            self._shard_loss += self._loss(encoded)
+        self._hash_text(encoded.text)
+        self._n_tokens += len(encoded.stream)
+        self.n_documents += len(encoded.ends)
+        self.n_bytes += int(encoded.sizes.sum())
+
+    def _loss(self, encoded: Encoded) -> TextLoss:
+        """Text that the tokens of some documents lack."""
+        changed = int(np.count_nonzero(encoded.normalized))
         if encoded.covered is None:
             return TextLoss(changed_documents=changed)
-        covered = encoded.covered[start:stop].astype(np.int64)
-        ends = encoded.ends[document:stop_document] - start
-        lacking = encoded.sizes[document:stop_document] - np.diff(np.append(0, covered.cumsum())[ends], prepend=0)
-        unknown = encoded.stream[start:stop] == (-1 if self._unknown_id is None else self._unknown_id)
+        covered = encoded.covered.astype(np.int64)
+        lacking = encoded.sizes - np.diff(np.append(0, covered.cumsum())[encoded.ends], prepend=0)
+        unknown_id = self._tokenizer.unknown_id
+        unknown = encoded.stream == (-1 if unknown_id is None else unknown_id)
         return TextLoss(
             changed_documents=changed,
             unaccounted_documents=int(np.count_nonzero(lacking)),
@@ -301,37 +284,46 @@ class Writer:
         )
 
     def _finish_shard(self) -> None:
-        """Finish the shard: its record is written last."""
+        """Flush the current shard and the lists to disk, and record them in the progress."""
         shard, self._shard = self._shard, None
         if shard is None:
             return
-        lists = {name: file.sync() for name, file in self._list_files.items()}
-        record = {**shard.record(shard.finish()), "lists": lists}
-        if self._changes_text:
-            record["text_loss"] = asdict(shard.text_loss)
-            self._text_loss += shard.text_loss
-        if shard.text_hash is not None:
-            self._texts.append(shard.text_hash)
-            write_sealed(self.folder / _TEXTS, {"texts": self._texts})
-        write_sealed(self.folder / _record_name(record["name"]), record)
+        documents, n_bytes, n_tokens = self._begin
+        record: dict[str, Any] = {
+            "name": _name(len(self._shards)),
+            "n_tokens": self._n_tokens - n_tokens,
+            "n_documents": self.n_documents - documents,
+            "n_bytes": self.n_bytes - n_bytes,
+            "documents": [documents, self.n_documents],  # half-open range of document indices in the whole stream
+            "xxh3_128": shard.sync(),
+        }
+        shard.close()
+        if self._tokenizer.changes_text:
+            record["text_loss"] = asdict(self._shard_loss)
+            self._shard_loss = TextLoss()
         self._shards.append(record)
+        progress = {
+            "settings": self._settings,
+            "shards": self._shards,
+            "lists": {name: file.sync() for name, file in self._list_files.items()},
+            "text": None if self._text is None else self._text.hexdigest(),
+        }
+        write_sealed(self.folder / PROGRESS, progress)
 
-    def finish(self) -> dict[str, Any]:
-        """Close the files, write the manifest and return it."""
+    def finish(self, skipped: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Close the files, write the manifest and return it.
+
+        Args:
+            skipped: Records of the corpus that are missing, if any, for the manifest.
+        """
         if self.n_bytes == 0:
             raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
         self._finish_shard()
         self.__exit__(None, None, None)
         write_whole(self.folder / "token_bytes.bin", self.encoder.lengths.astype("<u4").tobytes())
-        write_whole(self.folder / "token_hashes.bin", self._token_hashes.astype("<u8").tobytes())
-        records = [_record_name(shard["name"]) for shard in self._shards]
-        files = [
-            *(shard["name"] for shard in self._shards),
-            *records,
-            *self._list_files,
-            "token_bytes.bin",
-            "token_hashes.bin",
-        ]
+        write_whole(self.folder / "token_hashes.bin", token_hashes(self._tokenizer).astype("<u8").tobytes())
+        files = [*(shard["name"] for shard in self._shards), *self._list_files, "token_bytes.bin", "token_hashes.bin"]
+        losses = [TextLoss(**shard["text_loss"]) for shard in self._shards if "text_loss" in shard]
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -343,13 +335,19 @@ class Writer:
             "n_documents": self.n_documents,
             "n_bytes": self.n_bytes,
             # Only where it can happen: the bytes above are of the documents as they came.
-            **({"text_loss": asdict(self._text_loss)} if self._changes_text else {}),
+            **({"text_loss": asdict(sum(losses, TextLoss()))} if losses else {}),
+            **({"skipped": skipped} if skipped else {}),
             "shards": self._shards,
             "files": recorded(self.folder, files),
         }
         write_sealed(self.folder / MANIFEST, manifest)
-        self._remove_scaffold()
+        (self.folder / PROGRESS).unlink()
         return manifest
+
+
+def _settings(tokenizer: TokenizerLike, tokens_per_shard: int) -> dict[str, Any]:
+    """Besides the text, these determine the content of a folder."""
+    return {"tokenizer_sha256": tokenizer.sha256, "tokens_per_shard": tokens_per_shard}
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -360,5 +358,5 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _record_name(name: str) -> str:
-    return f"{name.removesuffix('.bin')}.json"
+def _name(number: int) -> str:
+    return f"tokens-{number:05}.bin"

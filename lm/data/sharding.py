@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -11,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import IN_ORDER, Encoded, Encoder, Writer
-from lm.data.shards import Shards
-from tokenizer import storage
+from lm.data.shard_writer import PROGRESS, Encoded, Encoder, Writer, complete
 from tokenizer.errors import UserError, check_fields
 from tokenizer.progress import Throttle, thread_count
 
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lm.data.shards import Shards
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
-
-# A shuffled folder is written in steps of about this many tokens and at most this many documents.
-_STEP_TOKENS, _STEP_DOCUMENTS = 1 << 20, 1 << 16
 
 _MOST_READERS = 8
 """Each reader buffers up to 16 batches of text (64 MiB)."""
@@ -49,20 +46,14 @@ class ShardConfig:
 
     Attributes:
         tokens_per_shard: A new file is started once the last one has this many tokens; documents are never cut.
-        shuffle_seed: Seed of a document order that is the same for every tokenizer; None keeps the order of the corpus.
-            Training shuffles while it reads (`lm.train.shuffle`), so this is for programs that read shards in order.
-            Shuffling temporarily needs twice the disk space.
     """
 
     tokens_per_shard: int = 100_000_000
-    shuffle_seed: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.tokens_per_shard < 1:
             raise UserError(f"tokens_per_shard={self.tokens_per_shard} must be at least 1")
-        if self.shuffle_seed is not None and self.shuffle_seed < 0:
-            raise UserError(f"shuffle_seed={self.shuffle_seed} must be at least 0, or null for no shuffle")
 
 
 def write_shards(
@@ -74,6 +65,7 @@ def write_shards(
     threads: int | None = None,
     progress: Progress | None = None,
     n_bytes: int | None = None,
+    skipped: Callable[[], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Encode documents into a folder of shards, which appears only when it is complete.
 
@@ -85,10 +77,12 @@ def write_shards(
         folder: Target; must not exist or be empty.
         tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
         batches: Documents, as `tokenizer.corpus.Corpus.batches` yields them.
-        config: Size of the files and order of the documents.
+        config: Size of the files.
         threads: Batches to encode at the same time; None uses all cores.
-        progress: Called with ("shards", bytes of text done, `n_bytes`), then with ("shuffled", ...) if shuffling.
+        progress: Called with ("shards", bytes of text done, `n_bytes`).
         n_bytes: Bytes of all documents, if known.
+        skipped: Called after all documents: the number and places of the records that were left out, for the manifest
+            (`Corpus.skipped.summary`).
 
     Returns:
         The manifest, as in `shards.json`.
@@ -97,8 +91,8 @@ def write_shards(
         UserError: If the folder is not empty, there are no documents, tokens do not spell their document, or the
             documents differ from those of the finished shards.
     """
-    source = partial(_encode, tokenizer, batches, thread_count(threads))
-    return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes)
+    source = partial(_encode, batches, thread_count(threads))
+    return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
 
 def write_encoded(
@@ -109,6 +103,7 @@ def write_encoded(
     *,
     progress: Progress | None = None,
     n_bytes: int | None = None,
+    skipped: Callable[[], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """`write_shards` for documents that are encoded elsewhere.
 
@@ -119,19 +114,28 @@ def write_encoded(
         config: As for `write_shards`.
         progress: As for `write_shards`.
         n_bytes: As for `write_shards`.
+        skipped: As for `write_shards`.
     """
-    config = config or ShardConfig()
+    size = (config or ShardConfig()).tokens_per_shard
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
     # The name does not depend on the process, so that the next attempt finds it.
     unfinished = folder.with_name(f".{folder.name}.partial")
+    manifest = complete(unfinished, tokenizer, size)  # killed before the folder was renamed
+    report = Throttle(progress, "shards", n_bytes)
     try:
-        manifest = _write(unfinished, tokenizer, source, config, progress, n_bytes)
+        if manifest is None:
+            with Writer(unfinished, tokenizer, size) as writer, closing(source(writer)) as documents:
+                for encoded in documents:
+                    writer.add(encoded)
+                    report(writer.n_bytes)
+                report.finish(writer.n_bytes)
+                manifest = writer.finish(skipped() if skipped is not None else None)
     except BaseException:
-        if not any(unfinished.rglob("tokens-*.json")):
-            storage.disk.remove_folder(unfinished, ignore_errors=True)  # nothing to resume from
+        if not (unfinished / PROGRESS).exists():
+            shutil.rmtree(unfinished, ignore_errors=True)  # nothing to resume from
         raise
-    storage.disk.rename(unfinished, folder)
+    unfinished.replace(folder)
     return manifest
 
 
@@ -144,40 +148,14 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
         shards: The source.
         documents: Indices of the documents.
     """
-    with Writer(folder, tokenizer, ShardConfig().tokens_per_shard, None) as writer:
-        for encoded in _chosen(shards, documents):
-            writer.add(encoded)
+    with Writer(folder, tokenizer, ShardConfig().tokens_per_shard) as writer:
+        for i in documents.tolist():
+            span, one = shards.span(i), slice(i, i + 1)
+            tokens = shards.tokens(span.start, span.stop).astype(writer.encoder.dtype)
+            covered = None if shards.covered_bytes is None else shards.covered_bytes[span]
+            sizes, normalized = shards.document_bytes[one], shards.normalized_bytes[one]
+            writer.add(Encoded(tokens, np.array([len(tokens)]), sizes, normalized, covered))
         writer.finish()
-
-
-def _write(
-    folder: Path,
-    tokenizer: TokenizerLike,
-    source: Callable[[Writer], Generator[Encoded]],
-    config: ShardConfig,
-    progress: Progress | None,
-    n_bytes: int | None,
-) -> dict[str, Any]:
-    seed = config.shuffle_seed
-    with Writer(folder, tokenizer, config.tokens_per_shard, seed) as writer:
-        if writer.manifest is not None:  # killed before the folder was renamed
-            return writer.manifest
-        if seed is None:
-            report = Throttle(progress, "shards", n_bytes)
-            documents = source(writer)
-        else:
-            in_order = ShardConfig(config.tokens_per_shard)
-            _write(folder / IN_ORDER, tokenizer, source, in_order, progress, n_bytes)
-            report = Throttle(progress, "shuffled", n_bytes)
-            shards = Shards.open(folder / IN_ORDER, tokenizer)
-            order = np.random.default_rng(seed).permutation(shards.n_documents)
-            documents = _chosen(shards, order[writer.n_documents :])
-        with closing(documents):
-            for encoded in documents:
-                writer.add(encoded)
-                report(writer.n_bytes)
-        report.finish(writer.n_bytes)
-        return writer.finish()
 
 
 def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int) -> Generator[Encoded]:
@@ -191,7 +169,7 @@ def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: 
     yield from _in_parallel(Encoder(tokenizer), ((batch, 0, 0) for batch in batches), threads)
 
 
-def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
+def _encode(batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
     """Encode the documents that the writer lacks."""
     yield from _in_parallel(writer.encoder, _unwritten(batches, writer), threads)
 
@@ -240,16 +218,3 @@ def check_complete(writer: Writer, done: int, found: int) -> None:
             f"{writer.folder} has finished shards of {done} documents, but the corpus now has only {found}; "
             "restore the text that was encoded, or delete that folder to start from scratch"
         )
-
-
-def _chosen(shards: Shards, documents: NDArray[np.int64]) -> Generator[Encoded]:
-    """Documents in the given order."""
-    lengths, start = np.diff(shards.document_ends, prepend=0), 0
-    while start < len(documents):
-        ends = np.cumsum(lengths[documents[start : start + _STEP_DOCUMENTS]])
-        ends = ends[: int(np.searchsorted(ends, _STEP_TOKENS)) + 1]
-        chosen = documents[start : start + len(ends)]
-        sizes = np.asarray(shards.document_bytes[chosen])
-        covered = shards.stored_covered_bytes(chosen)
-        yield Encoded(shards.stored(chosen), ends, sizes, shards.normalized_bytes[chosen], covered)
-        start += len(ends)

@@ -2,12 +2,10 @@
 
 A folder of shards holds
 
-- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and sizes and checksums of all
-  files;
+- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, the range of documents of each
+  file of tokens, number and places of damaged records that were skipped, and sizes and checksums of all files;
 - `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
   `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
-- `tokens-00000.json`, ...: for each of these files its number of tokens, documents and text bytes, its checksum, and
-  the range of documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
 - `normalized_bytes.bin`, where the tokenizer may change text: int64, for a document that decodes to another text, the
@@ -26,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from tokenizer import storage
 from tokenizer.checksums import Verify, check_files, read_sealed
 from tokenizer.errors import UserError, shortened
 from tokenizer.files import read_json
@@ -45,11 +42,13 @@ NORMALIZED = "normalized_bytes.bin"
 COVERED = "covered_bytes.bin"
 END_OF_TEXT = "<|endoftext|>"
 DTYPES = {"uint16": "<u2", "uint32": "<u4"}
+_FILES = ("document_ends.bin", "document_bytes.bin", "token_bytes.bin", "token_hashes.bin")
+"""Files of every folder, besides those of the tokens."""
 
 
 @dataclass(frozen=True)
 class TextLoss:
-    """What an encoded corpus lacks of its text; nothing, unless the tokenizer may change text.
+    """Text that the tokens of an encoded corpus lack; none, unless the tokenizer may change text.
 
     Attributes:
         changed_documents: Documents that do not decode to their own text.
@@ -126,25 +125,22 @@ class Shards:
         self.eos_id: int = manifest["eos_id"]
         self.tokenizer_sha256: str = manifest["tokenizer_sha256"]
         # Plain arrays, since slicing a memmap costs microseconds.
-        self._files = [
-            np.asarray(np.memmap(storage.disk.local(folder / s["name"]), manifest["dtype"], "r"))
-            for s in manifest["shards"]
-        ]
+        self._files = [np.asarray(np.memmap(folder / s["name"], manifest["dtype"], "r")) for s in manifest["shards"]]
         self._starts = np.cumsum([0] + [len(file) for file in self._files])
         # Stored as uint64 but viewed as int64: NumPy turns uint64 minus int into float.
-        self.document_ends = _map_int64(folder / "document_ends.bin")
-        self.document_bytes = _map_int64(folder / "document_bytes.bin")
+        self.document_ends: NDArray[np.int64] = np.memmap(folder / "document_ends.bin", "<i8", "r")
+        self.document_bytes: NDArray[np.int64] = np.memmap(folder / "document_bytes.bin", "<i8", "r")
         self.normalized_bytes = np.zeros(self.n_documents, np.int64)
         if NORMALIZED in manifest["files"]:
-            self.normalized_bytes = np.fromfile(storage.disk.local(folder / NORMALIZED), "<i8")
+            self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
         self.covered_bytes: NDArray[np.uint32] | None = None
         if COVERED in manifest["files"]:
-            self.covered_bytes = np.asarray(np.memmap(storage.disk.local(folder / COVERED), "<u4", "r"))
+            self.covered_bytes = np.asarray(np.memmap(folder / COVERED, "<u4", "r"))
         self.text_loss = TextLoss(
             **manifest.get("text_loss", {"changed_documents": int(np.count_nonzero(self.normalized_bytes))})
         )
-        self.token_byte_lengths = np.fromfile(storage.disk.local(folder / "token_bytes.bin"), "<u4").astype(np.int64)
-        self.token_hashes = np.fromfile(storage.disk.local(folder / "token_hashes.bin"), "<u8")
+        self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
+        self.token_hashes = np.fromfile(folder / "token_hashes.bin", "<u8")
         self._check()
 
     @classmethod
@@ -177,13 +173,16 @@ class Shards:
         """Bytes that each token of document `i` stands for, without the leading `<|endoftext|>`."""
         if self.covered_bytes is None:
             return self.token_byte_lengths[self.document(i)]
-        start = int(self.document_ends[i - 1]) if i else 0
-        return self.covered_bytes[start + 1 : int(self.document_ends[i])].astype(np.int64)
+        return self.covered_bytes[self.span(i)][1:].astype(np.int64)
 
     def document(self, i: int) -> NDArray[np.int64]:
         """Tokens of document `i`, without the leading `<|endoftext|>`."""
-        start = int(self.document_ends[i - 1]) if i else 0
-        return self.tokens(start + 1, int(self.document_ends[i]))
+        span = self.span(i)
+        return self.tokens(span.start + 1, span.stop)
+
+    def span(self, i: int) -> slice:
+        """Positions of document `i` in the stream, with its leading `<|endoftext|>`."""
+        return slice(int(self.document_ends[i - 1]) if i else 0, int(self.document_ends[i]))
 
     def tokens(self, start: int, stop: int) -> NDArray[np.int64]:
         """Copy of the stream from position `start` to `stop`, including `<|endoftext|>`.
@@ -204,26 +203,6 @@ class Shards:
         if len(out) and out.max() >= self.vocab_size:
             raise UserError(self._damage(f"id {out.max()} is outside the vocabulary of {self.vocab_size}"))
         return out
-
-    def stored(self, documents: NDArray[np.int64]) -> NDArray[Any]:
-        """Concatenated tokens of these documents in their stored dtype, each preceded by its `<|endoftext|>`."""
-        starts, stops = self._places(documents)
-        files = np.searchsorted(self._starts, starts, side="right") - 1
-        shift = self._starts[files]
-        places = zip(files.tolist(), (starts - shift).tolist(), (stops - shift).tolist(), strict=True)
-        return np.concatenate([self._files[file][start:stop] for file, start, stop in places])
-
-    def stored_covered_bytes(self, documents: NDArray[np.int64]) -> NDArray[np.uint32] | None:
-        """The part of `covered_bytes` that belongs to `stored`."""
-        if self.covered_bytes is None:
-            return None
-        starts, stops = self._places(documents)
-        places = zip(starts.tolist(), stops.tolist(), strict=True)
-        return np.concatenate([self.covered_bytes[start:stop] for start, stop in places])
-
-    def _places(self, documents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where these documents start and end in the stream."""
-        return np.where(documents > 0, self.document_ends[documents - 1], 0), self.document_ends[documents]
 
     def _check(self) -> None:
         """Check everything that does not require reading all tokens; `tokens` checks the rest."""
@@ -252,10 +231,6 @@ class Shards:
         return f"the shards in {self.folder} are damaged: {what}; delete the folder and write it again"
 
 
-def _map_int64(path: Path) -> NDArray[np.int64]:
-    return np.memmap(storage.disk.local(path), "<i8", "r")
-
-
 def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
     """Read `shards.json`, check the files against it, and convert its dtype to NumPy's."""
     remedy = "delete the folder and write it again"
@@ -263,6 +238,8 @@ def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
         _check_version(read_json(folder / MANIFEST))
         manifest = read_sealed(folder / MANIFEST)
         check_files(folder, manifest["files"], verify)
+        for name in _FILES:
+            manifest["files"][name]  # no file is read whose name and size are not in the manifest
         manifest["dtype"] = DTYPES[manifest["dtype"]]
         _check_lengths(manifest)
     except FileNotFoundError as error:

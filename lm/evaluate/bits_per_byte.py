@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
 SOURCE = "source"
@@ -66,6 +66,7 @@ class Evaluation:
         document_tokens: int64[n_documents], text tokens of each.
         text_nats: float64[n_documents], loss of the text tokens of each.
         eos_nats: float64[n_documents], loss of the `<|endoftext|>` that ends each.
+        changed: bool[n_documents], whether the tokens of a document decode to another text.
         token_nats: float64[vocab_size], summed loss of each id as a target, `<|endoftext|>` included.
         token_counts: int64[vocab_size], number of times each id was a target.
         token_lengths: int64[vocab_size], raw bytes of each token, 0 for special tokens.
@@ -83,6 +84,7 @@ class Evaluation:
     document_tokens: NDArray[np.int64]
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
+    changed: NDArray[np.bool_]
     token_nats: NDArray[np.float64]
     token_counts: NDArray[np.int64]
     token_lengths: NDArray[np.int64]
@@ -255,7 +257,7 @@ class Evaluation:
 
 # Largest groups in the summary; the arrays have all of them.
 _GROUPS_SHOWN = 100
-_PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats")
+_PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "changed")
 _PER_TOKEN = ("token_nats", "token_counts", "token_lengths")
 _SCALARS = (
     "tokenizer_sha256",

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,67 @@ less than 93 % of the time (`experiments.benchmarks.interval_coverage`). Sources
 differences are less skewed."""
 DETECTABLE = 0.005
 """Relative difference that `Comparison.needed` refers to."""
+MOST_CHANGED = 0.01
+"""Largest share of the bytes in documents that a tokenizer changes, for the tokenizer to take part in verdicts."""
+UNIFORM_BITS = 8.0
+"""Bits per byte of a uniform guess over bytes."""
+
+
+class Eligibility(NamedTuple):
+    """Tokenizers that take part in verdicts, and the documents that they are compared on.
+
+    Attributes:
+        reasons: For each tokenizer, why it takes part in no verdict; empty if it does.
+        documents: bool[n_documents]: the documents that no tokenizer with a part in verdicts changes.
+        note: A sentence about the other documents; empty if there are none.
+    """
+
+    reasons: list[str]
+    documents: NDArray[np.bool_]
+    note: str = ""
+
+
+def eligible(runs: Sequence[Runs], names: Sequence[str] | None = None) -> Eligibility:
+    """Decide which tokenizers may take part in verdicts.
+
+    A tokenizer that changes or loses text is scored on other text than the others, and a model that is no better than a
+    uniform guess over bytes has learned nothing. Both are measured and shown, and decide nothing. A tokenizer that
+    changes few documents (`MOST_CHANGED`), as NFC does, takes part. All tokenizers are then compared without them.
+
+    Args:
+        runs: For each tokenizer, an evaluation or one per seed, all of the same documents.
+        names: Names of the tokenizers, for the reasons.
+
+    Raises:
+        UserError: As for `compare`.
+    """
+    evaluations = [_runs(each) for each in runs]
+    for other in itertools.chain(*evaluations):
+        _check_comparable(evaluations[0][0], other)
+    sizes = evaluations[0][0].document_bytes
+    names = names or [f"tokenizer {i}" for i in range(1, len(runs) + 1)]
+    reasons = [_reason_barred(name, each) for name, each in zip(names, evaluations, strict=True)]
+    kept = np.ones(len(sizes), bool)
+    for each, reason in zip(evaluations, reasons, strict=True):
+        if not reason:
+            kept &= ~each[0].changed
+    n = int((~kept).sum())
+    share = float(sizes[~kept].sum() / sizes.sum())
+    what = f"{n:,} of {len(kept):,} held-out documents ({100 * share:.2g} % of the bytes)"
+    note = f"{what} are left out for all tokenizers, because a tokenizer changes their text." if n else ""
+    return Eligibility(reasons, kept, note)
+
+
+def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:
+    first, worst = evaluations[0], max(each.bits_per_byte for each in evaluations)
+    share = float(first.document_bytes[first.changed].sum() / first.document_bytes.sum())
+    if share > MOST_CHANGED:
+        documents = f"{int(first.changed.sum()):,} of {len(first.changed):,} documents"
+        return f"{name} changes or loses text in {documents}, {100 * share:.3g} % of the bytes"
+    if not worst < UNIFORM_BITS:
+        uniform = f"where a uniform guess over bytes needs {UNIFORM_BITS:g}"
+        return f"a model of {name} needs {worst:,.1f} bits per byte, {uniform}"
+    return ""
 
 
 def enough(effective: float | NDArray[np.float64], cluster: str) -> Any:
@@ -73,6 +134,7 @@ class Comparison:
         document_error: Standard error from documents (or sources) alone; None without an interval.
         needed: Sample that would show a difference of 0.5 % with a probability of 80 %; None without an interval.
         interval_uncorrected: Interval of the difference at `confidence`.
+        barred: Why A or B takes part in no verdict; empty if both do (`eligible`).
     """
 
     bits_per_byte_a: float
@@ -93,6 +155,7 @@ class Comparison:
     document_error: float | None = None
     needed: Needed | None = None
     interval_uncorrected: tuple[float, float] | None = None
+    barred: str = ""
 
     @property
     def too_few(self) -> bool:
@@ -101,15 +164,15 @@ class Comparison:
 
     @property
     def lower(self) -> Literal["A", "B"] | None:
-        """Whose models, of those compared, have the significantly lower loss; None if neither."""
-        if self.interval is None or self.too_few or self.interval[0] <= 0 <= self.interval[1]:
+        """Whose models, of those compared, have the significantly lower loss; None if neither, or if one is barred."""
+        if self.barred or self.interval is None or self.too_few or self.interval[0] <= 0 <= self.interval[1]:
             return None
         return "A" if self.interval[0] > 0 else "B"
 
     @property
     def withheld(self) -> str:
         """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
-        return reason_withheld(self.effective_clusters, self.cluster, self.n_seeds)
+        return self.barred or reason_withheld(self.effective_clusters, self.cluster, self.n_seeds)
 
     @property
     def verdict(self) -> Verdict:
@@ -141,11 +204,12 @@ def compare(a: Runs, b: Runs) -> Comparison:
     return comparison
 
 
-def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
+def compare_all(runs: Sequence[Runs], eligibility: Eligibility | None = None) -> dict[tuple[int, int], Comparison]:
     """Compare every tokenizer with every later one, with Holm's correction for the number of comparisons.
 
     Args:
         runs: For each tokenizer, an evaluation or one per seed.
+        eligibility: Result of `eligible`, if the runs are already restricted to its documents.
 
     Returns:
         Comparisons by (index of A, index of B).
@@ -153,28 +217,35 @@ def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
     Raises:
         UserError: As for `compare`.
     """
+    if eligibility is None:
+        eligibility = eligible(runs)
+        if not eligibility.documents.all():
+            runs = [[each.only(eligibility.documents) for each in _runs(arm)] for arm in runs]
     pairs = list(itertools.combinations(range(len(runs)), 2))
-    return dict(zip(pairs, compare_pairs([(runs[i], runs[j]) for i, j in pairs]), strict=True))
+    barred = [eligibility.reasons[i] or eligibility.reasons[j] for i, j in pairs]
+    return dict(zip(pairs, compare_pairs([(runs[i], runs[j]) for i, j in pairs], barred), strict=True))
 
 
-def compare_pairs(pairs: Sequence[tuple[Runs, Runs]]) -> list[Comparison]:
+def compare_pairs(pairs: Sequence[tuple[Runs, Runs]], barred: Sequence[str] = ()) -> list[Comparison]:
     """Compare the tokenizers of each pair, with Holm's correction for the number of pairs.
 
     Args:
         pairs: Evaluations of A and of B. Pairs may be about different documents.
+        barred: For each pair, why it decides nothing, or empty; it is then not corrected for, nor corrected.
 
     Raises:
         UserError: As for `compare`.
     """
     both = [(_runs(a), _runs(b)) for a, b in pairs]
+    reasons = list(barred) or [""] * len(both)
     ratios = [_difference(a, b) for a, b in both]
-    p_values = [1.0 if ratio.known_interval(0.5) is None else float(ratio.p_value()) for ratio in ratios]
-    levels = holm_levels(p_values, both[0][0][0].config.confidence) if both else []
+    confidences = [a[0].config.confidence for a, _ in both]
+    family = [float(ratio.p_value()) if ratio.known_interval(0.5) else 1.0 for ratio in ratios]
+    family = [p_value for p_value, reason in zip(family, reasons, strict=True) if not reason]
+    tests = iter(zip(family, holm(family), holm_levels(family, max(confidences, default=0.0)), strict=True))
     return [
-        _comparison(a, b, ratio, p_value, p_adjusted, level)
-        for (a, b), ratio, p_value, p_adjusted, level in zip(
-            both, ratios, p_values, holm(p_values), levels, strict=True
-        )
+        _comparison(a, b, ratio, (None, None, confidence) if reason else next(tests), reason)
+        for (a, b), ratio, confidence, reason in zip(both, ratios, confidences, reasons, strict=True)
     ]
 
 
@@ -217,11 +288,11 @@ def _comparison(
     first: list[Evaluation],
     second: list[Evaluation],
     ratio: Ratio,
-    p_value: float,
-    p_adjusted: float,
-    level: float,
+    test: tuple[float | None, float | None, float],
+    barred: str,
 ) -> Comparison:
     base = first[0]
+    p_value, p_adjusted, level = test
     values_a, values_b = ([run.bits_per_byte for run in runs] for runs in (first, second))
     by_seed = [two - one for one, two in zip(values_a, values_b, strict=True)]
     interval = ratio.known_interval(level)
@@ -245,6 +316,7 @@ def _comparison(
         seed_differences=tuple(by_seed),
         level=level,
         seed_error=math.sqrt(ratio.seed_variance) if len(first) > 1 else None,
+        barred=barred,
         **found,
     )
 

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# Not all are used here: they are imported from `lm.evaluation`, the old name of this module, until version 0.3.
-from lm.evaluate.bits_per_byte import FEWEST_CLUSTERS, FORMAT_VERSION, Evaluation, Grouping  # noqa: F401
-from lm.evaluate.comparison import Comparison, Verdict, aggregate, compare, compare_all  # noqa: F401
+from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.scoring import score_documents
 from lm.evaluate.windows import plan_windows
@@ -91,6 +89,7 @@ def evaluate(
         document_tokens=np.diff(shards.document_ends, prepend=0) - 1,
         text_nats=scores.text_nats,
         eos_nats=scores.eos_nats,
+        changed=shards.normalized_bytes != 0,
         token_nats=scores.token_nats,
         token_counts=scores.token_counts,
         token_lengths=lengths,

@@ -1,4 +1,4 @@
-"""Losses by kind of token, token frequencies, and training curves.
+"""Losses by kind of token, and training curves.
 
 Tokens of one length are not the same text for two tokenizers. These tables explain a difference in loss per byte; they
 do not show which tokenizer is better.
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.stream import DocumentStream
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -26,8 +24,6 @@ PHASES = ("byte", "subword", "superword", "special", "unknown")
 """Single bytes; tokens of at most one word, of either phase; phase-2 tokens of several words; special tokens; the token
 for text that the vocabulary cannot spell."""
 _CHUNK = 1 << 22
-_EVERY_STEP = ("grad_norm", "tokens_per_second")
-_DIAGNOSTICS = ("residual_rms/", "gate_rms/", "weight_norm/", "weight_rms/", "mfu")
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class TokenFacts:
             phase[tokenizer.unknown_id] = PHASES.index("unknown")
         n_bytes = tokenizer.token_byte_lengths().astype(np.float64)
         if shards is not None and shards.covered_bytes is not None:
-            counts, covered = token_counts(shards), _covered_bytes(shards)
-            n_bytes = np.where(counts > 0, covered / np.maximum(counts, 1), n_bytes)
+            covered = _mean_covered_bytes(shards)
+            n_bytes = np.where(np.isnan(covered), n_bytes, covered)
         return cls(n_bytes, phase)
 
 
@@ -125,86 +121,17 @@ def _table(
     ]
 
 
-def token_counts(shards: Shards) -> NDArray[np.int64]:
-    """Occurrences of each id in the shards, int64[vocab_size]; <|endoftext|> counts once per document."""
-    return _count(shards.tokens, 0, shards.n_tokens, shards.vocab_size)
-
-
-def _covered_bytes(shards: Shards) -> NDArray[np.float64]:
-    """Bytes of text that all occurrences of each id stand for, float64[vocab_size]."""
+def _mean_covered_bytes(shards: Shards) -> NDArray[np.float64]:
+    """Mean bytes of text that the occurrences of each id stand for, float64[vocab_size]; NaN if there are none."""
     assert shards.covered_bytes is not None
-    total = np.zeros(shards.vocab_size)
+    total, counts = np.zeros(shards.vocab_size), np.zeros(shards.vocab_size)
     for start in range(0, shards.n_tokens, _CHUNK):
         stop = min(start + _CHUNK, shards.n_tokens)
-        total += np.bincount(shards.tokens(start, stop), shards.covered_bytes[start:stop], shards.vocab_size)
-    return total
-
-
-def trained_counts(shards: Shards, n_tokens: int, *, seed: int, shuffle: bool) -> NDArray[np.int64]:
-    """Occurrences of each id in the text that a run read, int64[vocab_size].
-
-    Args:
-        shards: The training text.
-        n_tokens: Number of tokens that the run read.
-        seed: `TrainConfig.seed` of the run.
-        shuffle: `TrainConfig.shuffle` of the run.
-    """
-    epochs, rest = divmod(n_tokens, shards.n_tokens)
-    counts = epochs * token_counts(shards) if epochs else np.zeros(shards.vocab_size, np.int64)
-    read = DocumentStream(shards, seed=seed, shuffle=shuffle).read
-    return counts + _count(read, n_tokens - rest, n_tokens, shards.vocab_size)
-
-
-def _count(read: Callable[[int, int], NDArray[np.int64]], start: int, stop: int, size: int) -> NDArray[np.int64]:
-    counts = np.zeros(size, np.int64)
-    for first in range(start, stop, _CHUNK):
-        counts += np.bincount(read(first, min(first + _CHUNK, stop)), minlength=size)
-    return counts
-
-
-def rank_frequency(counts: NDArray[np.int64], points: int = 200) -> list[dict[str, float]]:
-    """Count by rank, most frequent token first, at up to `points` ranks spaced evenly on a log scale.
-
-    Args:
-        counts: int64[vocab_size], from `token_counts` or an evaluation.
-        points: Maximum number of rows, each with `rank` (from 1), `count` and `share` of all tokens. Ids that do not
-            occur have no rank.
-    """
-    ordered = np.sort(counts[counts > 0])[::-1]
-    if not len(ordered):
-        return []
-    ranks = np.unique(np.geomspace(1, len(ordered), points).round().astype(np.int64))
-    total = int(counts.sum())
-    return [
-        {"rank": r, "count": c, "share": c / total}
-        for r, c in zip(ranks.tolist(), ordered[ranks - 1].tolist(), strict=True)
-    ]
-
-
-def frequency_summary(counts: NDArray[np.int64], rare: int = 100) -> dict[str, float]:
-    """Statistics of a token distribution.
-
-    Args:
-        counts: int64[vocab_size].
-        rare: Tokens that occur fewer times than this are rare.
-
-    Returns:
-        `vocab_size`; `used` and `unused`, numbers of ids that occur and do not; `rare`, number of ids that occur fewer
-        than `rare_below` times, unused ones included; `top_10_share` and `top_100_share` of all tokens; `entropy_bits`
-        per token.
-    """
-    ordered, total = np.sort(counts)[::-1], max(int(counts.sum()), 1)
-    shares = ordered[ordered > 0] / total
-    return {
-        "vocab_size": len(counts),
-        "used": len(shares),
-        "unused": len(counts) - len(shares),
-        "rare": int((counts < rare).sum()),
-        "rare_below": rare,
-        "top_10_share": float(shares[:10].sum()),
-        "top_100_share": float(shares[:100].sum()),
-        "entropy_bits": float(-(shares * np.log2(shares)).sum()),
-    }
+        ids = shards.tokens(start, stop)
+        total += np.bincount(ids, shards.covered_bytes[start:stop], shards.vocab_size)
+        counts += np.bincount(ids, minlength=shards.vocab_size)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / counts, np.float64)
 
 
 def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -215,19 +142,19 @@ def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             row counts.
 
     Returns:
-        Rows with `step`, `bytes_seen`, `name` and `value`. `grad_norm` and `tokens_per_second` are means over the
-        logged steps since the previous row.
+        Rows with `step`, `bytes_seen`, `name` and `value`. `grad_norm` is the mean over the logged steps since the
+        previous row.
     """
     steps = {row["step"]: row for row in rows}
     found: list[dict[str, Any]] = []
-    since: list[dict[str, Any]] = []
+    since: list[float] = []
     for step in sorted(steps):
         row = steps[step]
-        since.append(row)
+        since.append(row["grad_norm"])
         if "mfu" not in row:
             continue
-        values = {name: sum(each[name] for each in since) / len(since) for name in _EVERY_STEP}
-        values |= {name: value for name, value in row.items() if name.startswith(_DIAGNOSTICS)}
+        values = {"grad_norm": sum(since) / len(since)}
+        values |= {name: value for name, value in row.items() if name.startswith(("gate_rms/", "mfu"))}
         at = {"step": step, "bytes_seen": row["bytes_seen"]}
         found += [{**at, "name": name, "value": value} for name, value in values.items()]
         since = []

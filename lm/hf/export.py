@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import tempfile
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lm.data.shards import END_OF_TEXT
 from lm.hf.export_check import probes, validate
 from lm.model.weights import model_tensors, write_tensors
-from tokenizer import formats, storage
+from tokenizer import formats
+from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE, hf_config
 from tokenizer.interface import byte_level_bpe
@@ -26,6 +25,7 @@ from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -81,16 +81,10 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
     check_match(model, tokenizer, folder)
     if importlib.util.find_spec("transformers") is None:
         raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
-    storage.disk.make_folder(folder.parent)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
-    try:
+    with new_folder(folder) as partial:
+        partial.mkdir(parents=True)
         note = _write(model, tokenizer, partial)
         compared = validate(model, tokenizer, partial, [*texts, *probes(tokenizer)], note)
-        partial.chmod(0o755)  # mkdtemp creates folders that only the owner can read
-        storage.disk.rename(partial, folder)
-    except BaseException:
-        storage.disk.remove_folder(partial, ignore_errors=True)
-        raise
     padded = model.lm_head.weight.shape[0]
     return Exported(folder, vocab_size=model.vocab_size, padding_rows=padded - model.vocab_size, **compared)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lm.data.shards import END_OF_TEXT
 from lm.hf.export import check_match, cut_tensors
 from lm.hf.export_check import probes
-from tokenizer import patterns, storage
+from tokenizer import patterns
 from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import hf_json
@@ -22,6 +22,7 @@ from tokenizer.interface import byte_level_bpe
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from torch import Tensor
@@ -59,8 +60,12 @@ class GGUF:
     tensors: int
 
 
-def pre_type(tokenizer: TokenizerLike) -> str:
+def pre_type(tokenizer: TokenizerLike, *, mixed_digits: bool = False) -> str:
     """llama.cpp's name of the tokenizer's pretokenization pattern (`tokenizer.ggml.pre`).
+
+    Args:
+        tokenizer: The tokenizer.
+        mixed_digits: Accept other ids for numbers that mix ASCII digits with digits of another script.
 
     Raises:
         UserError: If llama.cpp would give other ids.
@@ -84,29 +89,37 @@ def pre_type(tokenizer: TokenizerLike) -> str:
         )
     if regex := _ASCII_DIGITS.get(pre):
         theirs = Tokenizer(replace(definition, fence=patterns.resolve(regex)))
-        for text in [*_numbers(), *probes(tokenizer)]:
-            if tokenizer.encode_ordinary(text) != theirs.encode_ordinary(text):
-                raise UserError(
-                    f"llama.cpp groups ASCII digits only, and this tokenizer merges other digits, so {text[:20]!r} "
-                    "would get other ids; deploy with transformers or vLLM"
-                )
+
+        def check(texts: Iterable[str], remedy: str) -> None:
+            for text in texts:
+                if tokenizer.encode_ordinary(text) != theirs.encode_ordinary(text):
+                    raise UserError(
+                        f"llama.cpp groups ASCII digits only, so {text[:20]!r} would get other ids; {remedy}"
+                    )
+
+        check(_numbers(""), "deploy with transformers or vLLM")
+        if not mixed_digits:
+            texts = [*_numbers("0123456789"), *probes(tokenizer)]
+            check(texts, "accept that with mixed_digits, or deploy with transformers or vLLM")
     return pre
 
 
-def _numbers() -> list[str]:
-    """A long random number in the digits of each script."""
+def _numbers(others: str) -> list[str]:
+    """For each script, 400 random numbers of its digits, mixed with other digits."""
     rng = random.Random(0)
-    zeros = [c for c in map(chr, range(0x110000)) if unicodedata.decimal(c, None) == 0]
-    return ["".join(chr(ord(zero) + rng.randrange(10)) for _ in range(2000)) for zero in zeros]
+    zeros = [ord(c) for c in map(chr, range(0x110000)) if unicodedata.decimal(c, None) == 0]
+    digits = [others + "".join(map(chr, range(zero, zero + 10))) for zero in zeros]
+    return [" ".join("".join(rng.choices(script, k=rng.randint(2, 9))) for _ in range(400)) for script in digits]
 
 
-def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path) -> GGUF:
+def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path, *, mixed_digits: bool = False) -> GGUF:
     """Write weights (fp32), settings and tokenizer as one GGUF file; quantize it with llama.cpp's own tools.
 
     Args:
         model: A trained model.
         tokenizer: Its tokenizer.
         path: Target, `*.gguf`; must not exist.
+        mixed_digits: As for `pre_type`.
 
     Raises:
         UserError: If llama.cpp cannot give the same ids, model and tokenizer do not match, the file exists, or the
@@ -118,11 +131,11 @@ def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path) -> GGU
         import gguf
     except ImportError as error:
         raise UserError(f"the export needs the package gguf ({error}); pip install gguf") from error
-    pre = pre_type(tokenizer)
+    pre = pre_type(tokenizer, mixed_digits=mixed_digits)
     arch = gguf.MODEL_ARCH.QWEN3 if model.config.qk_norm else gguf.MODEL_ARCH.LLAMA
-    storage.disk.make_folder(path.parent)
-    with replacing_path(path) as partial, storage.disk.written(partial) as written:
-        writer = gguf.GGUFWriter(written, gguf.MODEL_ARCH_NAMES[arch])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_path(path) as partial:
+        writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[arch])
         _write_settings(writer, model)
         _write_tokenizer(writer, gguf.TokenType, tokenizer, pre)
         names = gguf.get_tensor_name_map(arch, model.config.n_layers)

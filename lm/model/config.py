@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tokenizer.errors import UserError, check_fields
 
 # hidden_size / n_layers where only n_layers is given.
 _ASPECT_RATIO = 64
-# Field names in models saved by version 0.1.
-_OLD_NAMES = {"depth": "n_layers", "width": "hidden_size", "head_width": "head_dim"}
 
 
 @dataclass(frozen=True)
@@ -63,11 +61,6 @@ class ModelConfig:
             raise UserError(f"head_dim={self.head_dim} is odd: rotary embeddings need an even number")
         if not 0 < self.mlp_ratio < math.inf:
             raise UserError(f"mlp_ratio={self.mlp_ratio}: use a positive number, for instance 2.67")
-
-    @classmethod
-    def from_saved(cls, fields: dict[str, Any]) -> ModelConfig:
-        """Read the fields that are stored with a model, under their present or earlier names."""
-        return cls(**{_OLD_NAMES.get(name, name): value for name, value in fields.items()})
 
     def of_depth(self, n_layers: int) -> ModelConfig:
         """This shape with another number of layers; `hidden_size` follows it if it was not given."""

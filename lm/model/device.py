@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -37,19 +35,19 @@ def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
         raise UserError(f"device={name!r} is unknown; use auto, cpu or cuda") from error
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"device={name!r} is not supported; use auto, cpu or cuda")
-    found = torch.cuda.device_count()
+    n_gpus = torch.cuda.device_count()
     if device.type == "cuda" and local_rank is not None:
         if device.index != local_rank:
             raise UserError(f"device={name!r} is one GPU for several processes; use lm.train.device=cuda")
         if not dist.is_nccl_available():
             raise UserError("this PyTorch has no NCCL to connect GPUs; use one process, or lm.train.device=cpu")
-        if local_rank >= found:
+        if local_rank >= n_gpus:
             raise UserError(
-                f"local rank {local_rank} has no GPU: Torch finds {found} CUDA devices on this machine; use "
-                f"torchrun --nproc-per-node {max(1, found)}, or lm.train.device=cpu"
+                f"local rank {local_rank} has no GPU: Torch finds {n_gpus} CUDA devices on this machine; use "
+                f"torchrun --nproc-per-node {max(1, n_gpus)}, or lm.train.device=cpu"
             )
-    if device.type == "cuda" and (device.index or 0) >= found:
-        raise UserError(f"device={name!r}, but Torch finds {found} CUDA devices; use device=auto")
+    if device.type == "cuda" and (device.index or 0) >= n_gpus:
+        raise UserError(f"device={name!r}, but Torch finds {n_gpus} CUDA devices; use device=auto")
     return device
 
 
@@ -79,31 +77,6 @@ def arithmetic(precision: str, compiled: bool | str, device: torch.device) -> di
         `precision`, "fp32" or "bf16", and `compile`, True, if `torch.compile` fuses the layers.
     """
     cuda = device.type == "cuda"
-    bf16 = precision == "bf16" or (precision in ("auto", "probe") and cuda)
-    if precision == "probe" and not cuda:
-        bf16 = bf16_gain() >= ENOUGH
+    bf16 = precision == "bf16" or (precision == "auto" and cuda)
     fused = cuda if compiled == "auto" else bool(compiled)
     return {"precision": "bf16" if bf16 else "fp32", **({"compile": True} if fused else {})}
-
-
-ENOUGH = 1.3
-"""Speed-up of bf16 products from which a CPU uses them; the rest of the layers stays in fp32."""
-
-
-@functools.cache
-def bf16_gain(rows: int = 1024, width: int = 512, rounds: int = 5) -> float:
-    """Speed of bf16 over fp32 matrix products on this CPU, autocast's conversions included.
-
-    Some CPUs emulate bf16 and are a hundred times slower. Measured once per process, best of `rounds`.
-    """
-    left, right = torch.randn(rows, width), torch.randn(width, width)
-
-    def seconds(dtype: torch.dtype) -> float:
-        times = []
-        for _ in range(rounds + 1):  # the first one warms up
-            began = time.perf_counter()
-            (left.to(dtype) @ right.to(dtype)).float()
-            times.append(time.perf_counter() - began)
-        return min(times[1:])
-
-    return seconds(torch.float32) / seconds(torch.bfloat16)

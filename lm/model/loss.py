@@ -83,21 +83,13 @@ class Objective(nn.Module):
         self.document_mask = document_mask
         self._chunk: Callable[..., tuple[Tensor, Tensor]] = slopes_and_nats
 
-    def fuse(self, backend: str = "inductor", *, layers: bool = False) -> None:
-        """Compile the decoder and the loss, each as one graph; what cannot be compiled raises an error.
+    def fuse(self, backend: str = "inductor") -> None:
+        """Compile the decoder and the loss, each as one graph; an operation that cannot be compiled raises an error.
 
         Graphs of earlier models are dropped: Torch keeps a limited number.
-
-        Args:
-            backend: Backend of `torch.compile`.
-            layers: Compile each layer by itself, since FSDP gathers the weights of one layer at a time.
         """
         torch.compiler.reset()
-        if layers:
-            for layer in self.model.model.layers:
-                layer.forward = torch.compile(layer.forward, dynamic=False, fullgraph=True, backend=backend)
-        else:
-            self.model.model.compile(dynamic=False, fullgraph=True, backend=backend)
+        self.model.model.compile(dynamic=False, fullgraph=True, backend=backend)
         self._chunk = torch.compile(slopes_and_nats, dynamic=False, fullgraph=True, backend=backend)
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

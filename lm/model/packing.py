@@ -13,9 +13,6 @@ from torch import Tensor
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-BLOCK = 128
-"""Positions of a block, FlexAttention's own default."""
-
 
 @dataclass(frozen=True)
 class Packing:
@@ -61,39 +58,14 @@ def dense(documents: Tensor) -> Packing:
 
 
 def document_blocks(documents: Tensor) -> BlockMask:
-    """Blocks of attention within documents, computed from the documents at the blocks' ends, on their device.
-
-    `create_block_mask` would evaluate the mask for every pair of positions.
-
-    Args:
-        documents: As for `pack`.
-    """
-    from torch.nn.attention.flex_attention import BlockMask
-
-    seq_len = documents.shape[1]
-    starts = torch.arange(0, seq_len, BLOCK, device=documents.device)
-    first, last = documents[:, starts], documents[:, (starts + BLOCK - 1).clamp(max=seq_len - 1)]
-    below = starts[:, None] >= starts[None, :]
-    some = (last[:, None, :] >= first[:, :, None]) & below
-    # A block without a boundary between documents, off the diagonal, needs no mask of its own.
-    whole = (first[:, None, :] == last[:, :, None]) & (starts[:, None] > starts[None, :])
+    """Blocks of attention within documents, on their device; the argument is that of `pack`."""
+    from torch.nn.attention.flex_attention import create_block_mask
 
     def causal_within_documents(batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (query >= key) & (documents[batch, query] == documents[batch, key])
 
-    return BlockMask.from_kv_blocks(
-        *_ordered(some & ~whole),
-        *_ordered(whole),
-        BLOCK_SIZE=BLOCK,
-        mask_mod=causal_within_documents,
-        seq_lengths=(seq_len, seq_len),
-    )
-
-
-def _ordered(wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Number of wanted key blocks of each query block, and the key blocks, the wanted ones first."""
-    order = wanted.to(torch.int32).argsort(dim=-1, descending=True, stable=True)
-    return wanted.sum(-1, dtype=torch.int32)[:, None], order.to(torch.int32)[:, None].contiguous()
+    rows, seq_len = documents.shape
+    return create_block_mask(causal_within_documents, rows, None, seq_len, seq_len, device=str(documents.device))
 
 
 @functools.cache

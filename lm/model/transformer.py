@@ -71,21 +71,10 @@ class Transformer(nn.Module):
         Returns:
             float[batch, seq_len, vocabulary], or float[marked, vocabulary] with `keep`.
         """
-        return self.padded_logits(ids, keep, cache=cache, documents=documents)[..., : self.vocab_size]
-
-    def padded_logits(
-        self,
-        ids: Tensor,
-        keep: Tensor | None = None,
-        *,
-        cache: KVCache | None = None,
-        documents: Tensor | Packing | None = None,
-    ) -> Tensor:
-        """The logits of `forward` and of padding ids, which are at -inf, in one contiguous tensor."""
         hidden = self.hidden(ids, cache=cache, documents=documents)
         if keep is not None:
             hidden = hidden[keep]
-        return self.head(hidden)
+        return self.head(hidden)[..., : self.vocab_size]
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits of hidden states, float[..., hidden_size], and of padding ids, which are at -inf."""

@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 from lm.model.config import ModelConfig
 from lm.model.device import resolve_device
 from lm.model.transformer import Transformer
-from tokenizer import storage
 from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, parse_json
@@ -48,13 +47,16 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
     """
-    with replacing_path(path) as partial, storage.disk.written(partial):
+    with replacing_path(path) as partial:
+        partial.touch()
+        mode = partial.stat().st_mode
         try:
             save_file(tensors, partial, metadata=metadata)
         except SafetensorError as error:
             if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
                 raise
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
+        partial.chmod(mode)  # safetensors writes a file that only its owner can read
 
 
 def _checksum(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:
@@ -75,13 +77,13 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
     """
     try:
         check_file(path)
-        with safe_open(storage.disk.local(path), framework="pt", device="cpu") as file:
+        with safe_open(path, framework="pt", device="cpu") as file:
             meta = parse_json((file.metadata() or {})[_JSON], path)
-            checksum = meta.pop(_CHECKSUM, None)  # files of older versions have no checksum
+            checksum = meta.pop(_CHECKSUM)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error
-    if checksum not in (None, _checksum(tensors, meta)):
+    if checksum != _checksum(tensors, meta):
         raise UserError(f"{path} is damaged: its checksum is wrong; delete its folder and train again")
     return {name: tensor.to(device) for name, tensor in tensors.items()}, meta
 
@@ -101,22 +103,16 @@ def load_model_tensors(model: Transformer, tensors: dict[str, Tensor]) -> None:
     model.load_state_dict(tensors)
 
 
-def save_model(model: Transformer, folder: Path, tensors: dict[str, Tensor] | None = None) -> None:
-    """Write `model.safetensors`, which `load_model` reads.
-
-    Args:
-        model: The model.
-        folder: The folder.
-        tensors: What `model_tensors` returns, gathered from all processes if the model is sharded.
-    """
+def save_model(model: Transformer, folder: Path) -> None:
+    """Write `model.safetensors`, which `load_model` reads, into a folder."""
     meta = {
         "model": dataclasses.asdict(model.config),
         "vocab_size": model.vocab_size,
         "context_tokens": model.context_tokens,
         "tokenizer_sha256": model.tokenizer_sha256,
     }
-    storage.disk.make_folder(folder)
-    save_tensors(folder / MODEL, model_tensors(model) if tensors is None else tensors, meta)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_tensors(folder / MODEL, model_tensors(model), meta)
 
 
 def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None) -> Transformer:
@@ -133,8 +129,9 @@ def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None)
     place = resolve_device(device, local_rank)
     tensors, meta = load_tensors(folder / MODEL, str(place))
     try:
-        config = ModelConfig.from_saved(meta["model"])
-        model = Transformer(config, meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]).to(place)
+        model = Transformer(
+            ModelConfig(**meta["model"]), meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]
+        ).to(place)
         load_model_tensors(model, tensors)
     except (KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{folder / MODEL} does not hold a model of this package ({error}); train it again") from error

@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from lm.model.weights import load_model_tensors, model_tensors
-from lm.train.sharding import like, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,27 +32,9 @@ def training_tensors(model: Transformer, optimizers: Sequence[Optimizer]) -> dic
     return model_tensors(model) | state
 
 
-def snapshot(tensors: dict[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """Copy tensors to the host and gather sharded ones, one at a time; a collective call if there are any.
-
-    Args:
-        tensors: The tensors.
-        keep: Whether this process needs the result; otherwise it is empty.
-    """
-    copies = {}
-    for name, tensor in tensors.items():
-        full = whole(tensor.detach())
-        if keep:
-            copies[name] = full.to("cpu", copy=True)
-    return copies
-
-
 def load_training_tensors(model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]) -> None:
-    """Fill the model and the optimizers, sharded or not, with what `training_tensors` returned, whole."""
-    parameters = model.state_dict()
-    load_model_tensors(
-        model, {name: like(value, parameters[name]) for name, value in tensors.items() if "#" not in name}
-    )
+    """Fill the model and the optimizers with the tensors of `training_tensors`."""
+    load_model_tensors(model, {name: value for name, value in tensors.items() if "#" not in name})
     states: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         if "#" in key:
@@ -64,7 +45,7 @@ def load_training_tensors(model: Transformer, optimizers: Sequence[Optimizer], t
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 entries = states[names[parameter]]
-                optimizer.state[parameter] = {entry: like(value, parameter) for entry, value in entries.items()}
+                optimizer.state[parameter] = {entry: value.to(parameter.device) for entry, value in entries.items()}
 
 
 class BackgroundWriter:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 FREE_TO_CHANGE = (
     "device",
     "threads",
-    "shard_model",
     "checkpoint_seconds",
     "log_every",
     "diagnostics_every",
@@ -33,7 +32,7 @@ LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
 
 RATES = ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")
 """The peak learning rates."""
-PRECISIONS = ("auto", "fp32", "bf16", "probe")
+PRECISIONS = ("auto", "fp32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -69,13 +68,9 @@ class TrainConfig:
         shuffle: Draw a new document order for every epoch; False reads the shards in order.
         microbatch_size: Rows per forward pass of each process, to save memory; None for the whole step.
         device: "auto" (CUDA if available), "cpu", "cuda" or "cuda:N".
-        precision: Precision of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (like
-            "auto", but also bf16 on a CPU on which it is measured to be faster; avoid it in sweeps over several
-            machines).
+        precision: Precision of matrix products: "fp32", "bf16" or "auto" (bf16 on CUDA, fp32 elsewhere).
         compile: Whether `torch.compile` fuses the layers and the loss: True, False or "auto" (on CUDA). It changes
             rounding. What cannot be compiled is an error: a run whose summary says `compile` was compiled as a whole.
-        shard_model: Whether several processes shard weights, gradients and optimizer state (FSDP2) instead of each
-            holding all of them: True, False or "auto", if on a GPU they would take more than half of its memory.
         threads: CPU threads of Torch; None keeps the current number.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
@@ -106,7 +101,6 @@ class TrainConfig:
     device: str = "auto"
     precision: str = "auto"
     compile: bool | str = "auto"
-    shard_model: bool | str = "auto"
     threads: int | None = None
     checkpoint_seconds: float = 60.0
     log_every: int = 1
@@ -142,8 +136,6 @@ class TrainConfig:
             raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
         if self.compile not in (True, False, "auto"):
             raise UserError(f"compile={self.compile} is not one of auto, true, false")
-        if self.shard_model not in (True, False, "auto"):
-            raise UserError(f"shard_model={self.shard_model} is not one of auto, true, false")
         if self.bytes_per_step % self.context_bytes:
             rows = max(1, round(self.bytes_per_step / self.context_bytes))
             raise UserError(

@@ -1,12 +1,9 @@
-"""Diagnostics during training: activation and weight norms, and hardware utilization.
+"""Diagnostics during training: activation norms and hardware utilization.
 
 Names in the log (with `grad_norm` and `tokens_per_second`, which every logged step has):
 
-- `residual_rms/LL/attention`, `residual_rms/LL/mlp`, `residual_rms/final`: root mean square of the residual stream
-  before the norms of layer LL's attention, its MLP, and the head;
-- `gate_rms/LL`: root mean square of the input of layer LL's SiLU;
-- `weight_norm/GROUP` and `weight_rms/GROUP`: Euclidean norm and root mean square of the weights of each of `GROUPS`,
-  without padding rows. Only the root mean square compares vocabularies of different sizes;
+- `gate_rms/LL`: root mean square of the input of layer LL's SiLU (the pre-activations of its MLP);
+- `residual_rms`: root mean square of the residual stream after the last layer, not finite once it has overflowed;
 - `matmul_flops_per_second`: the peak for `mfu`, configured or measured;
 - `mfu`: model FLOPs utilization (PaLM, appendix B): `Transformer.flops_per_token` times the tokens per second since the
   last such entry, over that peak.
@@ -17,23 +14,19 @@ from __future__ import annotations
 import functools
 import math
 import time
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import torch
 
 from lm.model.transformer import Block
 from lm.train.distributed import current
-from lm.train.sharding import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from torch import Tensor
 
-    from torch import Tensor, nn
-
+    from lm.model.packing import Packing
     from lm.model.transformer import Transformer
-
-GROUPS = ("embedding", "head", "attention", "mlp", "norms")
 
 
 class Diagnostics:
@@ -60,7 +53,9 @@ class Diagnostics:
         """Whether the `step`-th (from 1) of `steps` is measured."""
         return self.every > 0 and (step % self.every == 0 or step in (1, steps))
 
-    def row(self, model: Transformer, ids: Tensor, *, tokens: int, seconds: float, **options: Any) -> dict[str, float]:
+    def row(
+        self, model: Transformer, ids: Tensor, *, tokens: int, seconds: float, documents: Packing | None = None
+    ) -> dict[str, float]:
         """Measure the model after a step.
 
         Args:
@@ -68,91 +63,50 @@ class Diagnostics:
             ids: int64[batch, seq_len], input of the forward pass: at most a micro-batch of the step.
             tokens: Tokens that the run has read so far.
             seconds: Time that it has taken so far.
-            **options: Further arguments of the model's forward.
+            documents: Documents of the rows, for `Transformer.hidden`; None if a row is one document.
         """
         one = self.peak_flops or matmul_flops_per_second(ids.device.type, self.precision, torch.get_num_threads())
         peak = one * self.processes
         rate = (tokens - self._mark[0]) / max(seconds - self._mark[1], 1e-9)
         self.mark(tokens, seconds)
         return {
-            **activations(model, ids, self.precision, **options),
-            **weights(model),
+            **activations(model, ids, self.precision, documents),
             "matmul_flops_per_second": peak,
             "mfu": rate * model.flops_per_token() / peak,
         }
 
 
 @torch.no_grad()
-def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **options: Any) -> dict[str, float]:
-    """Root mean squares inside the model, from a separate forward pass without the head.
+def activations(
+    model: Transformer, ids: Tensor, precision: str = "fp32", documents: Packing | None = None
+) -> dict[str, float]:
+    """`gate_rms` and `residual_rms`, from a separate forward pass without the head.
 
     A separate pass gives the same numbers whether training is compiled or not.
 
     Args:
         model: Any model.
-        ids: int64[batch, seq_len], rows of this process, which are as many in each.
+        ids: int64[batch, seq_len], rows of this process; all processes have the same number of rows.
         precision: "bf16" for autocast.
-        **options: Further arguments of the model's forward.
+        documents: Documents of the rows, for `Transformer.hidden`; None if a row is one document.
     """
-    world = current()
-    squares: dict[str, Tensor] = {}
+    squares: list[Tensor] = []
 
-    def read(name: str, x: Tensor) -> None:
-        squares[name] = x.float().square().mean()
+    def read(x: Tensor) -> None:
+        squares.append(x.float().square().mean())
 
-    autocast = torch.autocast(ids.device.type, torch.bfloat16, enabled=precision == "bf16")
-    # Run eagerly: a compiled layer would not call the hooks of its submodules.
-    with _reading(model, read), torch.compiler.set_stance("force_eager"), autocast:
-        model(ids, torch.zeros_like(ids, dtype=torch.bool), **options)
-    means = world.sum(torch.stack([*squares.values()])) / world.size
-    return dict(zip(squares, means.sqrt().tolist(), strict=True))  # one transfer
-
-
-@contextmanager
-def _reading(model: Transformer, read: Callable[[str, Tensor], None]) -> Iterator[None]:
-    """Call `read` with the name and value of each measured activation while the block runs."""
     with ExitStack() as stack:
-
-        def inputs_of(module: nn.Module, name: str) -> None:
-            stack.callback(module.register_forward_pre_hook(lambda _, inputs: read(name, inputs[0])).remove)
-
-        def output_of(module: nn.Module, name: str) -> None:
-            stack.callback(module.register_forward_hook(lambda _, __, output: read(name, output)).remove)
-
-        for i, layer in enumerate(model.model.layers):
+        for layer in model.model.layers:
             assert isinstance(layer, Block)
-            inputs_of(layer.input_layernorm, f"residual_rms/{i:02d}/attention")
-            inputs_of(layer.post_attention_layernorm, f"residual_rms/{i:02d}/mlp")
-            output_of(layer.mlp.gate_proj, f"gate_rms/{i:02d}")
-        inputs_of(model.model.norm, "residual_rms/final")
-        yield
-
-
-@torch.no_grad()
-def weights(model: Transformer) -> dict[str, float]:
-    """Euclidean norm and root mean square of each group of weights; a tied table counts as embedding."""
-    sums: dict[str, list[Tensor]] = {}
-    sizes: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
-        group = _group(name)
-        full = whole(parameter)
-        used = full[: model.vocab_size] if group in ("embedding", "head") else full
-        sums.setdefault(group, []).append(used.float().square().sum())
-        sizes[group] = sizes.get(group, 0) + used.numel()
-    found = dict(zip(sums, torch.stack([torch.stack(parts).sum() for parts in sums.values()]).tolist(), strict=True))
-    norms = {f"weight_norm/{group}": math.sqrt(found[group]) for group in GROUPS if group in found}
-    means = {f"weight_rms/{group}": math.sqrt(found[group] / sizes[group]) for group in GROUPS if group in found}
-    return norms | means
-
-
-def _group(name: str) -> str:
-    if name.startswith("model.embed_tokens"):
-        return "embedding"
-    if name.startswith("lm_head"):
-        return "head"
-    if "norm" in name:
-        return "norms"
-    return "attention" if ".self_attn." in name else "mlp"
+            stack.callback(layer.mlp.gate_proj.register_forward_hook(lambda _, __, output: read(output)).remove)
+        stack.callback(model.model.norm.register_forward_pre_hook(lambda _, inputs: read(inputs[0])).remove)
+        stack.enter_context(torch.autocast(ids.device.type, torch.bfloat16, enabled=precision == "bf16"))
+        # Run eagerly: a compiled layer would not call the hooks of its submodules.
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        model.hidden(ids, documents=documents)
+    world = current()
+    *gates, residual = (world.sum(torch.stack(squares)) / world.size).sqrt().tolist()  # one transfer
+    return {**{f"gate_rms/{i:02d}": value for i, value in enumerate(gates)}, "residual_rms": residual}
 
 
 @functools.cache

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-from lm.train import sharding
 from lm.train.distributed import World
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class Muon(torch.optim.Optimizer):
         lr: Learning rate: the update's spectral norm.
         momentum: Decay of the running mean of gradients.
         weight_decay: Decoupled; multiplied by `lr`.
-        world: Processes with the same parameters and gradients, or with shards of them, which share the work.
+        world: Processes with the same parameters and gradients, which share the work.
     """
 
     def __init__(
@@ -72,48 +70,38 @@ class Muon(torch.optim.Optimizer):
         """Update every parameter that has a gradient; `closure` is not supported."""
         assert closure is None
         for group in self.param_groups:
-            trained = [p for p in group["params"] if p.grad is not None]
-            for parameter in trained:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            for parameter in parameters:
                 state: dict[str, Any] = self.state[parameter]
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
-            shapes = [parameter.shape for parameter in trained]
-            parameters = [sharding.local(parameter) for parameter in trained]
-            gradients = [sharding.local(parameter.grad) for parameter in trained]
-            means = [sharding.local(self.state[parameter]["momentum_buffer"]) for parameter in trained]
+            gradients = [parameter.grad for parameter in parameters]
+            means = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
             torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
             directions = torch._foreach_lerp(gradients, means, group["momentum"])
-            if any(isinstance(parameter, DTensor) for parameter in trained):
-                own = orthogonalize_stacked(sharding.collect(directions, shapes, self._world))
-                updates = sharding.share_out(own, directions, self._world)
-            else:
-                updates = orthogonalize_all(directions, self._world)
+            updates = orthogonalize_all(directions, self._world)
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
-            for (rows, columns), places in _by_shape(shapes).items():
+            for (rows, columns), places in _by_shape([parameter.shape for parameter in parameters]).items():
                 length = group["lr"] * max(1.0, rows / columns) ** 0.5
                 torch._foreach_add_([parameters[i] for i in places], [updates[i] for i in places], alpha=-length)
 
 
 def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
-    """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it."""
+    """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it.
+
+    Matrices of equal shape are one stack; on CPUs, the bits are those of one at a time.
+    """
     own = range(world.rank, len(matrices), world.size)
-    made = orthogonalize_stacked({i: matrices[i] for i in own})
-    if world.size == 1:
-        return [made[i] for i in own]
-    updates = [made[i].contiguous() if i in made else torch.empty_like(m) for i, m in enumerate(matrices)]
-    waiting = [dist.broadcast(update, i % world.size, async_op=True) for i, update in enumerate(updates)]
-    for handle in waiting:
-        handle.wait()
+    updates = [torch.empty_like(matrix) for matrix in matrices]
+    for places in _by_shape([matrices[i].shape for i in own]).values():
+        stack = [own[place] for place in places]
+        for i, update in zip(stack, orthogonalize(torch.stack([matrices[i] for i in stack])), strict=True):
+            updates[i] = update.contiguous()
+    if world.size > 1:
+        waiting = [dist.broadcast(update, i % world.size, async_op=True) for i, update in enumerate(updates)]
+        for handle in waiting:
+            handle.wait()
     return updates
-
-
-def orthogonalize_stacked(matrices: dict[int, Tensor]) -> dict[int, Tensor]:
-    """Orthogonalize matrices, those of equal shape as one stack; on CPUs, with the same bits as one at a time."""
-    members, made = [*matrices], dict[int, Tensor]()
-    for places in _by_shape([matrix.shape for matrix in matrices.values()]).values():
-        stack = [members[place] for place in places]
-        made |= zip(stack, orthogonalize(torch.stack([matrices[i] for i in stack])), strict=True)
-    return made
 
 
 def _by_shape(shapes: Sequence[torch.Size]) -> dict[torch.Size, list[int]]:

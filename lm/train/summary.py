@@ -1,4 +1,4 @@
-"""What a training run was and what it cost."""
+"""Summary of a training run: settings, tokens, FLOPs, time."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ class TrainingSummary:
         device: Torch device.
         threads: CPU threads of Torch.
         processes: Processes that trained together.
-        run: What decides the result (`lm.train.trainer.Trainer.identity`).
-        sharded: Whether they sharded the model (`TrainConfig.shard_model`).
+        run: Settings that determine the result (`lm.train.trainer.Trainer.identity`).
     """
 
     parameters_total: int
@@ -73,7 +72,6 @@ class TrainingSummary:
     threads: int
     processes: int
     run: dict[str, Any]
-    sharded: bool = False
 
     def save(self, folder: Path) -> None:
         """Write `summary.json`."""

@@ -19,16 +19,14 @@ from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.packing import dense
 from lm.model.transformer import ModelConfig, Transformer
-from lm.model.weights import load_tensors, model_tensors, save_model, save_tensors
+from lm.model.weights import load_tensors, save_model, save_tensors
 from lm.train.batches import BatchReader
-from lm.train.checkpoint import BackgroundWriter, load_training_tensors, snapshot, training_tensors
+from lm.train.checkpoint import BackgroundWriter, load_training_tensors, training_tensors
 from lm.train.config import LENGTH
 from lm.train.diagnostics import Diagnostics
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
-from lm.train.sharding import does_not_fit, gathered, shard, whole
 from lm.train.summary import FLOPS_FORMULA, TrainingSummary
-from tokenizer import storage
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
     Each process of a distributed run reads an equal share of the rows of every batch, so the batch does not depend on
-    their number. They hold the same state, or shards of it. The first process writes the files.
+    their number. They hold the same state. The first process writes the files.
     """
 
     def __init__(
@@ -72,7 +70,6 @@ class Trainer:
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
         self.optimizers: list[torch.optim.Optimizer] = []
-        self.sharded = False
         self.writer = BackgroundWriter()
         self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
         self.objective: nn.Module = self.loss
@@ -113,12 +110,8 @@ class Trainer:
     def begin(self) -> None:
         """Compile and distribute the model; load the checkpoint or the trunk if there is one."""
         world, config = self.world, self.config
-        wanted = config.shard_model is True or (config.shard_model == "auto" and does_not_fit(self.model, self.device))
-        self.sharded = world.size > 1 and world.any(wanted)[0]
         if self.identity.get("compile"):
-            self.loss.fuse(layers=self.sharded)
-        if self.sharded:
-            shard(self.loss, self.device, world)
+            self.loss.fuse()
         self.model.to(self.device)
         self.optimizers = build_optimizers(
             self.model,
@@ -132,7 +125,7 @@ class Trainer:
         self._resume()
         if not world.all_equal(self.step):
             raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
-        if world.size > 1 and not self.sharded:
+        if world.size > 1:
             cuda = self.device.type == "cuda"
             # Without find_unused_parameters, DDP rearranges its gradient buckets after the first step of each start.
             # With more than two processes this changes the rounding of sums in a resumed run. The option costs little
@@ -193,7 +186,7 @@ class Trainer:
         factor = self.schedule.factor(self.step)
         sums = self._backward(inputs, targets)
         limit = config.grad_clip or math.inf
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * factor
@@ -220,10 +213,7 @@ class Trainer:
         if entry is not None and due:  # not part of the measured time
             shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
             documents = dense((shown == self.shards.eos_id).cumsum(1)) if config.document_mask else None
-            with gathered(self.objective):
-                entry |= self.diagnostics.row(
-                    self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents
-                )
+            entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
         self._check_finite(entry or {})
         return entry
 
@@ -260,14 +250,14 @@ class Trainer:
         """
         each = len(inputs)
         # DDP averages gradients; multiply by the number of processes to get the sum.
-        scale = (1 if self.sharded else self.world.size) / self.tokens_per_step
+        scale = self.world.size / self.tokens_per_step
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         size = self.config.microbatch_size or each
         for first in range(0, each, size):
             rows = slice(first, first + size)
             more = isinstance(self.objective, DistributedDataParallel) and first + size < each
-            # Exchange gradients once, after the last micro-batch; FSDP does so after each, to keep only shards.
+            # Exchange gradients once, after the last micro-batch.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                     total, nats = self.objective(inputs[rows], targets[rows])
@@ -280,10 +270,11 @@ class Trainer:
         """Copy the state that the next step depends on, and write it in the background; a collective call."""
         self.writer.wait()  # so that there are never two copies
         bytes_seen = self._total_bytes()
-        tensors = snapshot(training_tensors(self.model, self.optimizers), keep=self.world.rank == 0)
         if self.world.rank:
             return
-        storage.disk.make_folder(self.folder)
+        state = training_tensors(self.model, self.optimizers)
+        tensors = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+        self.folder.mkdir(parents=True, exist_ok=True)
         meta = {
             "run": self.identity,
             "step": self.step,
@@ -304,12 +295,11 @@ class Trainer:
         if keep_checkpoint:
             self.save_checkpoint()
         self.writer.wait()
-        tensors = snapshot(model_tensors(self.model), keep=self.world.rank == 0)
         if self.world.rank == 0:
-            save_model(self.model, self.folder, tensors)
+            save_model(self.model, self.folder)
             summary.save(self.folder)
             if not keep_checkpoint:
-                storage.disk.remove(self.folder / CHECKPOINT, missing_ok=True)
+                (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return summary
 
     def summary(self) -> TrainingSummary:
@@ -342,7 +332,6 @@ class Trainer:
             threads=torch.get_num_threads(),
             processes=self.world.size,
             run=self.identity,
-            sharded=self.sharded,
         )
 
 

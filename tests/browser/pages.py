@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.fertility import command
-from experiments.report import comparison, fertility, robustness, vocabulary, vocabulary_page
+from experiments.cli import main
+from experiments.report import comparison, fertility, vocabulary, vocabulary_page
 from tests import texts
 from tests.browser import ladders
-from tests.experiments.report import perturbed
 from tests.experiments.report.sample import sample_report
 from tokenizer import Batch, Tokenizer
 
@@ -44,17 +43,6 @@ def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, To
     file.write_text(comparison.render(report), encoding="utf-8")
 
 
-def write_robustness(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
-    """The page of perturbed text."""
-    rows = [
-        perturbed.row(name, title, 1 + i / 10, **({"difference": i / 10, "loses_more": "this"} if i else {}))
-        for title in ("upper case", "typing errors", "lines wrapped at 72 characters")
-        for i, name in enumerate(names)
-    ]
-    report = said(perturbed.report(rows), say, {"title", "perturbation", "text_lost", "made", "command"})
-    file.write_text(robustness.render(report), encoding="utf-8")
-
-
 def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
     """The page of tokens that a text needs."""
     root = file.parent / "fertility"
@@ -65,8 +53,8 @@ def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[st
         lines = [json.dumps({"text": text}) for text in documents]
         (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     given = [str(root / name) for name in (*chosen, "english.jsonl", "scripts.jsonl")]
-    assert command.run([*given, "--out", str(root / "out")]) == 0
-    report = json.loads((root / "out" / command.NUMBERS).read_text(encoding="utf-8"))
+    assert main.run(["fertility", *given, "--out", str(root / "out")]) == 0
+    report = json.loads((root / "out" / "fertility.json").read_text(encoding="utf-8"))
     for row in report["rows"]:
         row["group"] = row["group"] if row["by"] == "all" else say(row["group"])
     report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})
@@ -101,7 +89,6 @@ def write_ladder(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokeni
 
 PAGES = {
     "comparison": write_comparison,
-    "robustness": write_robustness,
     "fertility": write_fertility,
     "vocabulary": write_vocabulary,
     "ladder": write_ladder,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.fertility import command
+from experiments.cli import main
 from tests import texts
 from tests.browser.waiting import wait_for
 from tokenizer import Tokenizer
@@ -25,7 +25,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]
         lines = [json.dumps({"text": text}) for text in documents]
         (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     given = [str(root / name) for name in (*trained, "english.jsonl", "scripts.jsonl")]
-    assert command.run([*given, "--title", "<b>a & b</b>", "--out", str(root / "out")]) == 0
+    assert main.run(["fertility", *given, "--title", "<b>a & b</b>", "--out", str(root / "out")]) == 0
     return root / "out" / "fertility.html"
 
 

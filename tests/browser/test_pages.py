@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experiments import history
+from experiments.commands import inspect
 from experiments.report import comparison
 from experiments.report.characters import harmless
 from experiments.report.figures import save
@@ -123,7 +123,7 @@ def test_hostile_names_in_drawings(browser: Any, tmp_path: Path) -> None:
     report = sample_report([f"{i} {HOSTILE}" for i in range(3)])
     drawn = save(comparison.figures(report), tmp_path, ["svg"])
     rows = [{"tokenizer": harmless(HOSTILE), "vocab_size": size, "bytes_per_token": size / 9} for size in (500, 900)]
-    history.curve_chart(rows, published=False).save(tmp_path / "curve.svg")
+    inspect.curve_chart(rows).save(tmp_path / "curve.svg")
     for path in [*drawn, tmp_path / "curve.svg"]:
         found = ET.parse(path).getroot()
         assert not [
@@ -180,7 +180,7 @@ def test_a_phone_shows_whole_words_and_the_key_number(opened: Any, written: Writ
       .filter((text) => text.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1)
       .map((text) => text.textContent))"""
     assert page.evaluate(outside) == []
-    assert page.locator("nav.contents a").count() == page.locator("main h2").count() * (name != "robustness")
+    assert page.locator("nav.contents a").count() == page.locator("main h2").count()
     clipped = "(box) => [...box.querySelectorAll('td')].some((cell) => cell.scrollWidth > cell.clientWidth + 1)"
     assert not any(page.locator(".stacked").evaluate_all(f"(boxes) => boxes.map({clipped})"))
     opened.check()

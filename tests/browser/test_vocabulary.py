@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments import inspect_vocab
+from experiments.cli import main
 from experiments.report import vocabulary, vocabulary_page
 from superbpe.inspection import tokens
 from tests import texts
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenize
         "--out",
         str(root / "out"),
     ]
-    assert inspect_vocab.run(command) == 0
+    assert main.run(["inspect", *command]) == 0
     return root / "out"
 
 

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.cli import main
 from tests.experiments.conftest import run_stages
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+def run_until(stage: str, words: list[str]) -> int:
+    """Exit code of `superbpe pipeline --until STAGE WORDS`."""
+    return main.run(["pipeline", "--until", stage.replace("_", "-"), *words])
 
 
 def names_by_stage(tmp_path: Path) -> dict[str, list[str]]:

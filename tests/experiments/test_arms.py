@@ -13,12 +13,12 @@ import pytest
 
 from experiments.arms import check_name, resolve_arms
 from experiments.cli.compose import check, load
-from experiments.cli.main import run
 from experiments.config import part
 from experiments.stages.comparison import of_seed
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import runs
 from superbpe.rules import PHASE1, PRESETS, Rules
+from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 
@@ -114,7 +114,7 @@ def test_no_arm_can_have_the_name_of_another_arm_and_seed(tmp_path: Path) -> Non
         (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
         (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "exclude each other"),
         (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "revision=main is for arms.x.pretrained"),
-        (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'label'\?\)"),
+        (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'arms.bpe.label'\?\)"),
         (
             ["arms.bpe.bpe.vocab_sise=300"],
             r"'arms.bpe.bpe.vocab_sise' \(did you mean 'vocab_size'\?\)",
@@ -171,14 +171,6 @@ def test_arms_are_swept_over() -> None:
     assert swept == {"arms": ["[bpe,superbpe]", "[bpe,bytes]"]}
     values = check(["arms.superbpe.superbpe.transition=0.7,0.8"], sweep=True)
     assert values == {"arms.superbpe.superbpe.transition": ["0.7", "0.8"]}
-
-
-def test_old_names_are_accepted_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.cli.renamed.KEYS", {"bpe.old_size": "bpe.vocab_size"})
-    monkeypatch.setattr("experiments.cli.renamed.CHOICES", {"budget": {"old": "equal_steps"}})
-    with pytest.warns(FutureWarning, match=r"bpe.old_size=4096 is now bpe.vocab_size=4096"):
-        config = load(["bpe.old_size=4096", "budget=old"])
-    assert (config.bpe.vocab_size, config.budget.mode) == (4096, "equal_steps")
 
 
 def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import run
+from experiments.cli import main
 from experiments.results import Folder
-from experiments.status import run as status
 from experiments.store.artifacts import Store
-from experiments.train_tokenizer import run as train
 from tests.experiments.conftest import tiny_overrides
+from tests.experiments.outputs import run_until as run
 from tests.tokenizer.corpus.endpoint import SECRETS
 
 DOCUMENT = {"text": "the cat sat on the mat, and the dog sat on the log\n" * 3}
@@ -73,7 +72,7 @@ def test_a_signed_url_is_not_stored(
     assert code == 0
     assert artifact is not None
     to = tmp_path / "tokenizer"
-    assert train([url, "--vocab-size", "300", "--to", str(to), "--threads", "1"]) == 0
+    assert main.run(["train", url, "--vocab-size", "300", "--to", str(to), "--threads", "1"]) == 0
     assert f"{endpoint.url}/bucket/text/0.jsonl" in (to / "superbpe.json").read_text()
     output = capfd.readouterr()
     for kept in [
@@ -104,9 +103,9 @@ def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
         return {a.name: {n: file for n, file in a.manifest.files.items() if n != "superbpe.json"} for a in artifacts}
 
     local = str(tmp_path / "near" / "artifacts")
-    assert run("shard_corpus", overrides("near", local)) == 0
+    assert run("shard", overrides("near", local)) == 0
     endpoint.upload_faults.extend([503, None, "cut", None] * 5)
-    assert run("shard_corpus", overrides("far", url)) == 0
+    assert run("shard", overrides("far", url)) == 0
     assert not endpoint.upload_faults
     assert json.loads((tmp_path / "far" / "outputs" / "run.json").read_text())["store"] == url
     near, far = made(Store.at(local)), made(Store.at(url))
@@ -114,10 +113,10 @@ def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
     assert any(name.startswith("shards-") for name in far)
     capsys.readouterr()
     endpoint.faults.extend([503, None, "cut", None] * 5)
-    assert run("shard_corpus", overrides("third", url)) == 0
+    assert run("shard", overrides("third", url)) == 0
     assert {path.name for path in Store.at(url).root.iterdir() if path.name.startswith("count-")} == set()
     assert made(Store.at(url)) == near
-    assert status([f"artifacts={url}"]) == 0
+    assert main.run(["status", f"artifacts={url}"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in near)
     for content in endpoint.objects.values():

@@ -48,7 +48,7 @@ def test_no_credential_is_written_by_a_run(tiny: list[str], tmp_path: Path) -> N
 
 
 def test_no_credential_is_written_by_a_first_stage(tiny: list[str], tmp_path: Path) -> None:
-    assert leaks([sys.executable, "-m", "experiments.count", *tiny], tmp_path) == {}
+    assert leaks([sys.executable, "-m", "experiments.pipeline", "--until", "count", *tiny], tmp_path) == {}
     assert list(tmp_path.glob("artifacts/*/manifest.json"))
 
 

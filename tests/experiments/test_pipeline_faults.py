@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import run
 from experiments.results import Folder, Reading, TrainedModel
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
+from tests.experiments.outputs import run_until as run
 from tokenizer import storage
 from tokenizer.errors import UserError
 
@@ -35,7 +35,7 @@ def test_a_tokenizer_that_was_tampered_with_is_rejected(
     tampered["model"]["merges"].pop()
     file.write_text(json.dumps(tampered))
     capsys.readouterr()
-    assert run("shard_corpus", tiny) == 2
+    assert run("shard", tiny) == 2
     err = capsys.readouterr().err
     assert name in err
     assert "delete" in err
@@ -50,18 +50,18 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
     monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 80_000)
     capsys.readouterr()
-    assert run("shard_corpus", tiny) == 2
+    assert run("shard", tiny) == 2
     err = capsys.readouterr().err
     # 182 kB of text in 86,000 tokens of two bytes.
     assert "artifacts: the training shards need about 0.000182 GB, but 8e-05 GB of the disk are free" in err
     assert "set artifacts to a folder on a larger disk" in err
     assert {one["contents"]["split"] for one in manifests(tmp_path, "shards")} == {"heldout"}
     monkeypatch.undo()
-    run_stages("shard_corpus", tiny, tmp_path / "outputs")
+    run_stages("shard", tiny, tmp_path / "outputs")
     sizes = [one["contents"] for one in manifests(tmp_path, "shards") if one["contents"]["split"] == "train"]
     assert sum(each["n_tokens"] for each in sizes) * 2 == pytest.approx(172_000, rel=0.02)
     monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 0)
-    run_stages("shard_corpus", tiny, tmp_path / "outputs")  # nothing more is written
+    run_stages("shard", tiny, tmp_path / "outputs")  # nothing more is written
 
 
 def test_heldout_text_that_may_have_been_trained_on_is_rejected(tiny: list[str], tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(tiny: li
     assert curve[0].bits_per_byte > curve[-1].bits_per_byte
 
 
-@pytest.mark.parametrize("stage", ["count", "train_bpe", "shard_corpus", "train_lm"])
+@pytest.mark.parametrize("stage", ["count", "train_bpe", "shard", "train_lm"])
 def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(
     stage: str, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = {"count": "count", "train_bpe": "bpe", "shard_corpus": "shards", "train_lm": "lm"}[stage]
+    made = {"count": "count", "train_bpe": "bpe", "shard": "shards", "train_lm": "lm"}[stage]
     fsync = os.fsync
 
     def full(handle: int) -> None:
@@ -134,11 +134,11 @@ def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(
     run_stages(stage, tiny, tmp_path / "outputs")
 
 
-@pytest.mark.parametrize("stage", ["shard_corpus", "train_lm"])
+@pytest.mark.parametrize("stage", ["shard", "train_lm"])
 def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(
     stage: str, tiny: list[str], tmp_path: Path
 ) -> None:
-    name = {"shard_corpus": "shards", "train_lm": "lm"}[stage]
+    name = {"shard": "shards", "train_lm": "lm"}[stage]
     run_stages(stage, tiny, tmp_path / "outputs")
     finished = paths(tmp_path, name)[0]
     data = next(path for path in sorted(finished.rglob("*")) if path.suffix in (".bin", ".safetensors"))
@@ -147,7 +147,7 @@ def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(
     unfinished = finished.rename(finished.with_name(f".{finished.name}.resumable"))
     (unfinished / "manifest.json").unlink()
     (unfinished / data.relative_to(finished)).write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    if stage == "shard_corpus":
+    if stage == "shard":
         run_stages(stage, tiny, tmp_path / "outputs")
         assert data.read_bytes() == content
     else:

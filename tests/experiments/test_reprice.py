@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from experiments import reprice
-from experiments.cli.main import run
 from lm.evaluate.bits_per_byte import Evaluation
+from tests.experiments.outputs import run_until as run
 
 RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "deployment.batch=8"]
 

@@ -1,4 +1,4 @@
-"""The command line in several processes: `torchrun --nproc-per-node 2 -m experiments.train_lm ...`."""
+"""The command line in several processes: `torchrun --nproc-per-node 2 -m experiments.pipeline ...`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ALONE = ("--standalone", "--nproc-per-node=2")
 
 def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "torch.distributed.run", *options]
-    command += ["-m", f"experiments.{stage}", *overrides]
+    command += ["-m", "experiments.pipeline", "--until", stage.replace("_", "-"), *overrides]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
 def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_path: Path) -> None:
-    out, err = (process := torchrun("pipeline", tiny)).communicate(timeout=400)
+    out, err = (process := torchrun("report", tiny)).communicate(timeout=400)
     assert process.returncode == 0, out + err
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
     assert [summary["processes"] for summary in summaries] == [2, 2]
@@ -46,12 +46,11 @@ def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     options = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-id=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
     options.append("--local-addr=127.0.0.1")
-    overrides = [*tiny, "lm.train.shard_model=true"]
-    nodes = [torchrun("evaluate", overrides, options) for _ in range(2)]
+    nodes = [torchrun("evaluate", tiny, options) for _ in range(2)]
     texts = [node.communicate(timeout=400) for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], texts
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
-    assert [(summary["processes"], summary["sharded"]) for summary in summaries] == [(2, True)] * len(summaries) != []
+    assert [summary["processes"] for summary in summaries] == [2] * len(summaries) != []
     assert sorted("evaluat" in out + err for out, err in texts) == [False, True]  # one node reports
 
 

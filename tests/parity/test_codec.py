@@ -1,7 +1,4 @@
-"""Spans and dropout beside HF `tokenizers`, special strings beside `tiktoken`, on generated text."""
-
-import math
-from collections import Counter
+"""Spans beside HF `tokenizers`, special strings beside `tiktoken`, on generated text."""
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests import texts
 from tests.parity.test_tiktoken import as_tiktoken
-from tokenizer import Tokenizer, UserError, patterns, reference
+from tokenizer import Tokenizer, UserError, patterns
 
 tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("tiktoken")
@@ -60,19 +57,3 @@ def test_special_strings_of_generated_text_equal_tiktoken(both, text, allowed, d
             ours.encode(text, **options)
     else:
         assert ours.encode(text, **options) == expected
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5])
-def test_dropout_frequencies_equal_hf(p):
-    """HF draws the same coins where no merge makes a later one impossible before its turn."""
-    merges = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "d")]
-    vocab = {name: i for i, name in enumerate([*"abcd", "ab", "bc", "abc", "abcd"])}
-    theirs = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, dropout=p))
-    n = 5000
-    counts = Counter(tuple(token.encode() for token in theirs.encode("abcd").tokens) for _ in range(n))
-    chances = reference.distribution(
-        reference.as_bytes("abcd"), reference.ranks_of([(a.encode(), b.encode()) for a, b in merges]), p
-    )
-    assert counts.keys() <= chances.keys()
-    for word, chance in chances.items():
-        assert abs(counts[word] - n * chance) < 6 * math.sqrt(n * chance * (1 - chance)) + 1

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from experiments.cli.main import run
 from tests import texts
+from tests.experiments.outputs import run_until as run
 from tests.parity import released
 from tokenizer import Tokenizer
 from tokenizer.formats import printable

@@ -338,7 +338,7 @@ def test_what_is_not_supported_is_rejected(hf, folders):
     for wrong in (1, [1], [["a", 2]], np.array(["a"])):
         with pytest.raises(ValueError, match="text input must be of type"):
             ours(wrong)
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ValueError, match="does not match batch length"):
         ours(["a", "b"], ["c"])
 
 

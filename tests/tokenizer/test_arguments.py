@@ -87,8 +87,6 @@ def test_special_strings_must_be_a_set(name, value):
     [
         (lambda: TOKENIZER.encode_batch(["x"], threads="2"), "threads='2' must be a whole number, from 1 to"),
         (lambda: TOKENIZER.encode_batch(["x"], threads=True), "threads=True must be"),
-        (lambda: TOKENIZER.encode_dropout("x", "0.1", seed=1), "p='0.1' is not a probability"),
-        (lambda: TOKENIZER.encode_dropout("x", 0.1, seed=1.5), "seed=1.5 must be a whole number, from 0 to"),
         (
             lambda: TOKENIZER.encode_iter(["x"], max_pending_bytes=1.5),
             "max_pending_bytes=1.5 must be a whole",
@@ -145,8 +143,6 @@ def settings(cls, check=None):
 CALLS = {
     "encode": (TOKENIZER.encode, ["text"], ["allowed_special", "disallowed_special"]),
     "encode_batch": (TOKENIZER.encode_batch, ["texts"], ["allowed_special", "disallowed_special", "threads"]),
-    "encode_batch_dropout": (TOKENIZER.encode_batch_dropout, ["texts", "p", "seed"], ["threads"]),
-    "encode_dropout": (TOKENIZER.encode_dropout, ["text", "p", "seed"], []),
     "encode_iter": (
         lambda **given: list(TOKENIZER.encode_iter(**given)),
         ["parts"],
@@ -188,3 +184,57 @@ def test_any_arguments_give_a_result_or_a_user_error(name, data):
             call(**given)
         except UserError as error:
             assert str(error)  # noqa: PT017
+
+
+FILE_NAMES = {
+    "train_bpe": lambda names: train_bpe(names, 300),
+    "count_pretokens": lambda names: count_pretokens(names, "gpt2"),
+    "of a function": lambda names: count_pretokens(lambda: names, "gpt2"),
+    "train_superbpe": lambda names: train_superbpe(
+        train_bpe(["some text"], 262), names, vocab_size=263, transition=0.99, rules="uw-2025"
+    ),
+    "encode_batch": TOKENIZER.encode_batch,
+    "count_tokens_batch": TOKENIZER.count_tokens_batch,
+    "call": TOKENIZER,
+}
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@pytest.mark.parametrize("function", FILE_NAMES)
+def test_strings_that_are_all_names_of_files_are_not_texts(function, tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("some text of a file")
+    names = sorted(map(str, tmp_path.glob("*.txt")))
+    with pytest.raises(UserError, match=r"2 string\(s\) are names of files.*pathlib\.Path.*Batch\.from_texts"):
+        FILE_NAMES[function](names)
+    with pytest.raises(UserError, match="names of files"):
+        FILE_NAMES[function](tuple(names))
+
+
+def test_strings_that_are_not_all_names_of_files_are_texts(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for texts in (["a.txt", "text"], ["folder"], ["."], ["x" * 5000], ["a\0"], iter(["a.txt"]), []):
+        assert len(TOKENIZER.encode_batch(texts)[1]) >= 1
+    names = Batch.from_texts(["a.txt"])
+    assert TOKENIZER.encode_batch(names)[0].tolist() == TOKENIZER.encode("a.txt")
+    assert count_pretokens(names, "gpt2").n_bytes == 5
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "file", tmp_path / "file" / "inside"):
+        with pytest.raises(UserError, match="cannot be made: it is a file, or inside one; name a new folder"):
+            TOKENIZER.save(folder)
+    counts = count_pretokens(["some text"], "gpt2")
+    for path in (tmp_path, tmp_path / "none" / "counts.parquet"):
+        with pytest.raises(UserError, match="cannot be written: name a file in an existing folder"):
+            counts.save(path)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("value", ["folder", None, {"vocab": []}])
+def test_a_tokenizer_is_made_of_a_definition(value):
+    with pytest.raises(UserError, match=r"is not a Definition; Tokenizer\.load and from_file open files"):
+        Tokenizer(value)

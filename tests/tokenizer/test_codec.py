@@ -71,8 +71,6 @@ def test_inputs_other_than_text_are_rejected(trained):
         for use in (encode, count, lambda batch: encode(batch, disallowed_special="all")):
             with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
                 use(["a", wrong])
-        with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
-            trained["gpt2"].encode_batch_dropout(["a", wrong], 0.5, seed=1)
     with pytest.raises(UserError, match="a batch is a list of texts; use encode for one"):
         encode("text")
     with pytest.raises(UserError, match="threads=0 must be from 1 to 1024"):
@@ -99,7 +97,6 @@ def test_other_threads_run_meanwhile(trained):
     for work in (
         lambda: tokenizer.encode_batch([text], threads=1),
         lambda: tokenizer.count_tokens(text),
-        lambda: tokenizer.encode_batch_dropout([text], 0.1, seed=1, threads=1),
         lambda: list(tokenizer.encode_iter([text])),
         lambda: tokenizer._decoder.decode_batch(np.tile(ids, 8), np.array([0, 8 * len(ids)])),
     ):

@@ -47,13 +47,3 @@ def test_formats_read_what_they_wrote(name, kind, trained, tmp_path):
     formats.write(stored, tmp_path / "two", kind)
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
-
-
-def test_parts_as_arguments_are_deprecated(trained):
-    definition = trained["gpt2"].definition
-    parts = {field.name: getattr(definition, field.name) for field in fields(Definition) if field.init}
-    with pytest.warns(DeprecationWarning, match="is now Tokenizer\\(Definition"):
-        tokenizer = Tokenizer(**parts, provenance={"a": 1})
-    assert (tokenizer.sha256, tokenizer.provenance) == (trained["gpt2"].sha256, {"a": 1})
-    with pytest.raises(TypeError, match="takes a definition and a provenance, not pattern"):
-        Tokenizer(definition, pattern=definition.pattern)

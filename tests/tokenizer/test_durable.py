@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import re
+import resource
 from pathlib import Path
 
 import pytest
 
 from lm.evaluate.bits_per_byte import FORMAT_VERSION, Evaluation
-from tests.injection import FAULTS, FaultyDisk
-from tokenizer import Batch, count_pretokens, storage
 from tokenizer.checksums import checksum
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.files import read_bytes
 from tokenizer.train.checkpoint import Checkpoint
 from tokenizer.train.counting import PretokenCounts
+
+UNREADABLE = {errno.EIO: "/proc/self/mem", errno.ELOOP: "loop"}
+"""Targets of symbolic links that fail: a file whose first byte cannot be read, and the link itself."""
+
+
+@pytest.fixture(autouse=True)
+def _devices_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tokenizer.files._is_generated", lambda _: False)
 
 
 def _counts(folder: Path) -> None:
@@ -30,60 +39,78 @@ def _evaluation(folder: Path) -> None:
     Evaluation.load(folder)
 
 
-@pytest.mark.parametrize("load", [_counts, _checkpoint, _evaluation])
-def test_an_error_of_the_disk_is_not_reported_as_damage(
-    load: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count_pretokens([Batch.from_texts(["a b"])], "gpt2").save(tmp_path / "counts.parquet")
-    for name in ("merges.npz", "documents.npz"):
-        (tmp_path / name).write_bytes(b"x")
+@pytest.mark.skipif(not Path(UNREADABLE[errno.EIO]).exists(), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("load", "fault"),
+    [(_counts, errno.ELOOP), (_checkpoint, errno.EIO), (_evaluation, errno.EIO), (_evaluation, errno.ELOOP)],
+)
+def test_an_error_of_the_disk_is_not_reported_as_damage(load: object, fault: int, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("counts.parquet", "merges.npz", "documents.npz"):
+        (tmp_path / name).symlink_to(UNREADABLE[fault])
     (tmp_path / "evaluation.json").write_text(json.dumps({"format_version": FORMAT_VERSION}))
-    reading = 2 if load is _evaluation else 0  # the evaluation's JSON file is opened and read first
-    monkeypatch.setattr(storage, "disk", FaultyDisk(reading, "eio"))
-    with pytest.raises(OSError, match="Input/output") as caught:
+    with pytest.raises(OSError, match=re.escape(os.strerror(fault))) as caught:
         load(tmp_path)
-    assert caught.value.errno == errno.EIO
-    assert str(tmp_path) in str(caught.value.filename)
+    assert caught.value.errno == fault
+    if fault == errno.ELOOP:
+        assert str(tmp_path) in str(caught.value.filename)
 
 
+@pytest.mark.skipif(not Path(UNREADABLE[errno.EIO]).exists(), reason="needs Linux")
 @pytest.mark.parametrize("read", [checksum, read_bytes])
-def test_an_error_while_reading_names_the_file(read: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "x").write_bytes(b"content")
-    monkeypatch.setattr(storage, "disk", FaultyDisk(1, "eio"))  # after opening it
+def test_an_error_while_reading_names_the_file(read: object, tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to(UNREADABLE[errno.EIO])
     with pytest.raises(OSError, match="Input/output") as caught:
         read(tmp_path / "x")
     assert caught.value.filename == str(tmp_path / "x")
 
 
-@pytest.mark.parametrize("fault", ["full", "short", "eio"])
+@pytest.mark.parametrize("failing", ["write", "fsync", "replace"])
 def test_a_file_is_old_or_new_and_the_error_names_it(
-    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x"
     path.write_text("old")
-    operations = []
+
+    def fail(source: object, *_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(source)] if failing == "replace" else []))
+
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "disk", FaultyDisk(on_operation=lambda name, _: operations.append(name)))
-        write_whole(path, "old")
-    assert operations == ["create", "write", "sync", "rename", "sync"]
-    for at, operation in enumerate(operations):
-        if operation not in FAULTS[fault]:
-            continue
-        with monkeypatch.context() as patch:
-            patch.setattr(storage, "disk", FaultyDisk(at, fault))
-            with pytest.raises(OSError, match=r"No space|Input/output") as caught:
+        if failing == "write":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2, unlimited[1]))
+        else:
+            patch.setattr(os, failing, fail)
+        try:
+            with pytest.raises(OSError, match=r"No space|File too large") as caught:
                 write_whole(path, "new")
-            assert str(path.parent) in str(caught.value.filename), (at, operation)
-        assert path.read_text() == ("old" if at < 4 else "new")
-        assert [each.name for each in tmp_path.iterdir()] == ["x"]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert str(path.parent) in str(caught.value.filename)
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
-def test_the_name_of_a_new_folder_is_synced(tmp_path, monkeypatch):
-    operations = []
-    monkeypatch.setattr(storage, "disk", FaultyDisk(on_operation=lambda name, path: operations.append((name, path))))
+def test_files_and_folders_are_synced_before_and_after_their_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    replace = os.replace
+
+    def renamed(source: Path, target: Path) -> None:
+        steps.append(f"rename {Path(target).name}")
+        replace(source, target)
+
+    def synced(handle: int) -> None:
+        steps.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().name.split('.')[-1]}")
+
+    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr(os, "fsync", synced)
+    write_whole(tmp_path / "x", "content")
+    assert steps == ["sync partial", "rename x", f"sync {tmp_path.name}"]
     with new_folder(tmp_path / "folder") as partial:
         partial.mkdir()
-    assert operations[-1] == ("sync", str(tmp_path))
+    assert steps[3:] == ["rename folder", f"sync {tmp_path.name}"]
 
 
 def test_a_new_folder_does_not_replace_files_that_appear_meanwhile(tmp_path):

@@ -94,7 +94,7 @@ def test_import_inside_a_function_names_the_extra() -> None:
 
 
 def test_command_prints_one_line() -> None:
-    run = import_without("omegaconf", "from experiments.cli.commands import run\nsys.exit(run(['pipeline']))")
+    run = import_without("omegaconf", "from experiments.cli.main import run\nsys.exit(run(['pipeline']))")
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == (
         "error: the package omegaconf is not installed; install it with: pip install "

@@ -1,9 +1,7 @@
-import json
-
 import pytest
 
 from tests import texts
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
+from tokenizer import UserError, patterns, reference
 from tokenizer.patterns import Pattern, resolve, split
 
 
@@ -105,13 +103,6 @@ def test_names_resolve_to_themselves_and_regexes_to_their_names():
     assert resolve(r"[ab]+") == Pattern("custom", "[ab]+")
 
 
-@pytest.mark.parametrize("name", patterns.RENAMED)
-def test_old_names_are_accepted_with_a_warning(name):
-    with pytest.warns(DeprecationWarning, match=f"'{name}' is now called '{patterns.RENAMED[name]}'"):
-        assert resolve(name) == resolve(patterns.RENAMED[name])
-    assert name not in patterns.NAMES
-
-
 def test_an_unknown_name_is_an_error_that_suggests_the_near_one():
     with pytest.raises(UserError, match=r"unknown pattern 'gtp2' \(did you mean 'gpt2'\?\)"):
         resolve("gtp2")
@@ -129,18 +120,3 @@ def test_a_regex_that_does_not_compile_is_an_error_that_names_it(regex):
 def test_a_regex_that_backtracks_forever_is_an_error():
     with pytest.raises(UserError, match="gave up"):
         split("a" * 40 + "!", r"(?=(a+)+$)(\1)b|(a|a)*c\1")
-
-
-@pytest.mark.parametrize("old", patterns.RENAMED)
-def test_a_renamed_pattern_changes_no_hash_and_old_folders_load(old, tmp_path, recwarn):
-    new = patterns.RENAMED[old]
-    tokenizer = train_bpe(count_pretokens([Batch.from_texts(["low lower 3.5 newest"] * 4)], new), 260)
-    tokenizer.save(tmp_path)
-    path = tmp_path / "superbpe.json"
-    about = json.loads(path.read_text())
-    assert about["pattern_name"] == new
-    path.write_text(json.dumps(about | {"pattern_name": old}))
-    loaded = Tokenizer.load(tmp_path)
-    assert loaded.sha256 == tokenizer.sha256
-    assert loaded.pattern.regex == tokenizer.pattern.regex
-    assert not recwarn.list

@@ -138,7 +138,6 @@ LONG_CALLS = {
     "encode a run": "uncut.encode('!' * (1 << 26))",
     "encode_batch": "tokenizer.encode_batch([text * 8] * 3, threads=2)",
     "encode_batch of one long text": "uncut.encode_batch(['a', '!' * (1 << 26)], threads=2)",
-    "dropout": "tokenizer.encode_dropout(text * 8, 0.1, seed=1)",
     "count_tokens": "tokenizer.count_tokens_batch([text * 16], threads=1)",
     "normalize": "_native.Preparation(None, ['NFC']).lengths(['e\\u0301' * (1 << 25)], 1)",
     "count": "count_pretokens([Batch.from_texts([text * 8])], r'[a-z]+|[^a-z]+', threads=2)",
@@ -314,3 +313,15 @@ def test_writable_buffers_give_the_same_ids():
     for array in (data, data.copy()):
         ids, _ = tokenizer._encoder.encode_batch((array, np.array([0, 4, 9])), 1)
         assert ids.tolist() == list(b"some text")
+
+
+def test_the_first_long_call_does_not_load_numpys_interface():
+    """Loading it runs Python code, which a pending Ctrl-C would end: the core would panic."""
+    program = """
+        import sys
+        from tokenizer.tokenizer import _native
+        sys.modules["numpy._core.multiarray"] = sys.modules["numpy.core.multiarray"] = None
+        print(_native.read_merges(b"[[1, 2, 3]]", 0)[0])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1 2 3]\n"

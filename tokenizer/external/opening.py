@@ -14,7 +14,7 @@ import numpy as np
 
 from tokenizer import formats, patterns
 from tokenizer.definition import Definition, Stored
-from tokenizer.errors import UserError, listed, quoted
+from tokenizer.errors import UserError, check_whole, listed, quoted
 from tokenizer.external import hub
 from tokenizer.external.software import HuggingFace, SentencePiece, Software, word_pieces
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
@@ -26,6 +26,7 @@ from tokenizer.patterns import Pattern
 
 _WORD_PIECES = "vocab.txt"
 _BYT5 = "ByT5Tokenizer"
+_MOST_EXTRA_IDS = 100_000
 
 
 class Opened(NamedTuple):
@@ -164,8 +165,11 @@ def _byt5(config: dict[str, Any], path: Path) -> Stored:
         for i, token in (config.get("added_tokens_decoder") or {}).items():
             specials[str(token["content"])] = int(i)
         if len(specials) == 3:
-            n = int(config.get("extra_ids", 125))
+            n = config.get("extra_ids", 125)
+            check_whole("extra_ids", n, 0, _MOST_EXTRA_IDS)
             specials |= {f"<extra_id_{i}>": 259 + i for i in range(n)}
+    except UserError as error:
+        raise UserError(f"{path} is damaged: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
     definition = Definition(

@@ -6,6 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +16,25 @@ import numpy.typing as npt
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import parse_json
 from tokenizer.formats import unprintable
+from tokenizer.spelling import MOST_IDS
 
 _INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
 _META_SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+@contextmanager
+def foreign(failure: str) -> Iterator[None]:
+    """Raise errors of other software as UserErrors that begin with `failure`.
+
+    A panic of `tokenizers` is not an Exception, only a BaseException.
+    """
+    try:
+        yield
+    except (UserError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise UserError(f"{failure} ({shortened(error)})") from None
 
 
 class Encoded(NamedTuple):
@@ -91,10 +107,8 @@ class SentencePiece(Software):
             raise UserError(f"{name} is a SentencePiece model; to read it, {_missing('sentencepiece')}") from None
         if not hasattr(sentencepiece.SentencePieceProcessor, "encode_as_offset_mapping"):
             raise UserError(f"sentencepiece {sentencepiece.__version__} does not return offsets; {_INSTALL}")
-        try:
+        with foreign(f"{name} is not a SentencePiece model"):
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise UserError(f"{name} is not a SentencePiece model ({shortened(error)})") from None
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
         model = self._processor
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
@@ -122,12 +136,14 @@ class SentencePiece(Software):
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
-        found = (self._processor.encode_as_offset_mapping(text.encode()) for text in texts)
+        with foreign("sentencepiece cannot encode the text"):
+            found = [self._processor.encode_as_offset_mapping(text.encode()) for text in texts]
         return [Encoded(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
-        return [str(self._processor.decode(list(row))) for row in ids]
+        with foreign("sentencepiece cannot decode the ids"):
+            return [str(self._processor.decode(list(row))) for row in ids]
 
 
 class HuggingFace(Software):
@@ -154,12 +170,11 @@ class HuggingFace(Software):
         model = config.get("model")
         if isinstance(model, dict) and model.get("dropout"):
             raise UserError(f"{name} has a dropout of {quoted(model['dropout'])}, which gives random ids; set it to 0")
+        _check_prefix(model, name)
         self.content = json.dumps(config, ensure_ascii=False, sort_keys=True).encode()
         self.version = f"tokenizers {tokenizers.__version__}"
-        try:
+        with foreign(f"tokenizers cannot read {name}"):
             self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
-        except Exception as error:  # tokenizers raises plain Exception
-            raise UserError(f"tokenizers cannot read {name} ({shortened(error)})") from None
         self._tokenizer.encode_special_tokens = True
         added = self._tokenizer.get_added_tokens_decoder()
         names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
@@ -171,7 +186,9 @@ class HuggingFace(Software):
             self.special_tokens.setdefault(by_id[self.unknown_id], self.unknown_id)
         literal = {*added, *self.special_tokens.values()}
         spelled = _spelling(parsed)
-        self.vocab = [b""] * (max(names.values(), default=-1) + 1)
+        if (largest := max(names.values(), default=-1)) >= MOST_IDS:
+            raise UserError(f"{name} has the id {largest}: ids are below {MOST_IDS}")
+        self.vocab = [b""] * (largest + 1)
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
         self.added_ids = {*by_id} - {*self._tokenizer.get_vocab(with_added_tokens=False).values()}
         for string, i in names.items():
@@ -190,7 +207,8 @@ class HuggingFace(Software):
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""
-        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        with foreign("tokenizers cannot encode the text"):
+            found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
             Encoded(_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
             for text, one in zip(texts, found, strict=True)
@@ -198,12 +216,26 @@ class HuggingFace(Software):
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
-        texts: list[str] = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=False)
+        with foreign("tokenizers cannot decode the ids"):
+            texts: list[str] = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=False)
         return texts
 
 
 SOFTWARE: dict[str, type[SentencePiece | HuggingFace]] = {each.kind: each for each in (SentencePiece, HuggingFace)}
 """The software by the name of its package."""
+
+
+def _check_prefix(model: Any, name: str) -> None:
+    """Reject merges without the prefix that BPE cuts off their right parts: `tokenizers` panics, or aborts."""
+    prefix = model.get("continuing_subword_prefix") if isinstance(model, dict) else None
+    merges = model.get("merges") if prefix else None
+    for merge in merges if isinstance(merges, list) else ():
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        if not (isinstance(parts, list) and parts and str(parts[-1]).startswith(str(prefix))):
+            raise UserError(
+                f"{name} is damaged: the right part of the merge {quoted(merge)} does not begin with its "
+                f"continuing_subword_prefix {quoted(prefix)}"
+            )
 
 
 def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[str, Any]:
@@ -220,8 +252,8 @@ def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[st
         raise UserError(f"{name} is not UTF-8 ({error})") from None
     ids = {token.removesuffix("\r"): i for i, token in enumerate(tokens)}
     unknown = config.get("unk_token", "[UNK]")
-    unknown = unknown["content"] if isinstance(unknown, dict) else unknown
-    if unknown not in ids:
+    unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
+    if not isinstance(unknown, str) or unknown not in ids:
         raise UserError(f"{name} is not a BERT vocabulary: it has no token {quoted(unknown)}")
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown)

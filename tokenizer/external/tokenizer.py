@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, documents, storage
+from tokenizer import _native, documents
 from tokenizer.base import BaseTokenizer, n_words
 from tokenizer.codec import Ids, Offsets, Stream
 from tokenizer.documents import Texts
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
-from tokenizer.files import parse_json, read_bytes
+from tokenizer.files import make_folder, parse_json, read_bytes
 from tokenizer.formats.text import check_members
 
 FILE = "external.json"
@@ -185,7 +185,7 @@ class ExternalTokenizer(BaseTokenizer):
     def save(self, folder: Path | str) -> None:
         """Write a folder that `tokenizer.pretrained.load_saved` reads."""
         folder = Path(folder)
-        storage.disk.make_folder(folder)
+        make_folder(folder)
         write_whole(folder / self.software.file, self.software.content)
         write_whole(folder / FILE, self._about())
 
@@ -208,7 +208,12 @@ class ExternalTokenizer(BaseTokenizer):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
         check_members(
             about,
-            {"software": "a string", "special_tokens": "a list", "sha256": "a string", "provenance": "an object"},
+            {
+                "software": "a string",
+                "special_tokens": "a list of strings",
+                "sha256": "a string",
+                "provenance": "an object",
+            },
             path,
         )
         kind = about["software"]

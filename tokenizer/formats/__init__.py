@@ -13,7 +13,7 @@ from __future__ import annotations
 from tokenizer.alphabet import BYTE_CHARACTERS, printable, unprintable
 from tokenizer.formats.files import KINDS, read, write
 from tokenizer.formats.folder import FILE, content, dumps, identity, load, loads, save
-from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, TEMPLATE, hf_json
 
 __all__ = [
     "BYTE_CHARACTERS",
@@ -21,6 +21,7 @@ __all__ = [
     "HF_CONFIG_FILE",
     "HF_FILE",
     "KINDS",
+    "TEMPLATE",
     "content",
     "dumps",
     "hf_json",

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, files, patterns
+from tokenizer.checksums import SEAL, digest
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
@@ -23,8 +24,7 @@ from tokenizer.patterns import Pattern
 from tokenizer.preparation import Preparation
 
 FILE = "superbpe.json"
-# 2 adds tokens that merges do not produce, 3 eligible pretokens, 4 preparation; see `_version`.
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _REMEDY = "restore the file or train again"
 _MERGES = b'"merges": '
 _NO_MERGES = _MERGES + b"[]"  # quotation marks inside strings are escaped, so this can only be the key and its value
@@ -105,7 +105,7 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
     merges = definition.merge_ids.reshape(-1)
     about = {
         "format": "superbpe-tokenizer",
-        "version": _version(definition),
+        "version": FORMAT_VERSION,
         "sha256": identity(definition),
         "files": files,
         "pattern_name": definition.pattern.name,
@@ -113,17 +113,14 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
         "provenance": tokenizer.provenance,
         "content": content(definition, merges=()),
     }
+    about[SEAL] = _seal(about)
     before, key, after = json.dumps(about).rpartition(_NO_MERGES.decode())
     return f"{before}{key.removesuffix('[]')}{_native.write_merges(merges)}{after}\n"
 
 
-def _version(definition: Definition) -> int:
-    """The oldest format version that can express the definition, so that older programs can read it."""
-    if definition.preparation:
-        return 4
-    if definition.eligible is not None:
-        return 3
-    return 2 if definition.ignore_merges or definition.unmerged else 1
+def _seal(about: dict[str, Any]) -> str:
+    """Digest of everything but the content, which has its own hash, the identity."""
+    return digest({key: value for key, value in about.items() if key not in (SEAL, "content")})
 
 
 def _hash(data: bytes) -> str:
@@ -158,15 +155,19 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     """
     about, merges, written_merges = _parse_quickly(text, path)
     end = f"; {_REMEDY}"
-    if about.get("format") != "superbpe-tokenizer" or about.get("version") not in range(1, FORMAT_VERSION + 1):
-        raise UserError(f"{path} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
+    if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
+        raise UserError(f"{path} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
     stored = about.get("content")
     if not isinstance(stored, dict) or _stored_identity(stored, written_merges) != about.get("sha256"):
         raise UserError(
             f"{path} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
         )
+    if about.get(SEAL) != _seal(about):
+        raise UserError(f"{path} was changed after it was written: its {SEAL} does not match its other entries{end}")
     check_members(about, _ABOUT, path, end=end)
+    if names := [name for name in about["files"] if name not in (HF_FILE, HF_CONFIG_FILE)]:
+        raise UserError(f"{path} is damaged: it names the file {quoted(names[0])}, which no tokenizer folder has{end}")
     check_members(stored, _CONTENT, path, "content.", end)
     try:
         "".join(stored["special_tokens"]).encode()

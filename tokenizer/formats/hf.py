@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizer import _native
 from tokenizer.alphabet import named_as_text, printable, unprintable
 from tokenizer.definition import Definition, Described
 from tokenizer.errors import UserError, quoted
@@ -38,23 +39,28 @@ NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
 """Model options for unknown tokens. They have no effect, since every byte is a token."""
 
 
-def hf_json(tokenizer: Described) -> dict[str, Any]:
+def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     """Content of the tokenizer.json of a tokenizer.
 
     A tokenizer imported from a tokenizer.json keeps its post-processor, decoder and added token flags.
+
+    Args:
+        tokenizer: the tokenizer.
+        encodes: whether the file must give the tokenizer's ids. If not, its model raises on any text, and any
+            tokenizer can be written: the file then has the tokens and the decoder.
 
     Raises:
         UserError: the tokenizer is two-pass, which the format cannot express; HF may interpret its pattern differently;
             or a special token has the name of an ordinary token.
     """
     definition = tokenizer.definition
-    if definition.mode != "one-pass":
+    cut = definition.fence or definition.pattern
+    if encodes and definition.mode != "one-pass":
         raise UserError(
             "a two-pass tokenizer cannot be written as tokenizer.json: its phase 2 merges whole phase-1 tokens, "
             "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
         )
-    cut = definition.fence or definition.pattern
-    if (part := unportable_part(cut)) is not None:
+    if encodes and (part := unportable_part(cut)) is not None:
         raise UserError(
             f"the pattern {quoted(cut.regex)} cannot be written as tokenizer.json: "
             f"HF's regex engine may interpret {part} differently"
@@ -69,29 +75,58 @@ def hf_json(tokenizer: Described) -> dict[str, Any]:
             f"the special token {quoted(min(clash))} is also how tokenizer.json writes an ordinary token, and would "
             "get its id there; use another special string"
         )
-    inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
-    if definition.ignore_merges and (name := named_as_text(inside)) is not None:
-        raise UserError(
-            f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
-            "ignore_merges that text would get its id there; use another special string"
-        )
-    vocab |= inside
-    merges = [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()]
+    if encodes:
+        model = _model(definition, _parts(template, "model")) | {
+            "vocab": _with_specials(vocab, definition, cut, template),
+            "merges": _merges(definition, names, as_strings=template.get("merges") == "strings"),
+        }
+    else:
+        unknown = "no model can encode this; use SuperBPETokenizerFast"
+        model = {"type": "WordLevel", "vocab": vocab | added, "unk_token": unknown}
     return {
         "version": template.get("version", "1.0"),
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
         "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
         "normalizer": normalizer(definition.preparation.forms, template.get("normalizer")),
-        "pre_tokenizer": _pre_tokenizer(cut, template),
+        "pre_tokenizer": _pre_tokenizer(cut, template) if encodes else None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
-        "model": _model(definition, _parts(template, "model"))
-        | {
-            "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
-            "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,
-        },
+        "model": model,
     }
+
+
+def _merges(definition: Definition, names: Sequence[str], *, as_strings: bool) -> list[Any]:
+    pairs = [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()]
+    return [" ".join(pair) for pair in pairs] if as_strings else pairs
+
+
+def _with_specials(
+    vocab: dict[str, int], definition: Definition, cut: Pattern, template: dict[str, Any]
+) -> dict[str, int]:
+    """The model's vocabulary, with the special tokens that it must list too, by id."""
+    added = definition.special_tokens | dict(definition.preparation.added_tokens)
+    inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
+    if definition.ignore_merges and (name := named_as_text(inside)) is not None:
+        raise UserError(
+            f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
+            "ignore_merges that text would get its id there; use another special string"
+        )
+    if definition.ignore_merges and (name := whole_pretoken(inside, cut)) is not None:
+        raise UserError(
+            f"the special token {quoted(name)} cannot be written as tokenizer.json: with ignore_merges, HF gives its "
+            "id to a pretoken that equals it; use another special string"
+        )
+    return dict(sorted((vocab | inside).items(), key=lambda item: item[1]))
+
+
+def whole_pretoken(strings: Iterable[str], cut: Pattern) -> str | None:
+    """The first string that a pattern cuts out of some text as one piece; None if there is none."""
+    around = ("{}", " {}", "{} ", "\n{}", "{}\n", "a{}a")
+    for string in strings:
+        if any(string in _native.split(text.replace("{}", string), cut.regex) for text in around):
+            return string
+    return None
 
 
 def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unp
 from tokenizer.definition import Definition, Stored
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.formats import cuts
-from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
+from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap, whole_pretoken
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import check_ids, check_members, may_hold_surrogates, parse_json, read_bytes
+from tokenizer.formats.text import check_ids, check_members, read_bytes
 from tokenizer.preparation import FORMS, Preparation, normalized
 from tokenizer.spelling import NO_TOKEN
 
@@ -32,9 +32,6 @@ def read(path: Path, ignore: Collection[str] = ()) -> Stored:
     normalization is applied, as in HF: see `Preparation`. Truncation, padding, post-processing and decoders other than
     ByteLevel are kept for export but not applied; a warning names those that change what HF returns.
 
-    One difference remains: with `ignore_merges`, if a special token's string is in the model's vocabulary, HF with
-    `encode_special_tokens` still gives its id to a pretoken that equals the string. Here it is ordinary text.
-
     Args:
         path: the file.
         ignore: names from `IGNORABLE`: unsupported parts that change ids, to be ignored.
@@ -44,8 +41,8 @@ def read(path: Path, ignore: Collection[str] = ()) -> Stored:
     """
     content = read_bytes(path)
     quick = _native.read_hf_model(content)
-    if quick is None or may_hold_surrogates(quick[0]):  # invalid file: the slower path reports the error
-        return parse(parse_json(content, path), path, ignore)
+    if quick is None:  # invalid file: the slower path reports the error
+        return parse(files.parse_json(content, path), path, ignore)
     rest, n_tokens, added, byte_ids, merges, as_strings, unmerged = quick
     written = "strings" if as_strings else "pairs"
     model = _Model(n_tokens, dict(added), byte_ids, merges.reshape(-1, 3), written, dict(unmerged))
@@ -110,6 +107,12 @@ def _stored(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | 
         raise UserError(
             f"{path} cannot be followed exactly: its added token {quoted(clash)} is in the model's vocabulary, where "
             f"that name spells {quoted(unprintable(clash))}, and with ignore_merges HF also gives its id to that text"
+        )
+    inside = [string for string, token in added.items() if token.get("special") and string in vocab]
+    if ignore_merges and (clash := whole_pretoken(inside, pattern)) is not None:
+        raise UserError(
+            f"{path} cannot be followed exactly: its special token {quoted(clash)} is in the model's vocabulary, and "
+            "with ignore_merges HF gives its id to a pretoken that equals it, even where special strings are text"
         )
     _warn_of_what_is_not_applied(found, path)
     template = {

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizer import files, storage
+from tokenizer import storage
 from tokenizer.durable import partial_name
 from tokenizer.errors import UserError, quoted
+from tokenizer.files import make_folder, parse_json
+from tokenizer.files import read_bytes as read_stored
 from tokenizer.spelling import MOST_IDS
 
 _SHOWN = 60  # characters shown of an invalid value
@@ -23,7 +24,7 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is missing, or is not a regular file.
     """
     try:
-        return files.read_bytes(path)
+        return read_stored(path)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path} is missing") from None
 
@@ -34,12 +35,8 @@ def read_text(path: Path) -> str:
     Raises:
         UserError: the path is missing, is not a regular file, or the content is not UTF-8.
     """
-    return _decode(read_bytes(path), path)
-
-
-def _decode(content: bytes, path: Path) -> str:
     try:
-        return content.decode("utf-8")
+        return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error})") from None
 
@@ -51,18 +48,6 @@ def read_json(path: Path) -> dict[str, Any]:
         UserError: the path is missing or not a regular file, or the content is not a JSON object.
     """
     return parse_json(read_bytes(path), path)
-
-
-def parse_json(content: bytes, path: Path) -> dict[str, Any]:
-    """`read_json` for content that was already read."""
-    text = _decode(content, path)
-    parsed = files.parse_json(text, path)
-    if may_hold_surrogates(text):
-        try:
-            json.dumps(parsed, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{path} is damaged: a string in it contains a lone surrogate") from None
-    return parsed
 
 
 def _whole(value: Any) -> bool:
@@ -127,11 +112,6 @@ def check_members(parent: Mapping[str, Any], types: Mapping[str, str], path: Pat
             raise UserError(f"{path} is damaged: {at + name!r} is {shown}, not {kind}{end}")
 
 
-def may_hold_surrogates(text: str) -> bool:
-    """Whether JSON text contains an escaped surrogate, paired or not."""
-    return re.search(r"\\u[dD][89a-fA-F]", text) is not None
-
-
 def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
     """Reject a vocabulary whose ids are invalid or not unique.
 
@@ -166,7 +146,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         files: contents by name, in the order in which they are renamed.
         remove: names of files to delete before the renames.
     """
-    storage.disk.make_folder(folder)
+    make_folder(folder)
     ready: list[tuple[Path, Path]] = []
     try:
         for name, content in files.items():

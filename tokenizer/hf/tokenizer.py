@@ -5,8 +5,6 @@ two-pass tokenizer, which the stock class cannot express, gives the ids of `Toke
 and unlike in `Tokenizer.encode`, strings of special tokens in a text become those tokens, unless
 `split_special_tokens=True`.
 
-In `datasets.map`, `return_tensors="np"` returns arrays instead of lists of Python numbers, and takes half the time.
-
 Unsupported, with an error: the flags `lstrip`, `rstrip` and `single_word` of added tokens, `train_new_from_iterator`,
 and file name prefixes.
 """
@@ -14,36 +12,62 @@ and file name prefixes.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, cached_file
 
 from tokenizer import files, formats
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
-from tokenizer.hf.batches import (
-    Call,
-    Column,
-    Columns,
-    LazyBatchEncoding,
-    Padding,
-    Pair,
-    columns_of,
-    cut_rows,
-    rows_of,
-    windows,
-)
-from tokenizer.hf.encoding import TextEncoder, backend, template_ids
+from tokenizer.hf.backend import Backend
 from tokenizer.preparation import Preparation
 from tokenizer.tokenizer import Tokenizer
 
-_AROUND = (0, 0)  # the span of tokens that are not in the text
+_DETAILS = (
+    *("is_split_into_words", "return_overflowing_tokens", "return_offsets_mapping", "sanitize_control_tokens"),
+    "stride",
+)
+"""Options of calls that need a `tokenizers.Encoding` of each text."""
+
+
+class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
+    """A BatchEncoding that creates its `tokenizers.Encoding`s only when words or characters of tokens are requested.
+
+    Args:
+        columns: rows by name.
+        encode: encodes the texts once more, with encodings.
+        tensors: type of tensors to convert the columns to, or None.
+    """
+
+    def __init__(self, columns: dict[str, Any], encode: Callable[[], BatchEncoding], tensors: Any) -> None:
+        self._encode: Callable[[], BatchEncoding] | None = encode
+        self._made: list[Any] | None = None
+        super().__init__(columns, None, tensors, n_sequences=1)
+
+    @property
+    def _encodings(self) -> list[Any] | None:
+        if self._made is None and self._encode is not None:
+            self._made = self._encode().encodings
+        return self._made
+
+    @_encodings.setter
+    def _encodings(self, encodings: list[Any] | None) -> None:
+        self._made = encodings
+
+    @property
+    def is_fast(self) -> bool:
+        """True, without creating the encodings."""
+        return True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._encode = None
+        super().__setstate__(state)
 
 
 class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
@@ -76,8 +100,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
                     "open it without tokenizer.hf.register(), or import it with Tokenizer.from_file and save the result"
                 )
             superbpe = Tokenizer.load(Path(superbpe_file).parent)
-        self._text = TextEncoder(superbpe)
-        self._tokenizer = backend(superbpe)
+        self._tokenizer = Backend(superbpe)
         super().__init__(**kwargs)
 
     @classmethod
@@ -99,136 +122,105 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
     # --- encoding ---
 
     def _encode_plus(self, text: Any, text_pair: Any = None, **options: Any) -> Any:
-        if options.get("sanitize_control_tokens"):  # for chats: the stock method calls back for each piece
-            return super()._encode_plus(text, text_pair, **options)
-        call = Call.of(options)
-        batched, rows = rows_of(text, text_pair, words=call.is_split_into_words)
-        encode = partial(self._encodings, rows, call)
-        names = call.columns(self.model_input_names)
-        columns = self._columns(rows, call, names)
-        if columns is None:
-            columns = columns_of(encode(), names)
-        if len(columns["input_ids"]):
-            longest = max(columns["input_ids"], key=len)
-            self._eventual_warn_about_too_long_sequence(longest, call.max_length, call.verbose)
-        if not batched and call.return_tensors is None and not call.return_overflowing_tokens:
-            columns = {name: got[0] if isinstance(got[0], list) else got for name, got in columns.items()}
-        paired = any(isinstance(row, Pair) for row in rows)
-        return LazyBatchEncoding(columns, encode, call.return_tensors, paired=paired)
+        made = self._quickly(text, text_pair, **options)
+        return self._stock_encode_plus(text, text_pair, **options) if made is None else made
 
-    def _splits(self, call: Call) -> bool:
-        return bool(self.split_special_tokens if call.split_special_tokens is None else call.split_special_tokens)
-
-    def _padding(self, call: Call) -> Padding:
-        side = self.padding_side if call.padding_side is None else call.padding_side
-        token: tuple[str, int, int] = ("", 0, 0)
-        if call.padding_strategy != PaddingStrategy.DO_NOT_PAD:
-            token = (self.pad_token, self.pad_token_id, self.pad_token_type_id)
-        return Padding(call.padding_strategy, call.max_length, call.pad_to_multiple_of, side, *token)
-
-    def _columns(self, rows: Sequence[Any], call: Call, names: set[str]) -> Columns | None:
-        """The columns from our encoder; None if the call needs `tokenizers` (see `_encodings`)."""
-        processor, longest = self._tokenizer.post_processor, call.longest
-        template = template_ids(processor, add_special_tokens=call.add_special_tokens)
-        if template is None or not all(isinstance(row, str) for row in rows):
-            return None
-        if call.return_offsets_mapping and processor and b'"trim_offsets":true' in processor.__getstate__():
-            return None
-        before, behind, types = template
-        room = None if longest is None else longest - len(before) - len(behind)
-        if room is not None and (
-            room < 1 or call.stride >= room or call.truncation_strategy == TruncationStrategy.ONLY_SECOND
-        ):
-            return None
-        encoded = self._text.encode(
-            rows, self._tokenizer, split_special_tokens=self._splits(call), spans=call.return_offsets_mapping
-        )
-        cut = partial(windows, room=room, stride=call.stride, side=self.truncation_side)
-        parts, samples = cut_rows(encoded.offsets.tolist(), cut, overflow=call.return_overflowing_tokens)
-        padding = self._padding(call)
-        lengths = [len(before) + stop - start + len(behind) for start, stop in parts]
-        target = padding.target(lengths)
-        ones, more_ones = [1] * len(before), [1] * len(behind)
-        text_type = types[len(before)]
-        made = {
-            "input_ids": Column(before, encoded.ids, behind, padding.token_id),
-            "token_type_ids": Column(types[: len(before)], text_type, types[len(before) + 1 :], padding.type_id),
-            "attention_mask": Column(ones, 1, more_ones, 0),
-            "special_tokens_mask": Column(ones, 0, more_ones, 1),
-        }
-        if encoded.spans is not None:
-            made["offset_mapping"] = Column([_AROUND] * len(before), encoded.spans, [_AROUND] * len(behind), _AROUND)
-        columns: Columns = {}
-        for name, column in made.items():
-            if name in names:
-                arrays = call.return_tensors in ("np", "pt") and name != "offset_mapping"
-                columns[name] = (column.array if arrays else column.lists)(parts, target, padding.side)
-        if "length" in names:
-            columns["length"] = [max(length, target) for length in lengths]
-        if "overflow_to_sample_mapping" in names:
-            columns["overflow_to_sample_mapping"] = samples
-        return columns
-
-    def _encodings(self, rows: Sequence[Any], call: Call) -> list[tuple[int, Any]]:
-        """Pairs of (index of the row, `tokenizers.Encoding`), including overflowing parts if requested.
-
-        Encodings are built from our ids; the backend does the rest: truncation, post-processing and padding.
-        """
-        encode = partial(self._text.encoding, backend=self._tokenizer, split_special_tokens=self._splits(call))
-        made = []
-        self._tokenizer.no_padding()  # all rows are padded together, below
+    def _stock_encode_plus(self, *texts: Any, **options: Any) -> Any:
         try:
-            if call.longest is not None:
-                self._tokenizer.enable_truncation(
-                    call.longest,
-                    stride=call.stride,
-                    strategy=call.truncation_strategy.value,
-                    direction=self.truncation_side,
-                )
-            else:
-                self._tokenizer.no_truncation()
-            for row in rows:
-                first, second = row if isinstance(row, Pair) else (row, None)
-                pair = None if second is None else encode(second, 1)
-                made.append(self._tokenizer.post_process(encode(first, 0), pair, call.add_special_tokens))
-        finally:
-            self._tokenizer.no_truncation()  # a call must not change the pickle of this object
-        padding = self._padding(call)
-        target = padding.target([len(encoding.ids) for encoding in made])
-        for encoding in made:
-            if target:
-                padding.fill_encoding(encoding, target)
-        overflow = call.return_overflowing_tokens
-        return [(i, part) for i, one in enumerate(made) for part in (one, *(one.overflowing if overflow else ()))]
+            return super()._encode_plus(*texts, **options)
+        finally:  # a call must not change the pickle of this object
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+
+    def _quickly(
+        self,
+        text: Any,
+        text_pair: Any,
+        *,
+        add_special_tokens: bool = True,
+        padding_strategy: Any = PaddingStrategy.DO_NOT_PAD,
+        truncation_strategy: Any = TruncationStrategy.DO_NOT_TRUNCATE,
+        max_length: int | None = None,
+        split_special_tokens: bool | None = None,
+        **options: Any,
+    ) -> BatchEncoding | None:
+        """The result for texts without details of their tokens, from ids alone; None if the stock method is needed."""
+        batched = isinstance(text, list | tuple)
+        texts = list(text) if batched else [text]
+        template = self._tokenizer.template(add_special_tokens=add_special_tokens)
+        if text_pair is not None or template is None or any(map(options.get, _DETAILS)):
+            return None
+        before, after, types = template
+        room = None
+        if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE:
+            room = (max_length or 0) - len(before) - len(after)
+            if room < 1 or truncation_strategy == TruncationStrategy.ONLY_SECOND:
+                return None
+        if not all(isinstance(one, str) for one in texts):
+            return None
+        split = self.split_special_tokens if split_special_tokens is None else split_special_tokens
+        rows = self._tokenizer.ids(texts, split_special_tokens=bool(split))
+        if room is not None:
+            rows = [row[:room] if self.truncation_side == "right" else row[-room:] for row in rows]
+        longest = max((len(before) + len(row) + len(after) for row in rows), default=0)
+        target = self._padded_length(padding_strategy, max_length, longest, options.get("pad_to_multiple_of"))
+        left = (options.get("padding_side") or self.padding_side) == "left"
+
+        def column(start: list[int], value: int | None, end: list[int], filler: int) -> list[list[int]]:
+            """The rows of a column; `value` is that of each token of a text, None for its id."""
+            made = [[*start, *(row if value is None else [value] * len(row)), *end] for row in rows]
+            if not target:
+                return made
+            gaps = [[filler] * (target - len(row)) for row in made]
+            return [gap + row if left else row + gap for gap, row in zip(gaps, made, strict=True)]
+
+        ones = [1] * len(before), [1] * len(after)
+        columns: dict[str, Any] = {"input_ids": column(before, None, after, self.pad_token_id if target else 0)}
+        for row in columns["input_ids"]:
+            self._eventual_warn_about_too_long_sequence(row, max_length, options.get("verbose", True))
+        if self._wants("token_type_ids", options):
+            ends = types[: len(before)], types[len(before) + 1 :]
+            columns["token_type_ids"] = column(ends[0], types[len(before)], ends[1], self.pad_token_type_id)
+        if self._wants("attention_mask", options):
+            columns["attention_mask"] = column(ones[0], 1, ones[1], 0)
+        if options.get("return_special_tokens_mask"):
+            columns["special_tokens_mask"] = column(ones[0], 0, ones[1], 1)
+        if options.get("return_length"):
+            columns["length"] = list(map(len, columns["input_ids"]))
+        tensors = options.get("return_tensors")
+        if not batched and tensors is None:
+            columns = {name: got[0] if isinstance(got[0], list) else got for name, got in columns.items()}
+        asked = {
+            "add_special_tokens": add_special_tokens,
+            "padding_strategy": padding_strategy,
+            "truncation_strategy": truncation_strategy,
+            "max_length": max_length,
+            "split_special_tokens": split_special_tokens,
+        }
+        encode = partial(self._stock_encode_plus, text, None, **asked, **{**options, "return_tensors": None})
+        return LazyBatchEncoding(columns, encode, tensors)
+
+    def _wants(self, name: str, options: dict[str, Any]) -> bool:
+        asked = options.get(f"return_{name}")
+        return name in self.model_input_names if asked is None else bool(asked)
+
+    @staticmethod
+    def _padded_length(strategy: Any, max_length: int | None, longest: int, multiple: int | None) -> int:
+        """Length to pad rows to; 0 for no padding."""
+        if strategy == PaddingStrategy.DO_NOT_PAD:
+            return 0
+        target = longest if strategy == PaddingStrategy.LONGEST else max_length or 0
+        return -(-target // multiple) * multiple if multiple else target
 
     def _encode_without_added_tokens(self, text: str) -> list[int]:
-        return self._text.tokenizer.encode_ordinary(text)
+        ids: list[int] = self._tokenizer.ours.encode_ordinary(text)
+        return ids
 
-    # --- tokens and files ---
-
-    def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        tokenizer = self._text.tokenizer
-        its_own = {*tokenizer.special_tokens, *tokenizer.preparation.added_tokens}
-        for token in new_tokens:
-            content = str(token)
-            known = self._tokenizer.token_to_id(content)
-            flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, None) is True]
-            if flags and (content not in its_own or tokenizer.preparation):
-                raise UserError(
-                    f"the added token {quoted(content)} has {flags[0]}=True, which is not supported: add it without "
-                    "the flag"
-                )
-            if known is not None and known < tokenizer.vocab_size and content not in its_own:
-                raise UserError(
-                    f"{quoted(content)} is already a token (id {known}) and cannot be added; use another string"
-                )
-        added: int = super()._add_tokens(new_tokens, special_tokens)
-        self._text.forget_added_tokens()
-        return added
+    # --- files ---
 
     def _with_added_tokens(self) -> Tokenizer:
         """Our tokenizer with the backend's added tokens and post-processor, to be saved with it."""
-        tokenizer = self._text.tokenizer
+        tokenizer: Tokenizer = self._tokenizer.ours
         added = self._tokenizer.get_added_tokens_decoder()
         processor = self._tokenizer.post_processor
         template = {
@@ -281,14 +273,13 @@ def _is_ours(name: Any, options: dict[str, Any]) -> bool:
     """Whether a folder or a hub repository contains our file."""
     if options.get("tokenizer_type") or options.get("gguf_file") or Path(name).is_file():
         return False
-    subfolder = options.get("subfolder") or ""
     if Path(name).is_dir():
-        return (Path(name) / subfolder / formats.FILE).is_file()
+        return (Path(name) / (options.get("subfolder") or "") / formats.FILE).is_file()
     asked = {key: options[key] for key in _ASKED if options.get(key)}
-    quiet = dict.fromkeys(("gated_repo", "missing_entries", "connection_errors"), False)
-    flags = {f"_raise_exceptions_for_{key}": value for key, value in quiet.items()}
+    quiet = ("gated_repo", "missing_entries", "connection_errors")
+    asked |= dict.fromkeys((f"_raise_exceptions_for_{key}" for key in quiet), False)
     try:
-        return cached_file(str(name), formats.FILE, **asked, **flags) is not None
+        return cached_file(str(name), formats.FILE, **asked) is not None
     except (OSError, ValueError):  # no such repository: the stock class reports the error
         return False
 

@@ -5,10 +5,8 @@
 - `fast`: the same merges with incremental counts.
 - `encoding`: one-pass encoding.
 - `two_pass`: two-pass encoding: phase-1 merges, then phase-2 merges.
-- `dropout`: both encodings with merges dropped at random.
 """
 
-from tokenizer.reference.dropout import Coin, coins, distribution, encode_with_dropout, merge_with_dropout
 from tokenizer.reference.encoding import as_bytes, encode, merge_by_rank, ranks_of
 from tokenizer.reference.fast import train_fast, train_words_fast
 from tokenizer.reference.naive import (
@@ -32,7 +30,6 @@ from tokenizer.train.bpe import TIE_BREAKS
 __all__ = [
     "TIE_BREAKS",
     "Accept",
-    "Coin",
     "Merge",
     "Pair",
     "Word",
@@ -42,17 +39,13 @@ __all__ = [
     "break_tie",
     "byte_alphabet",
     "byte_positions",
-    "coins",
     "count_pairs",
     "count_pretokens",
     "cut_at_special",
     "cut_into_units",
-    "distribution",
     "encode",
     "encode_two_pass",
-    "encode_with_dropout",
     "merge_by_rank",
-    "merge_with_dropout",
     "open_runs",
     "phase1_rules",
     "ranks_of",

@@ -99,6 +99,8 @@ class PretokenCounts:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        if Path(path).is_dir() or not Path(path).parent.is_dir():
+            raise UserError(f"{path} cannot be written: name a file in an existing folder")
         pretokens = pa.LargeBinaryArray.from_buffers(
             pa.large_binary(), self.n_distinct, [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
         )
@@ -138,7 +140,7 @@ class PretokenCounts:
         try:
             check_file(path)
         except FileNotFoundError:
-            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
+            raise UserError(f"no pretoken counts at {path}; make them with `superbpe pipeline --until count`") from None
         with storage.disk.borrowed(path) as local:
             try:
                 table = pq.read_table(local)
@@ -146,7 +148,7 @@ class PretokenCounts:
                 if not is_damage(error):
                     raise
                 raise UserError(
-                    f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes "
+                    f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "
                     "them to files named counts.parquet"
                 ) from None
         try:
@@ -330,8 +332,10 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
         UserError: there are no parts, a weight is not a positive integer, the parts were counted with different
             settings, or a sum does not fit in 64 bits.
     """
-    if not parts:
-        raise UserError("no counts to add up")
+    pairs: Any = parts
+    for part in pairs if isinstance(pairs, Sequence) and pairs else [pairs]:
+        if not (isinstance(part, Sequence) and len(part) == 2 and isinstance(part[0], PretokenCounts)):
+            raise UserError(f"no counts to add up: {quoted(part)} is not a pair; write mix_counts([(counts, 1), ...])")
     first = parts[0][0]
     for counts, weight in parts:
         if type(weight) is not int or weight < 1:

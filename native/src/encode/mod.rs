@@ -14,7 +14,6 @@
 pub mod batch;
 mod bits;
 pub mod definition;
-pub mod dropout;
 pub mod encoder;
 pub mod level1;
 pub mod level2;

@@ -9,12 +9,10 @@ use super::calls::{core, detached, user_error};
 use super::preparation::{prepared, Preparation};
 use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
-use crate::encode::dropout::{Coins, Dropout};
 use crate::encode::rules::{recover_merges, superword_rank};
 use crate::encode::{encoder, offsets};
 use crate::files::shards::{TokenStream, Width};
 use crate::pretokenize::scanner::Scanner;
-use crate::runtime::lock_free::Once;
 use crate::text::documents::{self, Documents};
 use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
 
@@ -27,7 +25,6 @@ type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Optio
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
     pub core: encoder::Encoder,
-    dropout: Once<Dropout>,
 }
 
 #[pymethods]
@@ -92,7 +89,7 @@ impl Encoder {
             let core = encoder::Encoder::new(definition);
             Ok(if whole.is_empty() { core } else { core.ignoring_merges(&whole) })
         };
-        Ok(Self { core: detached(tokens.py(), make)?, dropout: Once::new() })
+        Ok(Self { core: detached(tokens.py(), make)? })
     }
 
     /// (left, right) by rank, flat: the parts of which tiktoken's rule makes token `rank`, or 2**32 - 1 if it never
@@ -119,13 +116,6 @@ impl Encoder {
     #[getter]
     fn late_merges(&self) -> usize {
         self.core.late_merges
-    }
-
-    /// The first rank of the second level: that of phase 2, or, if the tokenizer does not record it, the rank from
-    /// which on merges make superwords.
-    #[getter]
-    fn phase1(&self) -> usize {
-        self.core.definition().phase1
     }
 
     /// Ids of one text.
@@ -249,32 +239,6 @@ impl Encoder {
         let find = || self.core.with_state(|state| preparation.0.spans(&self.core, text.as_bytes(), true, state));
         let spans = detached(py, find)?;
         Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
-    }
-
-    /// Ids of each text with merges dropped at random. Document i uses the coins of (seed, i).
-    #[pyo3(signature = (texts, p, seed, threads, preparation=None))]
-    fn encode_dropout<'py>(
-        &self,
-        py: Python<'py>,
-        texts: Texts<'py>,
-        p: f64,
-        seed: u64,
-        threads: usize,
-        preparation: Option<&Preparation>,
-    ) -> PyResult<Encoded<'py>> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let encode = || {
-            let definition = self.core.definition();
-            let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
-            let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
-            documents::map(documents, &mut states, 0, |scratch, i, text, out| {
-                let mut coins = Coins::new(p, seed, i as u64);
-                prepared(preparation, text, out, |text, out| dropout.encode(definition, text, &mut coins, scratch, out))
-            })
-        };
-        let (ids, offsets) = detached(py, encode)?;
-        Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 }
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.cli.compose import check, largest_size, load
+from experiments.cli.compose import check, load
+from experiments.cli.job import largest_size
 from tokenizer.errors import UserError
 
 
@@ -10,13 +11,20 @@ from tokenizer.errors import UserError
     ("overrides", "message"),
     [
         (["bpe.vocab_sise=3"], r"unknown configuration key 'bpe.vocab_sise' \(did you mean 'bpe.vocab_size'\?\)"),
-        (["vocab_size=300"], r"did you mean 'bpe.vocab_size'\?"),
+        (["vocab_size=300"], r"did you mean 'bpe.vocab_size' or 'superbpe.vocab_size'\?"),
         (["corpuss=files"], r"did you mean 'corpus'\?"),
         (["zzz=1"], "known: corpus, pattern"),
         (["bpe.zzz=1"], "known: bpe.vocab_size"),
         (["+extra=1"], "unknown configuration key 'extra'"),
         (["corpus=embeded"], r"corpus=embeded does not exist \(did you mean 'embedded'\?\)"),
-        (["bpe.vocab_size=many"], "bpe.vocab_size: Value 'many'"),
+        (["bpe.vocab_size=many"], "bpe.vocab_size=many is not a whole number$"),
+        (["budget.train_bytes=ten"], "budget.train_bytes=ten is not a whole number, or a size such as 10MB"),
+        (["device=cuda"], "did you mean 'lm.train.device'"),
+        (["lm.device=cuda"], "did you mean 'lm.train.device'"),
+        (["arms.bpe.pattern=llama3"], "takes keys, not a value: write arms.bpe.pattern.name=NAME"),
+        (["superbpe.transition=80%"], "transition='80%' is neither a number nor 'auto'"),
+        (["experiment=null"], "write GROUP=NAME, or ~GROUP"),
+        (["++bpe.zzz=1"], "unknown configuration key 'zzz'"),
         (["corpus=files", "corpus.paths=a.txt"], r"write corpus.paths=\[a,b\]"),
         (["corpus=files"], "no text: give corpus.paths"),
         (["pattern=custom"], "pattern.regex"),

@@ -149,7 +149,7 @@ def test_disk_errors_are_one_line_with_path_and_remedy(
 
 
 def test_other_system_errors_are_not_explained() -> None:
-    assert module.storage_error(OSError(errno.ECONNRESET, "reset")) is None
+    assert module.system_error(OSError(errno.ECONNRESET, "reset")) is None
 
 
 ARMS = [

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments import pipeline
-from experiments.cli.main import run
 from experiments.cli.sweep import finish, share_out
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store import runs
 from experiments.store.runs import Run
+from tests.experiments.outputs import run_until as run
 from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
 
@@ -149,7 +149,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
     sweep = ["--multirun", "superbpe.transition=0.8,0.9"]
     places = [[f"hydra.sweep.dir={tmp_path / name}"] for name in ("one", "two")]
     arguments = [text for text in tiny if not text.startswith("hydra.sweep.dir")]
-    command = [sys.executable, "-m", "experiments.train_superbpe", *arguments, *sweep]
+    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-superbpe", *arguments, *sweep]
     processes = [subprocess.Popen([*command, *place], stdout=subprocess.PIPE, text=True) for place in places]
     out = "".join(process.communicate(timeout=120)[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
@@ -161,7 +161,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
 def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
     """The first process is killed in the middle of its training; the second waited, and continues from there."""
     long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
-    command = [sys.executable, "-m", "experiments.train_lm", *long]
+    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *long]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         checkpoint = ".lm-*.resumable/checkpoint.safetensors"
@@ -200,14 +200,14 @@ def test_launchers_that_start_processes(tiny: list[str], tmp_path: Path, launche
     # Of the four cells one cannot be: a transition at 410 with a vocabulary of 400.
     sweep = ["superbpe.transition=300,410", "bpe.vocab_size=420,400", f"hydra/launcher={launcher}"]
     # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
-    command = [sys.executable, "-m", "experiments.train_superbpe", *tiny, "--multirun", *sweep]
+    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-superbpe", *tiny, "--multirun", *sweep]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert [cell["status"] for cell in table["cells"]].count("failed") == 1
     # The command that started the sweep, not the launcher's own.
     (shown,) = {cell["command"] for cell in table["cells"]}
-    assert "-m experiments.train_superbpe" in shown
+    assert "-m experiments.pipeline --until train-superbpe" in shown
     assert len(list((tmp_path / "artifacts").glob("count-*"))) == 1
     assert "1 of 4 cells failed" in ran.stderr
     threads = {text for cell in table["cells"] for text in cell["overrides"] if text.startswith("runner.threads=")}
@@ -216,7 +216,7 @@ def test_launchers_that_start_processes(tiny: list[str], tmp_path: Path, launche
 
 def test_a_missing_launcher_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("count", ["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"]) == 2
-    assert "pip install hydra-ray-launcher" in capsys.readouterr().err
+    assert "launchers come with the extra: pip install 'superbpe-framework[sweep]'" in capsys.readouterr().err
 
 
 def test_sigterm_stops_a_run_as_ctrl_c_does(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_sigterm_stops_a_run_as_ctrl_c_does(tiny: list[str], tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.train_lm", *tiny, "budget.train_bytes=8000000"]
+    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *tiny, "budget.train_bytes=8000000"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe"' in metrics.read_text())
@@ -240,23 +240,19 @@ def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 
-@pytest.mark.parametrize("stage", pipeline.STAGES)
-def test_help_names_existing_settings(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from experiments.cli import help as texts
-    from experiments.cli.compose import known_keys
+def test_help_names_existing_settings() -> None:
+    from experiments.cli.compose import explanation, keys, known_keys
+    from experiments.commands.pipeline import SHOWN
 
-    assert run(stage, ["--help"]) == 0
-    out = capsys.readouterr().out
-    assert "usage: superbpe " in out
-    assert "--hydra-help" in out
-    assert set(texts.STAGES[stage].settings) <= set(texts.SETTINGS)
-    assert set(texts.SETTINGS) <= set(known_keys())
+    assert set(SHOWN) <= set(known_keys())
+    assert [key for key in keys() if not explanation(key)] == []
 
 
 def test_tokenizers_are_trained_without_torch(tiny: list[str]) -> None:
     """Torch takes seconds to import."""
     program = (
         "import sys; from experiments.cli.main import run; "
-        f"code = run('train_superbpe', {tiny!r}); sys.exit(code or 10 * ('torch' in sys.modules))"
+        f"code = run(['pipeline', '--until', 'train-superbpe', *{tiny!r}]); "
+        "sys.exit(code or 10 * ('torch' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0

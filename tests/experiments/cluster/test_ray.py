@@ -19,12 +19,9 @@ import psutil
 import pytest
 
 from experiments.cluster import connect, results, tasks
-from experiments.cluster.machines import Machines
 from experiments.cluster.parts import ClusterSources, count, encoded_by
 from experiments.cluster.results import Task
 from experiments.config import RunnerConfig
-from experiments.fertility.documents import Text
-from experiments.fertility.reading import Reading, tally
 from experiments.stages.contamination import search
 from experiments.stages.models import METRICS
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
@@ -183,27 +180,15 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
         assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
         assert found.training_bytes == overlapping.training_bytes
 
-    read = Reading(Machines(1), [Text(None, corpus)], None)
-    documents = read.documents(50)
-    (measured,) = tally(read, [tokenizer], documents, alpha=2.5, memory_bytes=10**9)
-
-    def measuring(folder):
-        reading = Reading(cluster, [Text(None, corpus)], folder)
-        assert reading.documents(50).cells == documents.cells
-        (found,) = tally(reading, [tokenizer], documents, alpha=2.5, memory_bytes=10**9)
-        assert (found.tokens == measured.tokens).all()
-        assert (found.counts == measured.counts).all()
-        assert all((found.gradients[by] == values).all() for by, values in measured.gradients.items())
-
     kills = {}
-    for stage in (counting, superwords, encoding, searching, measuring):
+    for stage in (counting, superwords, encoding, searching):
         kills[stage.__name__] = attempt = 0
         while kills[stage.__name__] < KILLS:
             attempt += 1
             with Killer(KILLS - kills[stage.__name__]) as killer:
                 stage(tmp_path / f"{stage.__name__}-{attempt}")
             kills[stage.__name__] += killer.kills
-    assert sum(kills.values()) >= 5 * KILLS
+    assert sum(kills.values()) >= 4 * KILLS
 
 
 def attempted(folder: Path, number: int) -> bool:
@@ -351,7 +336,7 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     overrides += ["budget.train_bytes=700000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
-    run_stages("shard_corpus", elsewhere, tmp_path / "shards")
+    run_stages("shard", elsewhere, tmp_path / "shards")
     with monkeypatch.context() as patch:
         patch.setattr(tasks._Run, "done", interrupt_after_progress)
         with pytest.raises(KeyboardInterrupt):

@@ -43,12 +43,12 @@ def test_artifacts_are_equal(
     monkeypatch.setattr(connection, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 30_000))
-    run_stages("shard_corpus", [*tiny, *more], tmp_path / "local")
+    run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     if kind == "named-sources":
         more += [f"runner.folder={tmp_path}/tasks"]
-    run_stages("shard_corpus", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
+    run_stages("shard", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
     assert (tmp_path / "tasks").exists() == (kind == "named-sources")
     assert not list((tmp_path / "tasks").glob("*")), "results of tasks are deleted"
     found = files_by_artifact(tmp_path / "ray")

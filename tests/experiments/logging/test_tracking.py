@@ -181,12 +181,6 @@ def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.M
         load(["logger=wandb"])
 
 
-@pytest.mark.parametrize(("old", "new"), [("off", "none"), ("offline", "wandb-offline"), ("online", "wandb")])
-def test_the_old_key_still_works(old: str, new: str) -> None:
-    with pytest.warns(FutureWarning, match=f"is now logger={new}"):
-        assert load([f"wandb={old}"]).logger == new
-
-
 def test_tables_are_those_of_the_report() -> None:
     found = tables(json.dumps(sample_report()).encode())
     columns, rows = found["superwords"]

@@ -41,7 +41,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
     ]
     rows = [
         {
-            "key": key, "label": label, "lines": [], "software": None, "text_lost": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "key": key, "label": label, "lines": [], "software": None, "text_lost": "", "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "clean_bits_per_byte": bpb + 0.01, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
@@ -103,15 +103,13 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         },
         "training": {
             "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in labels for i in (1, 50, 100)],
-            "residual": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "place": place, "value": 1 + i / 100} for label in labels for place in ("00/attention", "00/mlp", "final") for i in (1, 100)],
-            "weights": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "group": group, "value": 10 + i / 9, "rms": 0.1} for label in labels for group in ("embedding", "norms") for i in (1, 100)],
-            "frequency": [{"tokenizer": label, "text": "training", "rank": r, "count": 9000 // r, "share": 0.1 / r} for label in labels for r in (1, 10, 100, 1000)],
-            "undertrained": [
-                {"tokenizer": first, "frequency": {"rare": 17, "rare_below": 100}, "text": "held-out", "reason": "no id is known to be unused"},
-                *({
-                    "tokenizer": other, "frequency": {"rare": 31, "rare_below": 100}, "text": "training", "n_candidates": 5, "n_undertrained": 3, "control_share": 0.2, "never_seen": 4,
-                    "tokens": [{"text": text, "category": "ordinary", "cosine": 0.001 * i, "max_probability": 1e-5, "undertrained": i < 3, "training_count": i} for i, text in enumerate(hostile)],
-                } for other in others),
+            "activations": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "layer": layer, "value": 1 + i / 100} for label in labels for layer in range(2) for i in (1, 100)],
+        },
+        "robustness": {
+            "n_documents": 128, "n_bytes": 90_000, "share": 0.1, "confidence": 0.95,
+            "rows": [
+                {"perturbation": "upper-case", "title": "UPPER CASE", "tokenizer": label, "changed_documents": 120, "tokens": 0.8, "bits": 1.2, "bits_low": low, "bits_high": high, "text_lost": lost}
+                for label, low, high, lost in zip(labels, (1.1, *(None for _ in others)), (1.3, *(None for _ in others)), (hostile[1], *("" for _ in others)), strict=True)
             ],
         },
         "superwords": [{

@@ -4,9 +4,7 @@ from typing import Any
 
 from experiments.report import comparison, findings
 from experiments.report.characters import harmless
-from lm.evaluate.comparison import FEWEST_SEEDS
 
-from .perturbed import report, row, usual
 from .sample import sample_report
 
 
@@ -36,24 +34,6 @@ def test_compression_is_stated_of_tokenizers_that_lose_no_text() -> None:
     assert findings.comparison(made)["compression"].startswith("third needs 18.6 % fewer tokens")
     made["tokenizers"] = made["tokenizers"][:2]
     assert "compression" not in findings.comparison(made)
-
-
-def test_models_that_repeat_nothing_decide_nothing_about_undertrained_tokens() -> None:
-    made = sample_report()
-    assert findings.comparison(made)["undertrained"].startswith("Undecided")
-    made["training"]["undertrained"][1]["control_share"] = 0.9
-    assert findings.comparison(made)["undertrained"] == "3 under-trained tokens in SuperBPE"
-
-
-def test_perturbations_without_significance_are_undecided() -> None:
-    def heading(rows: list[dict[str, Any]], n_seeds: int = 3) -> str | None:
-        return findings.robustness(report(rows, n_seeds), FEWEST_SEEDS).get("perturbations")
-
-    assert heading(usual()) == "B loses more in 1 of 2 comparisons; 1 undecided"
-    assert str(heading(usual(), n_seeds=1)).startswith("Of these models, B loses more")
-    same = [row("A", "upper case", 1.0), row("B", "upper case", 1.1, difference=0.1)]
-    assert heading(same) == "Undecided whose models lose more under any perturbation"
-    assert heading([row("A", "upper case", 1.0), row("B", "upper case", 1.1, difference=0.1, too_few=True)]) is None
 
 
 def fertility(*, low: float, efficiency: float) -> dict[str, Any]:

@@ -61,13 +61,21 @@ def test_the_page_shows_the_numbers(page: str) -> None:
         assert shown in page, shown
 
 
+def test_perturbed_text_is_shown_where_it_was_measured(page: str) -> None:
+    assert "UPPER CASE" in page
+    assert "+1.2000<small>+1.1000 to +1.3000</small>" in page
+    plain = sample.sample_report()
+    del plain["robustness"]
+    assert "Perturbed text" not in render(plain)
+
+
 def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
     assert charts is not None
     assert "<" not in charts[1]
     assert set(json.loads(charts[1])["specs"]) == {
         "compression", "loss", "loss_flops", "length", "differences", "tuning", "tradeoff", "words_0",
-        "grad_norm", "residual", "weights", "frequency",
+        "grad_norm", "activations",
     }  # fmt: skip
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 from experiments.cli.compose import load
-from experiments.cli.main import run
 from experiments.stages import budget
 from experiments.stages.budget import Amounts
 from experiments.stages.context import Context
 from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

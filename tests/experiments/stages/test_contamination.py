@@ -24,7 +24,7 @@ def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
             text = f"heldout {i} " + " ".join(f"h{i}w{j} in the text" for j in range(9))
             file.write(json.dumps({"text": f"{text} {quoted.upper()}!" if i < shared else text}) + "\n")
     paths = [f"corpus.paths=[{folder}/train.jsonl]", f"corpus.heldout_paths=[{folder}/heldout.jsonl]"]
-    return [*paths, "corpus.heldout_fraction=0", "report.n_samples=0", "report.undertrained_candidates=0"]
+    return [*paths, "corpus.heldout_fraction=0", "report.n_samples=0"]
 
 
 def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> No
 
 def test_contamination_can_be_off(tiny: list[str], tmp_path: Path) -> None:
     overrides = [*tiny, *_shared_corpus(tmp_path, shared=1)]
-    run_stages("shard_corpus", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
+    run_stages("shard", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
     assert "contamination" not in names_by_stage(tmp_path)
-    error = rejected("shard_corpus", [*overrides, "eval.contamination=-1"], tmp_path)
+    error = rejected("shard", [*overrides, "eval.contamination=-1"], tmp_path)
     assert "eval.contamination=-1 must be at least 0: a number of words such as 13, or null" in error

@@ -28,22 +28,20 @@ def _result(*shifts: float, clean: int = 60) -> Result:
     base = sizes * rng.normal(1.0, 0.2, _N)
     groups = {"source": _SOURCES, "script": _SCRIPTS}
     arms = [
-        SimpleNamespace(
-            label=f"arm {i}",
-            evaluations=[made_up(base + sizes * rng.normal(shift, 0.01, _N), sizes, groups) for _ in range(3)],
-        )
+        SimpleNamespace(label=f"arm {i}", barred="", compared=evaluations)
         for i, shift in enumerate([0.0, *shifts])
+        for evaluations in [[made_up(base + sizes * rng.normal(shift, 0.01, _N), sizes, groups) for _ in range(3)]]
     ]
     totals = dict.fromkeys(("n_documents", "clean_documents", "whole_documents", "n_words", "shared_words"), 0)
     contents = Contamination(corpus="", ngram_words=13, training_bytes=0, **totals)
-    comparisons = compare_all([arm.evaluations for arm in arms])
+    comparisons = compare_all([arm.compared for arm in arms])
     return Result(cast("Any", arms), comparisons, overlap=HeldoutOverlap("", contents, np.arange(_N) < clean))
 
 
 def test_parts_without_text_are_left_out() -> None:
     result = _result(-0.05)
     for arm in result.arms:
-        for each in arm.evaluations:
+        for each in arm.compared:
             each.document_bytes[_SOURCES.index == 3] = 0
     assert "s3" not in {row["group"] for row in differences(result)}
 
@@ -62,7 +60,7 @@ def test_rows_cover_every_arm_and_part() -> None:
     assert (better["decision"], equal["decision"]) == ("arm 1", "undecided")
     whole = result.comparisons[0, 1]
     assert (better["corrected_low"], better["corrected_high"]) == whole.interval
-    alone = compare(*(arm.evaluations for arm in result.arms[:2])).interval
+    alone = compare(*(arm.compared for arm in result.arms[:2])).interval
     assert (better["low"], better["high"]) == alone
     assert better["corrected_low"] < better["low"] < better["high"] < better["corrected_high"] < 0
 
@@ -73,7 +71,7 @@ def test_parts_are_compared_on_their_documents_alone() -> None:
     clean = rows["clean", ""]
     assert clean["documents"] == 60
     both = [
-        [each.text_nats[:60].sum() / each.document_bytes[:60].sum() for each in arm.evaluations] for arm in result.arms
+        [each.text_nats[:60].sum() / each.document_bytes[:60].sum() for each in arm.compared] for arm in result.arms
     ]
     assert clean["difference"] == pytest.approx(np.subtract(*map(np.mean, both[::-1])) / np.log(2))
     assert clean["decision"] == "arm 1"

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.cli.main import run
 from experiments.stages import phase1
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected
+from tests.experiments.outputs import run_until as run
 
 
 def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(

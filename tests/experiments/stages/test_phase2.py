@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.cli.main import run
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, names_by_stage, rejected
+from tests.experiments.outputs import run_until as run
 from tokenizer.pretrained import load_saved
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.main import run
 from lm.data.shard_writer import Writer
-from lm.data.shards import Shards
 from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import run_until as run
 
 SMALL = "shards.tokens_per_shard=2000"
 
@@ -28,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_interrupted_stage_resumes_after_its_finished_shards(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
+    run_stages("shard", [*tiny, SMALL], tmp_path / "outputs")
     whole = {folder.name: contents(folder) for folder in folders(tmp_path)}
     for folder in (tmp_path / "artifacts").glob("shards-*"):
         (folder / "manifest.json").unlink()
@@ -42,35 +41,25 @@ def test_an_interrupted_stage_resumes_after_its_finished_shards(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Writer, "_finish_shard", interrupted)
-    assert run("shard_corpus", [*tiny, SMALL]) == 130
+    assert run("shard", [*tiny, SMALL]) == 130
     monkeypatch.undo()
     finished = {p.name: p.stat().st_ino for p in (tmp_path / "artifacts").glob(".shards-*.resumable/.shards.partial/*")}
-    assert {"tokens-00000.bin", "tokens-00002.json"} <= set(finished)
+    assert {"tokens-00000.bin", "tokens-00002.bin", "progress.json"} <= set(finished)
 
-    run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
+    run_stages("shard", [*tiny, SMALL], tmp_path / "outputs")
     assert {folder.name: contents(folder) for folder in folders(tmp_path)} == whole
     inodes = {path.stat().st_ino for path in (tmp_path / "artifacts").glob("shards-*/shards/tokens-*")}
     assert {finished[name] for name in finished if name.startswith("tokens-") and "00003" not in name} <= inodes
 
 
 def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny: list[str], tmp_path: Path) -> None:
-    run_stages("shard_corpus", tiny, tmp_path / "outputs")
+    run_stages("shard", tiny, tmp_path / "outputs")
     usual = folders(tmp_path)
     assert json.loads((usual[0] / "manifest.json").read_text())["config"] == {"split": "train", "version": 3}
-    run_stages("shard_corpus", [*tiny, "shards.tokens_per_shard=100000000"], tmp_path / "outputs")
+    run_stages("shard", [*tiny, "shards.tokens_per_shard=100000000"], tmp_path / "outputs")
     assert folders(tmp_path) == usual
-    heldout = folders(tmp_path, "heldout")
-
-    run_stages("shard_corpus", [*tiny, "shards.shuffle_seed=7"], tmp_path / "outputs")
-    shuffled = [Shards.open(path / "shards") for path in folders(tmp_path) if path not in usual]
-    assert len(shuffled) == 2
-    assert shuffled[0].document_bytes.tolist() == shuffled[1].document_bytes.tolist()
-    in_order = Shards.open(usual[0] / "shards").document_bytes.tolist()
-    assert shuffled[0].document_bytes.tolist() != in_order
-    assert sorted(shuffled[0].document_bytes.tolist()) == sorted(in_order)
-    assert folders(tmp_path, "heldout") == heldout
 
 
 def test_an_impossible_size_is_the_users_mistake(tiny: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("shard_corpus", [*tiny, "shards.tokens_per_shard=0"]) == 2
+    assert run("shard", [*tiny, "shards.tokens_per_shard=0"]) == 2
     assert "tokens_per_shard=0" in capsys.readouterr().err

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import run
 from experiments.results import Counts, TrainedTokenizer
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import write_corpus
+from tests.experiments.outputs import run_until as run
 
 
 def trained(folder: Path, *settings: str) -> tuple[Counts, dict[str, Any], bytes]:

@@ -14,7 +14,13 @@ _REQUIRES = " A verdict about the tokenizers requires 3 seeds."
 
 
 def scored(
-    label: str, bits: float, vocab_size: int = 8192, parameters: int = 1000, layers: int = 600, n_seeds: int = 1
+    label: str,
+    bits: float,
+    vocab_size: int = 8192,
+    parameters: int = 1000,
+    layers: int = 600,
+    n_seeds: int = 1,
+    barred: str = "",
 ) -> ArmResult:
     summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
     model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
@@ -26,6 +32,7 @@ def scored(
         scores=SimpleNamespace(bits_per_byte=bits),
         heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
         partner=None,
+        barred=barred,
     )
     return cast("ArmResult", found)
 

@@ -39,12 +39,12 @@ def _build(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("resumable", [False, True])
-def test_after_a_fault_at_any_operation_nothing_finished_is_lost(tmp_path: Path, resumable: bool) -> None:
+def test_after_a_kill_at_any_change_of_a_file_nothing_finished_is_lost(tmp_path: Path, resumable: bool) -> None:
     command = [sys.executable, "-m", "tests.experiments.store.killed", tmp_path, *(["resumable"] if resumable else [])]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert ran.returncode == 0, ran.stderr
-    faults, promoted = map(int, ran.stdout.split())
-    assert faults > 60
+    kills, promoted = map(int, ran.stdout.split())
+    assert kills > 10
     assert promoted  # some attempts died between the manifest and the folder's name
 
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.clean import run as clean
+from experiments.cli import main
 from experiments.results import Folder
-from experiments.status import run as status
 from experiments.store import cache, registry
 from experiments.store.artifacts import Store, artifact_at
 from tests.experiments.store.demo import make
@@ -267,14 +266,14 @@ def test_status_and_clean_of_a_bucket(
         record(kept.name)
         spare = made(store, size=2)
     other = [f"artifacts={URL}", f"artifacts_cache={tmp_path / 'other'}"]
-    assert status([*other, "--json"]) == 0
+    assert main.run(["status", *other, "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     monkeypatch.setattr("platform.node", lambda: "another")
     assert {name: row["needed"] for name, row in rows.items()} == {kept.name: True, spare.name: False}
     assert {row["n_bytes"] for row in rows.values()} == {sum(map(len, FILES.values()))}
-    assert status(other) == 0
+    assert main.run(["status", *other]) == 0
     assert kept.name in capsys.readouterr().out
-    assert clean([*other, "--yes"]) == 0
+    assert main.run(["status", "--clean", *other, "--yes"]) == 0
     assert spare.name in capsys.readouterr().out
     assert other_machine(tmp_path).names("lm-") == [kept.name]
     assert not any(spare.name in key for key in endpoint.objects)
@@ -289,7 +288,7 @@ def test_a_forgotten_run_no_longer_keeps_its_artifacts(endpoint: Endpoint, tmp_p
         pass
     assert len(registry.entries(store)) == 1
     shutil.rmtree(run)
-    assert clean([f"artifacts={URL}", f"artifacts_cache={tmp_path / 'cache'}", "--yes"]) == 0
+    assert main.run(["status", "--clean", f"artifacts={URL}", f"artifacts_cache={tmp_path / 'cache'}", "--yes"]) == 0
     assert not any("run.json" in key for key in endpoint.objects)
     assert registry.entries(Store.at(URL, str(tmp_path / "third"))) == []
 

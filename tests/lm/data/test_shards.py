@@ -101,6 +101,17 @@ def tamper_manifest(key, value):
     return tamper
 
 
+def forget(name):
+    """A file that the manifest does not list is not read, since its size and kind are unknown."""
+
+    def tamper(folder):
+        manifest = read_sealed(folder / "shards.json")
+        del manifest["files"][name]
+        write_sealed(folder / "shards.json", manifest)
+
+    return tamper
+
+
 def overwrite(name, position, raw):
     def tamper(folder):
         content = bytearray((folder / name).read_bytes())
@@ -128,6 +139,7 @@ def overwrite(name, position, raw):
         (tamper_manifest("n_documents", 3), "number of documents"),
         (tamper_manifest("n_bytes", 3), "add up"),
         (tamper_manifest("vocab_size", 200), "vocabulary"),
+        (forget("document_ends.bin"), "damaged .*document_ends.bin"),
         (overwrite("document_ends.bin", 0, b"\xff\xff"), "boundaries"),
         (overwrite("document_bytes.bin", 0, b"\xff\xff"), "add up"),
         (overwrite("tokens-00000.bin", 0, b"\x00\x00"), "endoftext"),

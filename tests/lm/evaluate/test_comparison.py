@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
-from lm.evaluate.comparison import compare, compare_all
+from lm.evaluate.comparison import compare, compare_all, eligible
 from lm.evaluate.significance import Ratio, holm
 from tests.lm.evaluate.test_evaluation import made_up
 from tokenizer.errors import UserError
@@ -203,3 +203,52 @@ def test_a_difference_that_survives_alone_may_not_survive_the_correction():
     assert corrected.lower is None
     assert corrected.level == pytest.approx(0.995)
     assert corrected.interval[0] < 0 < corrected.interval[1]
+
+
+def three_arms(changed, *, scale=1.0):
+    """Two equal tokenizers, and one that changes these documents and needs fewer bits; three seeds each."""
+    rng = np.random.default_rng(7)
+    sizes = np.full(200, 100)
+    base = 100 * (1 + rng.normal(0, 0.1, 200))
+
+    def seeds(shift, lost=None):
+        return [made_up(base + shift + rng.normal(0, 0.5, 200), sizes, changed=lost) for _ in range(3)]
+
+    lossy = seeds(-7.0, changed)
+    return [seeds(0.0), seeds(0.0), [dataclasses.replace(each, text_nats=scale * each.text_nats) for each in lossy]]
+
+
+def test_a_tokenizer_that_changes_text_takes_part_in_no_verdict():
+    arms = three_arms(np.arange(200) < 190)
+    found = compare_all(arms)
+    reason = "tokenizer 3 changes or loses text in 190 of 200 documents, 95 % of the bytes"
+    assert eligible(arms).reasons == ["", "", reason]
+    for pair in ((0, 2), (1, 2)):
+        assert (found[pair].verdict, found[pair].withheld, found[pair].lower) == ("withheld", reason, None)
+        assert found[pair].p_adjusted is None
+        assert found[pair].summary()["withheld"] == reason
+    # The others are compared as if it were not there.
+    assert found[0, 1] == compare(*arms[:2])
+    assert found[0, 1].level == 0.95
+
+
+def test_few_changed_documents_are_left_out_for_all_tokenizers():
+    changed = np.arange(200) == 3
+    arms = three_arms(changed)
+    eligibility = eligible(arms)
+    assert eligibility.reasons == ["", "", ""]
+    assert eligibility.documents.tolist() == (~changed).tolist()
+    assert eligibility.note.startswith("1 of 200 held-out documents (0.5 % of the bytes) are left out for all")
+    found = compare_all(arms)
+    assert {each.n_documents for each in found.values()} == {199}
+    assert found[0, 2].verdict == "B better"
+    assert found == compare_all([[each.only(~changed) for each in arm] for arm in arms])
+    assert eligible(three_arms(np.arange(200) < 3)).reasons[2]  # 1.5 % of the bytes
+
+
+def test_a_model_no_better_than_a_uniform_guess_decides_nothing():
+    arms = three_arms(None, scale=17_500 / 1.34)
+    assert eligible(arms).reasons[:2] == ["", ""]
+    assert eligible(arms).reasons[2].startswith("a model of tokenizer 3 needs 17,")
+    assert compare_all(arms)[0, 2].verdict == "withheld"
+    assert compare_all(arms)[0, 1].verdict == "no significant difference"

@@ -182,7 +182,7 @@ def test_save_and_load(make_shards, tmp_path):
         Evaluation.load(tmp_path / "e")
 
 
-def made_up(text_nats, document_bytes, groups=None):
+def made_up(text_nats, document_bytes, groups=None, changed=None):
     n = len(text_nats)
     return Evaluation(
         config=CONFIG,
@@ -191,6 +191,7 @@ def made_up(text_nats, document_bytes, groups=None):
         document_tokens=np.full(n, 5),
         text_nats=np.asarray(text_nats, float),
         eos_nats=np.ones(n),
+        changed=np.zeros(n, bool) if changed is None else np.asarray(changed),
         token_nats=np.zeros(3),
         token_counts=np.zeros(3, np.int64),
         token_lengths=np.zeros(3, np.int64),

@@ -1,24 +1,19 @@
-"""Losses by kind of token and token frequencies, against loops over the tokens themselves."""
+"""Losses by kind of token, against loops over the tokens themselves."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 
-from lm.evaluate import token_statistics
 from lm.evaluate.token_statistics import (
     PHASES,
     TokenFacts,
     curves,
-    frequency_summary,
     loss_by_bytes,
     loss_by_phase,
-    rank_frequency,
-    token_counts,
 )
 from superbpe import train_superbpe
 from tests import texts
@@ -89,34 +84,6 @@ def test_arrays_of_another_tokenizer_are_rejected(tokenizer):
         loss_by_phase(np.zeros(10), np.zeros(450, np.int64), TokenFacts.of(tokenizer))
 
 
-def test_counts_of_shards(make_shards, toy, texts, monkeypatch):
-    shards = make_shards(texts * 5)
-    expected = Counter(shards.tokens(0, shards.n_tokens).tolist())
-    monkeypatch.setattr(token_statistics, "_CHUNK", 7)
-    counts = token_counts(shards)
-    assert len(counts) == shards.vocab_size
-    assert {i: n for i, n in enumerate(counts.tolist()) if n} == expected
-    assert counts[shards.eos_id] == shards.n_documents
-
-
-def test_rank_frequency():
-    counts = np.array([0, 5, 100, 20, 5, 0, 1])
-    assert [(row["rank"], row["count"]) for row in rank_frequency(counts)] == [
-        (1, 100),
-        (2, 20),
-        (3, 5),
-        (4, 5),
-        (5, 1),
-    ]
-    assert rank_frequency(counts)[0]["share"] == 100 / 131
-    many = np.arange(1, 100_001)
-    rows = rank_frequency(many, points=50)
-    assert len(rows) <= 50
-    assert [rows[0]["rank"], rows[-1]["rank"]] == [1, 100_000]
-    assert all(row["count"] == 100_001 - row["rank"] for row in rows)
-    assert rank_frequency(np.zeros(5, np.int64)) == []
-
-
 def test_curves_average_the_steps_that_all_have():
     rows = [
         {"step": step, "bytes_seen": 10 * step, "grad_norm": float(step), "tokens_per_second": 5.0, "loss": 1.0}
@@ -124,18 +91,8 @@ def test_curves_average_the_steps_that_all_have():
     ]
     for row in rows:
         if row["step"] in (1, 4):
-            row |= {"mfu": 0.25, "residual_rms/final": 2.0}
+            row |= {"mfu": 0.25, "gate_rms/00": 2.0}
     found = curves(reversed(rows))
     assert [(row["step"], row["value"]) for row in found if row["name"] == "grad_norm"] == [(1, 1.0), (4, 3.0)]
-    assert {row["name"] for row in found} == {"grad_norm", "tokens_per_second", "mfu", "residual_rms/final"}
+    assert {row["name"] for row in found} == {"grad_norm", "mfu", "gate_rms/00"}
     assert found[0]["bytes_seen"] == 10
-
-
-def test_frequency_summary():
-    found = frequency_summary(np.array([8, 4, 4, 0]), rare=5)
-    assert (found["vocab_size"], found["used"], found["unused"], found["rare"]) == (4, 3, 1, 3)
-    assert found["entropy_bits"] == pytest.approx(1.5)
-    assert found["top_10_share"] == 1
-    uniform = frequency_summary(np.full(1024, 7))
-    assert uniform["entropy_bits"] == pytest.approx(10)
-    assert uniform["top_100_share"] == pytest.approx(100 / 1024)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from experiments import export_hf as command
+from experiments.cli import main
 from lm.hf import export, export_check
 from lm.hf import fresh_process as program
 from lm.hf.export import export_hf
@@ -95,7 +95,7 @@ def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
     tokenizer.save(tmp_path / f"tokenizer-{tokenizer.name}")
     (tmp_path / "text.txt").write_text("<|doc|>".join(DOCUMENTS), encoding="utf-8", newline="")
     scored = ["--text", str(tmp_path / "text.txt"), "--separator", "<|doc|>"]
-    assert command.run([str(tmp_path / "lm-0"), str(tmp_path / "out"), *scored]) == 0
+    assert main.run(["export", str(tmp_path / "lm-0"), str(tmp_path / "out"), "--to", "hf", *scored]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "LlamaForCausalLM, 420 ids (28 padding rows left out), context 40 tokens" in printed
     assert "warning" not in printed
@@ -274,13 +274,12 @@ def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, caps
     present = sorted(path.name for path in tmp_path.iterdir())
     model, out = tmp_path / "lm-0", tmp_path / "out"
     for arguments, message in (
-        ([tmp_path / "other", out], "has no model.safetensors; name a language model's folder"),
         ([tmp_path / "alone" / "lm-0", out], "tokenizer is neither in"),
         ([model, out, "--tokenizer", tmp_path / "other"], f"but the model was trained with {bpe.name}"),
         ([model, tmp_path / "other"], "already exists; choose a new name"),
         ([model, out, "--text", tmp_path / "none.txt"], "none.txt"),
     ):
-        assert command.run([str(argument) for argument in arguments]) == 2
+        assert main.run(["export", *map(str, arguments), "--to", "hf"]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
         assert sorted(path.name for path in tmp_path.iterdir()) == present
     monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import export_hf as command
+from experiments.cli import main
 from lm.hf.export import cut_tensors
 from lm.hf.export_check import probes
 from lm.hf.gguf import export_gguf
@@ -109,7 +109,7 @@ def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
             tiny.merged(  # two Arabic digits
                 [(b"\xd9", b"\xa0"), (b"\xd9\xa0", b"\xd9\xa0")], "uw-paper", fence="uw-paper-fence", n_phase1=1
             ),
-            "groups ASCII digits only",
+            r"groups ASCII digits only, so '[٠-٩ ]+' would get other ids; deploy",
         ),
         (
             tiny.merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass"),
@@ -121,15 +121,26 @@ def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
+def test_numbers_of_two_scripts_are_rejected_unless_accepted(tmp_path):
+    """With `12` merged, "1234٣" is 12 34٣ here and 1 234 ٣ in llama.cpp."""
+    tokenizer = tiny.merged([(b"1", b"2")], "uw-paper", fence="uw-paper-fence", n_phase1=1)
+    with pytest.raises(UserError, match=r"groups ASCII digits only.* accept that with mixed_digits"):
+        export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf")
+    assert list(tmp_path.iterdir()) == []
+    assert export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf", mixed_digits=True).pre == "superbpe"
+    apart = tiny.merged([(b"a", b"b")], "uw-paper", fence="uw-paper-fence", n_phase1=1)  # no digits are merged
+    assert export_gguf(build(apart), apart, tmp_path / "apart.gguf").pre == "superbpe"
+
+
 def test_the_command(tokenizers, tmp_path, capsys):
     tokenizer = tokenizers["uw-paper"]
     save_model(build(tokenizer), tmp_path / "lm-0")
     tokenizer.save(tmp_path / "tokenizer")
     arguments = [str(tmp_path / "lm-0"), str(tmp_path / "m.gguf"), "--to", "gguf"]
     arguments += ["--tokenizer", str(tmp_path / "tokenizer")]
-    assert command.run(arguments) == 0
+    assert main.run(["export", *arguments]) == 0
     assert "architecture llama, 21 tensors (fp32), pretokenizer superbpe" in capsys.readouterr().out
-    assert command.run(arguments) == 2
+    assert main.run(["export", *arguments]) == 2
     assert "m.gguf already exists" in capsys.readouterr().err
 
 

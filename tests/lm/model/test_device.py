@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lm.model import device
-from lm.model.device import ENOUGH, arithmetic, bf16_gain, resolve_device
+from lm.model.device import arithmetic, resolve_device
 from tokenizer.errors import UserError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -17,23 +16,10 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
         ("auto", "auto", CUDA, {"precision": "bf16", "compile": True}),
         ("fp32", False, CUDA, {"precision": "fp32"}),
         ("bf16", True, CPU, {"precision": "bf16", "compile": True}),
-        ("probe", False, CUDA, {"precision": "bf16"}),
     ],
 )
 def test_compute_dtype(precision, compiled, place, expected):
     assert arithmetic(precision, compiled, place) == expected
-
-
-@pytest.mark.parametrize(("gain", "expected"), [(ENOUGH, "bf16"), (ENOUGH - 0.01, "fp32")])
-def test_a_cpu_uses_bf16_only_where_it_is_faster(monkeypatch, gain, expected):
-    monkeypatch.setattr(device, "bf16_gain", lambda: gain)
-    assert arithmetic("probe", False, CPU) == {"precision": expected}
-
-
-def test_the_probe_measures_once(monkeypatch):
-    gain = bf16_gain(rows=64, width=64)
-    assert gain > 0
-    assert bf16_gain(rows=64, width=64) == gain
 
 
 def test_each_process_of_a_machine_has_its_own_device(monkeypatch):

@@ -12,7 +12,6 @@ from torch.nn.attention import flex_attention
 from lm.model import packing
 from lm.model import transformer as model_module
 from lm.model.transformer import ModelConfig, Transformer
-from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 SMALL = ModelConfig(n_layers=2, hidden_size=64, head_dim=16, vocab_multiple=64)
@@ -34,7 +33,7 @@ def test_logits_have_no_padding():
     ids = torch.arange(64).view(2, 32)
     logits = model(ids)
     assert logits.shape == (2, 32, 300)
-    padded = model.padded_logits(ids)
+    padded = model.head(model.hidden(ids))
     assert torch.equal(padded[..., :300], logits)
     assert (padded[..., 300:] == -math.inf).all()
     other = build(dataclasses.replace(SMALL, vocab_multiple=7), seed=1)(ids)
@@ -140,22 +139,6 @@ def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
     hidden[0, documents[0] == 0].square().sum().backward()
     touched = model.model.embed_tokens.weight.grad.abs().sum(1).nonzero().flatten()
     assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
-
-
-@pytest.mark.parametrize("seq_len", [32, 300, 512])
-def test_blocks_of_documents_equal_those_of_the_mask(seq_len):
-    """The kernel that reads them runs on CUDA only; `create_block_mask` evaluates the mask for all pairs."""
-    generator = torch.Generator().manual_seed(5)
-    documents = (torch.rand(3, seq_len, generator=generator) < 0.01).cumsum(1)
-    with Waits() as waits:
-        blocks = packing.document_blocks(documents)
-    assert waits.count == 0
-    expected = flex_attention.create_block_mask(blocks.mask_mod, 3, None, seq_len, seq_len, device="cpu")
-    for name in ("kv", "full_kv", "q", "full_q"):
-        count, indices = getattr(blocks, f"{name}_num_blocks"), getattr(blocks, f"{name}_indices")
-        assert torch.equal(count, getattr(expected, f"{name}_num_blocks")), name
-        used = torch.arange(indices.shape[-1]) < count[..., None]
-        assert torch.equal(indices[used], getattr(expected, f"{name}_indices")[used]), name
 
 
 def flex_packing(documents):

@@ -10,10 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from lm.model.packing import dense
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train import diagnostics
 from lm.train.config import TrainConfig
-from lm.train.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
+from lm.train.diagnostics import Diagnostics, activations, matmul_flops_per_second
 from tests.lm.train.test_training import CONFIG, EXACT, MODEL, exact, run
 from tokenizer.errors import UserError
 
@@ -43,13 +44,11 @@ def test_activations_equal_an_explicit_forward_pass():
     with torch.no_grad():
         x = decoder.embed_tokens(IDS)
         for i, layer in enumerate(decoder.layers):
-            expected[f"residual_rms/{i:02d}/attention"] = rms(x)
             x = x + layer.self_attn(layer.input_layernorm(x), decoder.cos[:20], decoder.sin[:20])
-            expected[f"residual_rms/{i:02d}/mlp"] = rms(x)
             gate = layer.mlp.gate_proj(layer.post_attention_layernorm(x))
             expected[f"gate_rms/{i:02d}"] = rms(gate)
             x = x + layer.mlp.down_proj(F.silu(gate) * layer.mlp.up_proj(layer.post_attention_layernorm(x)))
-        expected["residual_rms/final"] = rms(x)
+        expected["residual_rms"] = rms(x)
     found = activations(model, IDS)
     assert list(found) == list(expected)
     assert found == pytest.approx(expected, rel=1e-5)
@@ -70,29 +69,8 @@ def test_activations_within_documents():
     model = build()
     row, documents = IDS[:1], (torch.arange(20) >= 10).long()[None]
     apart = activations(model, row.view(2, 10))
-    assert activations(model, row, documents=documents) == pytest.approx(apart, rel=1e-5)
-    assert activations(model, row)["residual_rms/final"] != pytest.approx(apart["residual_rms/final"], rel=1e-5)
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_weights_by_group_leave_padding_out(tied):
-    model = build(tie_embeddings=tied, qk_norm=True)
-    found = weights(model)
-    groups = [group for group in GROUPS if group != "head" or not tied]
-    assert list(found) == [f"weight_{kind}/{group}" for kind in ("norm", "rms") for group in groups]
-    layers = model.model.layers
-    for group, tensors in {
-        "embedding": [model.model.embed_tokens.weight[:100]],
-        "mlp": [p for layer in layers for p in layer.mlp.parameters()],
-        "attention": [getattr(layer.self_attn, f"{x}_proj").weight for layer in layers for x in "qkvo"],
-        "norms": [p for p in model.parameters() if p.ndim == 1],
-    }.items():
-        whole = torch.cat([tensor.flatten() for tensor in tensors])
-        assert found[f"weight_norm/{group}"] == pytest.approx(whole.norm().item(), rel=1e-5)
-        assert found[f"weight_rms/{group}"] == pytest.approx(rms(whole), rel=1e-5)
-    with torch.no_grad():
-        model.lm_head.weight[100:] = 1e6
-    assert weights(model) == found
+    assert activations(model, row, documents=dense(documents)) == pytest.approx(apart, rel=1e-5)
+    assert activations(model, row)["gate_rms/01"] != pytest.approx(apart["gate_rms/01"], rel=1e-5)
 
 
 @pytest.mark.parametrize("mask", [False, True])
@@ -122,7 +100,7 @@ def test_rows_of_a_resumed_run_are_those_of_an_unbroken_one(make_shards, corpus,
     assert [{k: v for k, v in row.items() if k not in times} for row in before + after] == [
         {k: v for k, v in row.items() if k not in times} for row in whole
     ]
-    assert whole[0]["residual_rms/00/attention"] > 0
+    assert whole[0]["gate_rms/00"] > 0
     assert set(EXACT) < set(whole[0])
 
 

@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from lm.model.transformer import ModelConfig
-from lm.model.weights import MODEL as MODEL_FILE
-from lm.model.weights import load_model, load_tensors
+from lm.model.weights import load_model
 from lm.train.config import TrainConfig
 from lm.train.loop import train
 from tokenizer.errors import UserError
@@ -117,58 +116,6 @@ def test_three_processes_resume_exactly(shards, tmp_path):
     assert [[row[key] for key in EXACT] for row in before[:-1] + after] == [
         [row[key] for key in EXACT] for row in whole
     ]
-
-
-@pytest.mark.slow
-def test_shards_of_the_model_train_what_whole_models_train_and_resume_exactly(shards, tmp_path):
-    """Three processes have different numbers of rows."""
-    sharded = {"shard_model": True, "diagnostics_every": 5, "peak_flops": 1e9}
-    jobs = [
-        {"name": "copies", "folder": "copies", "train": sharded | {"shard_model": False}},
-        {"name": "whole", "folder": "whole", "train": sharded},
-        {"name": "before", "folder": "broken", "train": sharded, "stop_at": 4},
-        {"name": "after", "folder": "broken", "train": sharded},
-    ]
-    root = tmp_path / "run"
-    settings = {"bytes_per_step": 6 * 64, "microbatch_size": 1}
-    codes, errors = start(shards, root, jobs, processes=3, **settings)
-    assert codes == [0, 0, 0], errors
-    copies, whole, before, after = (entries(root / f"{job['name']}.jsonl") for job in jobs)
-    for ours, theirs in zip(whole, copies, strict=True):
-        assert ours.keys() == theirs.keys()
-        for key in set(EXACT) | {key for key in ours if "rms" in key or "norm" in key}:
-            assert ours[key] == pytest.approx(theirs[key], rel=1e-5 if key == "loss" else 1e-3), key
-    assert [[row[key] for key in EXACT] for row in before[:-1] + after] == [
-        [row[key] for key in EXACT] for row in whole
-    ]
-    summaries = [json.loads((root / name / "summary.json").read_text()) for name in ("copies", "whole")]
-    assert [summary["sharded"] for summary in summaries] == [False, True]
-    files = [load_tensors(root / name / MODEL_FILE) for name in ("copies", "whole")]
-    assert files[0][1] == files[1][1]
-    for name, tensor in files[0][0].items():
-        torch.testing.assert_close(files[1][0][name], tensor, rtol=1e-3, atol=1e-4)
-    assert (root / "whole" / MODEL_FILE).stat().st_size == (root / "copies" / MODEL_FILE).stat().st_size
-
-
-@pytest.mark.slow
-def test_a_run_continues_with_another_number_of_processes(shards, tmp_path):
-    root, found = tmp_path / "run", []
-    for number, (processes, stop_at, shard_model) in enumerate(
-        [(1, 3, False), (2, 6, True), (3, 9, True), (2, 11, False), (1, None, True)]
-    ):
-        settings = {"bytes_per_step": 6 * 64, "shard_model": shard_model}
-        job = {"name": f"part{number}", "folder": "run", "stop_at": stop_at}
-        codes, errors = start(shards, root, [job], processes=processes, **settings)
-        assert codes == [0] * processes, errors
-        found += [row for row in entries(root / f"part{number}.jsonl") if "step" in row]
-    expected = []
-    config = dataclasses.replace(CONFIG, bytes_per_step=6 * 64)
-    summary = train(MODEL, config, shards, tmp_path / "one", log=expected.append)
-    assert [row["step"] for row in found] == list(range(1, config.steps + 1))
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
-        assert all(ours[key] == theirs[key] for key in ("bytes_seen", "tokens_seen", "flops", "lr"))
-    assert json.loads((root / "run" / "summary.json").read_text())["bytes"] == summary.bytes
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.alphabet import ALPHABET, printable
+from tokenizer.checksums import digest
 from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
 
@@ -32,6 +33,17 @@ def edit(path, change):
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
+
+
+def forge(folder, change):
+    """Changes superbpe.json and makes its hashes fit, as a careful forger would."""
+
+    def alter(about):
+        change(about)
+        about["sha256"] = hashlib.sha256(json.dumps(about["content"], sort_keys=True).encode()).hexdigest()
+        about["seal"] = digest({key: value for key, value in about.items() if key not in ("seal", "content")})
+
+    edit(folder / "superbpe.json", alter)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -150,8 +162,12 @@ def test_tampering_with_the_content_is_rejected(what, kind, request):
         lambda about: about.pop("content"),
         lambda about: about.update(content=[]),
         lambda about: about.update(format="other"),
-        lambda about: about.update(version=5),
+        lambda about: about.update(version=6),
+        lambda about: about.pop("seal"),
         lambda about: about.pop("pattern_name"),
+        lambda about: about.update(fence_name="gpt2"),
+        lambda about: about["provenance"].update(note="mine"),
+        lambda about: about.update(files={}),
     ],
 )
 def test_tampering_around_the_content_is_rejected(folder, change):
@@ -161,7 +177,7 @@ def test_tampering_around_the_content_is_rejected(folder, change):
 
 
 def test_a_wrong_pattern_name_cannot_change_the_pattern(folder):
-    edit(folder / "superbpe.json", lambda about: about.update(pattern_name="gpt2"))
+    forge(folder, lambda about: about.update(pattern_name="gpt2"))
     assert Tokenizer.load(folder).pattern == patterns.resolve("superbpe")
 
 
@@ -225,7 +241,7 @@ def test_a_harmless_edit_of_hfs_file_only_warns(folder, trained):
 
 
 def test_provenance_is_not_part_of_the_identity(folder, trained):
-    edit(folder / "superbpe.json", lambda about: about["provenance"].update(note="mine"))
+    forge(folder, lambda about: about["provenance"].update(note="mine"))
     tokenizer = Tokenizer.load(folder)
     assert tokenizer.provenance["note"] == "mine"
     assert tokenizer.sha256 == trained["superwords"].sha256
@@ -278,16 +294,6 @@ def test_missing_folders_and_files_are_errors(folder, tmp_path):
         Tokenizer.load(folder)
 
 
-def forged(folder, change):
-    """Changes the content and makes the hash fit it, as a careful forger would."""
-
-    def alter(about):
-        change(about["content"])
-        about["sha256"] = hashlib.sha256(json.dumps(about["content"], sort_keys=True).encode()).hexdigest()
-
-    edit(folder / "superbpe.json", alter)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -308,7 +314,7 @@ def forged(folder, change):
     ],
 )
 def test_nonsense_with_a_matching_hash_is_a_user_error(change, folder):
-    forged(folder, change)
+    forge(folder, lambda about: change(about["content"]))
     with pytest.raises(UserError):
         Tokenizer.load(folder)
 
@@ -325,14 +331,20 @@ ABOUT_TYPES = [
 
 @pytest.mark.parametrize(("key", "value", "message"), ABOUT_TYPES)
 def test_a_key_of_another_type_is_named_with_the_type_it_should_have(key, value, message, folder):
-    edit(folder / "superbpe.json", lambda about: about.update({key: value}))
+    forge(folder, lambda about: about.update({key: value}))
     with pytest.raises(UserError, match=rf"superbpe\.json is damaged: {message}.*; restore the file or train again"):
+        Tokenizer.load(folder)
+
+
+def test_a_name_that_no_tokenizer_folder_has_is_rejected(folder):
+    forge(folder, lambda about: about["files"].update({"../../etc/passwd": "0"}))
+    with pytest.raises(UserError, match=r"names the file '\.\./\.\./etc/passwd', which no tokenizer folder has"):
         Tokenizer.load(folder)
 
 
 @pytest.mark.parametrize("key", ["files", "pattern_name"])
 def test_a_missing_key_is_named(key, folder):
-    edit(folder / "superbpe.json", lambda about: about.pop(key))
+    forge(folder, lambda about: about.pop(key))
     with pytest.raises(UserError, match=rf"superbpe\.json is damaged: the key '{key}' is missing; restore"):
         Tokenizer.load(folder)
 
@@ -346,7 +358,7 @@ def test_a_missing_key_is_named(key, folder):
 )
 @pytest.mark.parametrize("value", [1.5, [[None]], {"a": [1]}])
 def test_a_key_of_the_content_of_another_type_is_named(key, value, folder):
-    forged(folder, lambda content: content.update({key: value}))
+    forge(folder, lambda about: about["content"].update({key: value}))
     with pytest.raises(UserError, match=rf"superbpe\.json is damaged: 'content\.{key}' is .*, not (a|an|true) "):
         Tokenizer.load(folder)
 

@@ -1,13 +1,15 @@
 """Files that are forged, hold nonsense or exist already."""
 
+import errno
+import itertools
 import json
+import os
 
 import pytest
 
-from tests.injection import FaultyDisk
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
-from tests.tokenizer.formats.test_formats import edit
-from tokenizer import Tokenizer, UserError, alphabet, formats, storage
+from tests.tokenizer.formats.test_formats import edit, forge
+from tokenizer import Tokenizer, UserError, alphabet, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 
 BYTES = {bytes([i]): i for i in range(256)}
@@ -116,7 +118,19 @@ def test_a_special_token_that_names_text_is_rejected_where_merges_are_ignored(tm
         formats.hf_json(ours)
 
 
-# Provenance, which no hash guards, decides no ids.
+def test_a_special_token_that_is_a_whole_pretoken_is_rejected_where_merges_are_ignored(tmp_path):
+    """HF gives its id to the pretoken, even with encode_special_tokens; `<s>` is always cut by the pattern."""
+    vocab = json.loads(hf_file(tmp_path).read_text())["model"]["vocab"] | {"<s>": 260, "end": 261}
+    parts = {"model_vocab": vocab, "model_ignore_merges": True}
+    assert Tokenizer.from_file(hf_file(tmp_path, **parts, added_tokens=[added("<s>", 260)])).encode_ordinary("<s>")
+    with pytest.raises(UserError, match="special token 'end' is in the model's vocabulary, and with ignore_merges"):
+        Tokenizer.from_file(hf_file(tmp_path, **parts, added_tokens=[added("end", 261)]))
+    ours = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"end": 256}))
+    with pytest.raises(UserError, match=r"special token 'end' cannot be written as tokenizer\.json"):
+        formats.hf_json(ours)
+
+
+# Provenance decides no ids.
 
 FORGED = {
     "normalizer": {"normalizer": {"type": "Lowercase"}},
@@ -140,7 +154,7 @@ def test_forged_provenance_does_not_change_tokenizer_json(what, tmp_path):
     plain.save(tmp_path / "a")
     part = FORGED[what]
     change = {"tokenizer.json": part if isinstance(part, int) else plain.provenance["tokenizer.json"] | part}
-    edit(tmp_path / "a" / "superbpe.json", lambda about: about["provenance"].update(change))
+    forge(tmp_path / "a", lambda about: about["provenance"].update(change))
     loaded = Tokenizer.load(tmp_path / "a")
     assert loaded.sha256 == plain.sha256
     again = Tokenizer(*hf_import.parse(formats.hf_json(loaded)))
@@ -172,8 +186,13 @@ def test_files_are_not_overwritten(kind, name, trained, tmp_path):
 def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_path, monkeypatch):
     trained["superwords"].save(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    at = 1 + 3 * (failing - 1)  # after the folder is made; each file is created, written and synced
-    monkeypatch.setattr(storage, "disk", FaultyDisk(at, "full"))
+    synced = itertools.count(1)
+
+    def full(_):
+        if next(synced) == failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         trained["gpt2"].save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

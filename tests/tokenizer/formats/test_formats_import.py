@@ -99,9 +99,20 @@ def test_imported_tokenizers_survive_in_our_folders(tmp_path):
     assert loaded.sha256 == tokenizer.sha256
     assert (loaded.unmerged, loaded.ignore_merges) == ({b"xyz": 259}, True)
     assert loaded.encode_ordinary("xyz abc xyza") == tokenizer.encode_ordinary("xyz abc xyza")
-    assert json.loads((tmp_path / "folder" / "superbpe.json").read_text())["version"] == 4
+    assert json.loads((tmp_path / "folder" / "superbpe.json").read_text())["version"] == 5
     assert len({Tokenizer.from_file(hf_file(tmp_path, model_ignore_merges=on)).sha256 for on in (True, False)}) == 2
     assert formats.hf_json(loaded)["added_tokens"] == flags
+
+
+def test_offsets_that_hf_would_trim_are_warned_of(tmp_path, recwarn):
+    tokenizer = Tokenizer.from_file(hf_file(tmp_path))  # its post-processor trims
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="offsets include the spaces of each token; HF's"):
+        tokenizer.encode_with_offsets(" a")
+    plain = Tokenizer.from_file(hf_file(tmp_path, post_processor=None))
+    recwarn.clear()
+    plain.encode_with_offsets(" a")
+    assert not recwarn.list
 
 
 def test_files_keep_settings_that_do_not_change_ids(tmp_path):

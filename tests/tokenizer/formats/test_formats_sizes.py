@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import export
+from experiments.cli import main
 from tests.tokenizer.formats.other_formats import added, hf_file
 from tokenizer import Tokenizer, UserError, formats, patterns
 from tokenizer.formats import printable
@@ -85,7 +85,7 @@ def test_the_command_converts(trained, tmp_path, capsys):
         ([str(tmp_path / "hf"), str(tmp_path / "small"), "--to", "superbpe", "--cut", "600"], "small"),
     ]
     for arguments, output in steps:
-        assert export.run(arguments) == 0
+        assert main.run(["export", *arguments]) == 0
         assert output in capsys.readouterr().out
     small = Tokenizer.load(tmp_path / "small")
     assert small.vocab_size == 600
@@ -95,17 +95,17 @@ def test_the_command_converts(trained, tmp_path, capsys):
 
 def test_mistakes_of_the_command_are_one_line_and_code_2(trained, tmp_path, capsys):
     trained["two_pass"].save(tmp_path / "ours")
-    assert export.run([str(tmp_path / "ours"), str(tmp_path / "x"), "--to", "hf"]) == 2
+    assert main.run(["export", str(tmp_path / "ours"), str(tmp_path / "x"), "--to", "hf"]) == 2
     assert "error: a two-pass tokenizer cannot be written as tokenizer.json" in capsys.readouterr().err
-    assert export.run([str(tmp_path / "nothing"), str(tmp_path / "x"), "--to", "hf"]) == 2
+    assert main.run(["export", str(tmp_path / "nothing"), str(tmp_path / "x"), "--to", "hf"]) == 2
     assert not (tmp_path / "x").exists()
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     options = ["--pattern", "gpt3", "--to", "hf"]
-    assert export.run([str(tmp_path / "gpt2"), str(tmp_path / "x"), *options]) == 2
+    assert main.run(["export", str(tmp_path / "gpt2"), str(tmp_path / "x"), *options]) == 2
     assert "unknown pattern 'gpt3' (did you mean 'gpt2'?)" in capsys.readouterr().err
     for bad in (["--special", "x", "--to", "hf"], ["--to", "sp"], ["--ignore", "all", "--to", "hf"]):
         with pytest.raises(SystemExit) as exit_:
-            export.run([str(tmp_path / "gpt2"), str(tmp_path / "x"), *bad])
+            main.run(["export", str(tmp_path / "gpt2"), str(tmp_path / "x"), *bad])
         assert exit_.value.code == 2
 
 
@@ -113,5 +113,5 @@ def test_special_tokens_of_ranks_come_from_the_command(trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     (tmp_path / "x.tiktoken.json").unlink()
     options = ["--pattern", "gpt2", "--special", "<|endoftext|>=1199", "--special", "a=b=1200", "--to", "superbpe"]
-    assert export.run([str(tmp_path / "x.tiktoken"), str(tmp_path / "y"), *options]) == 0
+    assert main.run(["export", str(tmp_path / "x.tiktoken"), str(tmp_path / "y"), *options]) == 0
     assert Tokenizer.load(tmp_path / "y").special_tokens == {"<|endoftext|>": 1199, "a=b": 1200}

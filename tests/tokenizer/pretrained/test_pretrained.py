@@ -378,11 +378,55 @@ def test_damaged_files_are_errors(tmp_path, files):
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(UserError, match=r"it has no token '\[UNK\]'"):
         load_pretrained(tmp_path / "vocab.txt")
+    for unknown in ({}, [], 5, {"content": None}):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"unk_token": unknown}))
+        with pytest.raises(UserError, match="is not a BERT vocabulary"):
+            load_pretrained(tmp_path / "vocab.txt")
+    (tmp_path / "tokenizer_config.json").unlink()
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="contains no tokenizer"):
         load_pretrained(tmp_path / "empty")
     with pytest.raises(UserError, match="lone surrogate"):
         load_pretrained(files("unigram")).tokenizer.encode_ordinary("\ud800")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_panics_of_other_software_are_errors(tmp_path, files):
+    """They are BaseExceptions; a wrong prefix can also end the process."""
+    found = json.loads(files("lowercased_bytes").read_text())
+    backtracking = {"type": "Split", "pattern": {"Regex": r"(?=(a+)+$)(\1)b|(a|a)*c\1"}, "behavior": "Isolated"}
+    (tmp_path / "regex.json").write_text(json.dumps(found | {"pre_tokenizer": backtracking | {"invert": False}}))
+    tokenizer = load_pretrained(tmp_path / "regex.json").tokenizer
+    for encode in (tokenizer.encode_ordinary, lambda text: tokenizer.encode_batch([text])):
+        with pytest.raises(UserError, match=r"tokenizers cannot encode the text .*retry-limit"):
+            encode("a" * 40 + "!")
+    for merges in (["a b"], [["a", "é"]], [[]]):
+        model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "é": 2, "ab": 3, "aé": 4}, "merges": merges}
+        prefixed = found | {"model": model | {"continuing_subword_prefix": "##"}}
+        (tmp_path / "prefix.json").write_text(json.dumps(prefixed))
+        with pytest.raises(UserError, match="does not begin with its continuing_subword_prefix '##'"):
+            load_pretrained(tmp_path / "prefix.json")
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_a_lone_surrogate_anywhere_in_a_file_is_an_error(tmp_path, files, name):
+    for part in ("comment", "decoder", "normalizer"):
+        found = json.loads(files(name).read_text()) | {part: {"type": "Replace", "content": "\ud800"}}
+        (tmp_path / "file.json").write_text(json.dumps(found))
+        with pytest.raises(UserError, match=r"file\.json is damaged: .* lone surrogate"):
+            load_pretrained(tmp_path / "file.json")
+
+
+def test_limits_are_checked_before_anything_is_built(tmp_path):
+    config = tmp_path / "tokenizer_config.json"
+    for n in (1_000_000_000, 10**30, -1, "125", True):
+        config.write_text(json.dumps({"tokenizer_class": "ByT5Tokenizer", "extra_ids": n}))
+        with pytest.raises(UserError, match=r"tokenizer_config\.json is damaged: extra_ids=.* must be"):
+            load_pretrained(tmp_path)
+    words = {"type": "WordLevel", "vocab": {"a": 4_000_000_000, "[UNK]": 1}, "unk_token": "[UNK]"}
+    (tmp_path / "words.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": words}))
+    with pytest.raises(UserError, match="has the id 4000000000: ids are below"):
+        load_pretrained(tmp_path / "words.json")
 
 
 @pytest.mark.parametrize("pattern", ["none", "gpt2"])

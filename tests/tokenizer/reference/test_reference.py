@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks.ladder import trainers
+from experiments.benchmarks import ladder
 from tests.properties import examples
 from tokenizer.reference import (
     TIE_BREAKS,
@@ -31,14 +31,14 @@ from tokenizer.reference import (
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # Processes take long to start: the parallel rung has tests of its own, in ladder/test_rungs.py.
-LADDER = [name for name in trainers.EXACT if name != "parallel"]
+LADDER = [name for name in ladder.EXACT if name != "parallel"]
 TRAINERS = {
     "reference": train_naive,
     "fast reference": train_fast,
-    **{name: trainers.TRAINERS[name] for name in LADDER},
+    **{name: ladder.TRAINERS[name] for name in LADDER},
 }
 WORD_TRAINERS = {"reference": train_words, "fast reference": train_words_fast}
-WORD_TRAINERS |= {name: partial(trainers.train_words, name) for name in LADDER if name != "native"}
+WORD_TRAINERS |= {name: partial(ladder.train_words, name) for name in LADDER if name != "native"}
 every_trainer = pytest.mark.parametrize("train", TRAINERS.values(), ids=TRAINERS)
 # English and code that every Python carries, and what it lacks.
 RARE = "日本語 日本 äöü ääää aaaaaaaa 12,345.67\u2028\u2003\U0001f98a\U0001f98a"

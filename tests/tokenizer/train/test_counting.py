@@ -279,8 +279,9 @@ def test_a_mixture_adds_up(documents):
 
 def test_impossible_mixtures_are_errors():
     counts = counted(["some text"], "gpt2")
-    with pytest.raises(UserError, match="no counts"):
-        mix_counts([])
+    for parts in ([], [counts], counts, [(counts,)], [("counts", 1)], None):
+        with pytest.raises(UserError, match=r"no counts to add up: .*write mix_counts\(\[\(counts, 1\)"):
+            mix_counts(parts)
     for weight in (0, -1, 0.5, True):
         with pytest.raises(UserError, match="not a positive integer"):
             mix_counts([(counts, weight)])

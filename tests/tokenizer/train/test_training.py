@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS
+from experiments.benchmarks.ladder import EXACT, TRAINERS
 from tests import texts
 from tests.tokenizer.formats.other_formats import added, hf_file
 from tokenizer import (

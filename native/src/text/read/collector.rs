@@ -76,8 +76,14 @@ impl Collector {
             self.batch.data.truncate(start);
             self.batch.data.extend_from_slice(&replaced);
         }
+        Ok(self.end_document())
+    }
+
+    /// Ends the document at the end of the text, and sends the batch if it is full. False if no more are wanted. An
+    /// offset counts like text, because a file may have nothing but empty documents.
+    fn end_document(&mut self) -> bool {
         self.batch.offsets.push(self.batch.data.len() as i64);
-        Ok(self.batch.data.len() < self.limit || self.flush())
+        self.batch.data.len() + size_of_val(&self.batch.offsets[1..]) < self.limit || self.flush()
     }
 
     pub(super) fn add(&mut self, document: &[u8], base: u64, settings: &Settings) -> Result<bool, Failure> {
@@ -91,20 +97,18 @@ impl Collector {
         match failure {
             Failure::Damage(place) if settings.skip_damaged => {
                 self.damage.add(place);
-                self.leave_out(settings);
-                Ok(true)
+                Ok(self.leave_out(settings))
             }
             failure => Err(failure),
         }
     }
 
     /// Leaves out the document that starts at the last offset. If damaged documents are skipped it becomes an empty one,
-    /// which filters drop: which records are damaged depends on the field, and several fields must stay aligned.
-    pub(super) fn leave_out(&mut self, settings: &Settings) {
+    /// which filters drop: which records are damaged depends on the field, and several fields must stay aligned. False
+    /// if no more documents are wanted.
+    pub(super) fn leave_out(&mut self, settings: &Settings) -> bool {
         self.drop_unfinished();
-        if settings.skip_damaged {
-            self.batch.offsets.push(self.batch.data.len() as i64);
-        }
+        !settings.skip_damaged || self.end_document()
     }
 
     /// Removes the text after the last document.

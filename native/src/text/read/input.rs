@@ -1,9 +1,11 @@
 //! Files as byte streams: decompressed, through a buffer.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use flate2::bufread::GzDecoder;
 
 use super::damage::Failure;
 use super::feed::{Feed, FeedReader};
@@ -41,10 +43,42 @@ impl Input {
     fn decompressed(&self, file: impl Read + 'static) -> std::io::Result<Box<dyn Read>> {
         let extension = self.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         Ok(match extension.to_ascii_lowercase().as_str() {
-            "gz" => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
+            "gz" => Box::new(Gzip(GzDecoder::new(BufReader::with_capacity(READ_BUFFER, Box::new(file))))),
             "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
             _ => Box::new(file),
         })
+    }
+}
+
+/// The members of a gzip file. Zeros after a member are padding, as for `gzip -d`.
+struct Gzip(GzDecoder<BufReader<Box<dyn Read>>>);
+
+impl Read for Gzip {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let n = self.0.read(buffer)?;
+            let file = self.0.get_mut();
+            if n > 0 || buffer.is_empty() || !skip_zeros(file)? {
+                return Ok(n);
+            }
+            let nothing: Box<dyn Read> = Box::new(std::io::empty());
+            let file = std::mem::replace(file, BufReader::new(nothing));
+            self.0 = GzDecoder::new(file);
+        }
+    }
+}
+
+/// Skips zeros; false at the end of the file.
+fn skip_zeros(file: &mut impl BufRead) -> std::io::Result<bool> {
+    loop {
+        let ahead = file.fill_buf()?;
+        let zeros = ahead.iter().take_while(|&&byte| byte == 0).count();
+        if zeros < ahead.len() || ahead.is_empty() {
+            let more = !ahead.is_empty();
+            file.consume(zeros);
+            return Ok(more);
+        }
+        file.consume(zeros);
     }
 }
 

@@ -47,8 +47,7 @@ fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut 
     let parsed = records::parse(line, &settings.field, settings.score_field.as_deref(), &mut collector.batch.data);
     let low = |score: Option<f64>| score.is_none_or(|score| score < settings.min_score);
     if settings.score_field.is_some() && matches!(parsed, Ok(score) if low(score)) {
-        collector.leave_out(settings);
-        return Ok(true);
+        return Ok(collector.leave_out(settings));
     }
     let closed = parsed.map_err(Failure::Damage).and_then(|_| collector.close(0, settings));
     closed.or_else(|failure| collector.skip(failure.at(&format!("line {number}")), settings))

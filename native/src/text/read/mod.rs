@@ -3,7 +3,6 @@
 mod collector;
 pub mod damage;
 pub mod feed;
-mod flat_record;
 pub mod input;
 mod json_lines;
 mod plain_text;

@@ -1,11 +1,25 @@
 //! Records of JSON lines: only the text and the score are parsed.
+//!
+//! As in every JSON parser, the last value of a repeated key counts. So an object is read to its end before a value of
+//! it is decoded.
 
-use std::borrow::Cow;
+use std::ops::Range;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
-use super::flat_record;
 use crate::runtime::quoting::{listed, shortened};
+
+/// What is wrong, and where in the line.
+struct Wrong(String, usize);
+
+impl Wrong {
+    /// An error of the parser on what begins at `start`.
+    fn of(error: &serde_json::Error, start: usize) -> Self {
+        let what = error.to_string();
+        let what = what.split(&format!(" at line {} column ", error.line())).next().unwrap_or_default();
+        Self(what.to_string(), start + error.column().saturating_sub(1))
+    }
+}
 
 /// Appends the text of a line to `out`, without validating its UTF-8, and returns the score.
 pub fn parse(
@@ -14,134 +28,154 @@ pub fn parse(
     score_field: Option<&[String]>,
     out: &mut Vec<u8>,
 ) -> Result<Option<f64>, String> {
-    match (field, score_field) {
-        ([name], None) if flat_record::parse(line, name, out) => Ok(None),
-        _ => general(line, field, score_field, out),
+    let start = out.len();
+    let result = read(line, field, score_field, out).or_else(|wrong| {
+        out.truncate(start);
+        without_nan(line).map_or(Err(wrong), |line| read(&line, field, score_field, out))
+    });
+    match result {
+        Ok(Some(score)) => Ok(score),
+        Ok(None) => Err(format!(
+            "no field {:?} (the fields are: {}); name the one that holds the text with field=NAME",
+            field.join("."),
+            names(line)
+        )),
+        Err(Wrong(what, at)) => Err(format!(
+            "not a JSON object with a text field: {}, at column {}; fix the line, or leave damaged lines out with \
+             on_error=skip",
+            shortened(&what),
+            at + 1
+        )),
     }
 }
 
-/// `parse` for any line.
-pub(super) fn general(
+/// `parse` of a line without NaN. None if it lacks the text field.
+fn read(
     line: &[u8],
     field: &[String],
     score_field: Option<&[String]>,
     out: &mut Vec<u8>,
-) -> Result<Option<f64>, String> {
-    let mut record = Record { start: out.len(), text: out, found: false, score: None };
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let wanted = Wanted { text: Some(field), score: score_field, record: &mut record, top: true };
-    wanted.deserialize(&mut json).and_then(|()| json.end()).map_err(|error| {
-        let (what, column) = (error.to_string(), error.column());
-        let what = what.split(&format!(" at line {} column ", error.line())).next().unwrap_or_default();
-        format!(
-            "not a JSON object with a text field: {}, at column {column}; fix the line, or leave damaged lines out \
-                 with on_error=skip",
-            shortened(what)
-        )
-    })?;
-    if record.found {
-        return Ok(record.score);
-    }
-    Err(format!(
-        "no field {:?} (the fields are: {}); name the one that holds the text with field=NAME",
-        field.join("."),
-        fields(line)
-    ))
+) -> Result<Option<Option<f64>>, Wrong> {
+    let [text, score] = last_values(line, 0..line.len(), [field, score_field.unwrap_or_default()])?;
+    let Some(text) = text else { return Ok(None) };
+    let decode = |place: &Range<usize>| serde_json::Deserializer::from_slice(&line[place.clone()]);
+    decode(&text).deserialize_option(Text(out)).map_err(|error| Wrong::of(&error, text.start))?;
+    let Some(score) = score else { return Ok(Some(None)) };
+    decode(&score).deserialize_any(Score).map(Some).map_err(|error| Wrong::of(&error, score.start))
 }
 
-/// The field names of an object. Values are not stored, which could take many times the memory of the line.
-fn fields(line: &[u8]) -> String {
-    struct Names;
-    impl<'de> Visitor<'de> for Names {
-        type Value = String;
-
-        fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-            formatter.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
-            let next = || map.next_entry::<Cow<str>, IgnoredAny>().ok().flatten().map(|(name, _)| name);
-            Ok(listed(std::iter::from_fn(next)))
-        }
-    }
-    serde_json::Deserializer::from_slice(line).deserialize_map(Names).unwrap_or_else(|_| "unreadable".into())
-}
-
-struct Record<'o> {
-    /// Holds the text from `start` on.
-    text: &'o mut Vec<u8>,
-    start: usize,
-    found: bool,
-    score: Option<f64>,
-}
-
-impl Record<'_> {
-    /// Sets the text; if a key is repeated, the last value counts.
-    fn set_text(&mut self, text: &[u8]) {
-        self.text.truncate(self.start);
-        self.text.extend_from_slice(text);
-        self.found = true;
-    }
-}
-
-/// Follows the two paths through an object and skips everything else.
-struct Wanted<'a, 'p, 'o> {
-    text: Option<&'p [String]>,
-    score: Option<&'p [String]>,
-    record: &'a mut Record<'o>,
-    /// Whether this is the line's own object, which is required. Below it, null means an absent value.
-    top: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for Wanted<'_, '_, '_> {
-    type Value = ();
-
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if self.text.is_some_and(<[String]>::is_empty) {
-            deserializer.deserialize_option(TextVisitor(self.record))
-        } else if self.text.is_none() && self.score.is_some_and(<[String]>::is_empty) {
-            deserializer.deserialize_any(ScoreVisitor(self.record))
-        } else if self.top {
-            deserializer.deserialize_map(self)
-        } else {
-            deserializer.deserialize_any(self)
-        }
-    }
-}
-
-impl<'de> Visitor<'de> for Wanted<'_, '_, '_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        if self.text.is_some() {
-            self.record.set_text(b"");
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<Cow<str>>()? {
-            let below =
-                |path: Option<&'_ [String]>| path.is_some_and(|path| path.first().is_some_and(|name| *name == *key));
-            let text = self.text.filter(|path| below(Some(path))).map(|path| &path[1..]);
-            let score = self.score.filter(|path| below(Some(path))).map(|path| &path[1..]);
-            if text.is_none() && score.is_none() {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                map.next_value_seed(Wanted { text, score, record: self.record, top: false })?;
+/// Places of the last values at the ends of two paths through an object. A null on the path counts as the value.
+fn last_values(line: &[u8], object: Range<usize>, paths: [&[String]; 2]) -> Result<[Option<Range<usize>>; 2], Wrong> {
+    let mut values = [None, None];
+    members(line, object, |name, value| {
+        for (path, last) in paths.iter().zip(&mut values) {
+            if path.first().is_some_and(|first| first.as_bytes() == name) {
+                *last = Some(value.clone());
             }
         }
-        Ok(())
+    })?;
+    for (path, last) in paths.iter().zip(&mut values) {
+        if let (Some(value), [_, below @ ..]) = (&last, path) {
+            if !below.is_empty() && line[value.clone()] != *b"null" {
+                [*last, _] = last_values(line, value.clone(), [below, &[]])?;
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// Calls `member` with the name of each member of an object and the place of its value.
+fn members(line: &[u8], object: Range<usize>, mut member: impl FnMut(&[u8], Range<usize>)) -> Result<(), Wrong> {
+    let line = &line[..object.end];
+    let mut at = after(line, object.start, b'{')?;
+    let mut more = after(line, at, b'}').map(|end| at = end).is_err();
+    while more {
+        let start = after(line, at, b'"')?;
+        let name = start - 1..end_of_value(line, start - 1)?;
+        let value = after_space(line, after(line, name.end, b':')?);
+        at = end_of_value(line, value)?;
+        match &line[start..name.end - 1] {
+            plain if memchr::memchr(b'\\', plain).is_none() => member(plain, value..at),
+            _ => {
+                let decoded = serde_json::from_slice::<String>(&line[name.clone()]);
+                member(decoded.map_err(|error| Wrong::of(&error, name.start))?.as_bytes(), value..at);
+            }
+        }
+        more = after(line, at, b',').map(|next| at = next).is_ok();
+        if !more {
+            at = after(line, at, b'}')?;
+        }
+    }
+    match after_space(line, at) {
+        end if end == line.len() => Ok(()),
+        end => Err(Wrong("trailing characters".to_string(), end)),
     }
 }
 
-struct TextVisitor<'a, 'o>(&'a mut Record<'o>);
+fn after_space(line: &[u8], at: usize) -> usize {
+    at + line[at..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
+}
 
-impl<'de> Visitor<'de> for TextVisitor<'_, '_> {
+/// The position after white space and this byte.
+fn after(line: &[u8], at: usize, byte: u8) -> Result<usize, Wrong> {
+    let at = after_space(line, at);
+    let wrong = || Wrong(format!("expected `{}`", byte as char), at);
+    line.get(at).filter(|found| **found == byte).map(|_| at + 1).ok_or_else(wrong)
+}
+
+/// The end of the value at a position. Strings may hold control characters, as some writers leave them.
+fn end_of_value(line: &[u8], start: usize) -> Result<usize, Wrong> {
+    if line.get(start) != Some(&b'"') {
+        let mut values = serde_json::Deserializer::from_slice(&line[start..]).into_iter::<IgnoredAny>();
+        return match values.next() {
+            Some(Ok(_)) => Ok(start + values.byte_offset()),
+            Some(Err(error)) => Err(Wrong::of(&error, start)),
+            None => Err(Wrong("expected value".to_string(), start)),
+        };
+    }
+    let mut at = start + 1;
+    while let Some(stop) = line.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += stop + 1;
+        if line[at - 1] == b'"' {
+            return Ok(at);
+        }
+        at += 1; // the escaped character
+    }
+    Err(Wrong("EOF while parsing a string".to_string(), line.len()))
+}
+
+/// The line with numbers that JSON does not have, as Python and Pandas write them, replaced: NaN by null, infinities by
+/// the largest numbers. None if it has none.
+fn without_nan(line: &[u8]) -> Option<Vec<u8>> {
+    const REPLACED: [(&[u8], &[u8]); 3] = [(b"NaN", b"null"), (b"-Infinity", b"-1e308"), (b"Infinity", b"1e308")];
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < line.len() {
+        if line[at] == b'"' {
+            let end = end_of_value(line, at).ok()?;
+            out.extend_from_slice(&line[at..end]);
+            at = end;
+        } else if let Some((name, number)) = REPLACED.iter().find(|(name, _)| line[at..].starts_with(name)) {
+            out.extend_from_slice(number);
+            at += name.len();
+        } else {
+            out.push(line[at]);
+            at += 1;
+        }
+    }
+    (out != line).then_some(out)
+}
+
+/// The names of an object's members. Values are not stored, which could take many times the memory of the line.
+fn names(line: &[u8]) -> String {
+    let mut names = Vec::new();
+    let _ = members(line, 0..line.len(), |name, _| names.push(String::from_utf8_lossy(name).into_owned()));
+    listed(names)
+}
+
+/// A string, or null for an empty one.
+struct Text<'o>(&'o mut Vec<u8>);
+
+impl<'de> Visitor<'de> for Text<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -149,49 +183,48 @@ impl<'de> Visitor<'de> for TextVisitor<'_, '_> {
     }
 
     fn visit_bytes<E>(self, text: &[u8]) -> Result<(), E> {
-        self.0.set_text(text);
+        self.0.extend_from_slice(text);
         Ok(())
     }
 
     fn visit_none<E>(self) -> Result<(), E> {
-        self.0.set_text(b""); // null: an empty document
         Ok(())
     }
 
-    fn visit_some<D: serde::Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
         // As bytes: serde_json then leaves the validation of UTF-8 (and lone surrogates) to us.
         text.deserialize_bytes(self)
     }
 
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
         Err(A::Error::custom("the text field holds a list, not a string"))
     }
 }
 
-struct ScoreVisitor<'a, 'o>(&'a mut Record<'o>);
+/// A number, or null for none.
+struct Score;
 
-impl<'de> Visitor<'de> for ScoreVisitor<'_, '_> {
-    type Value = ();
+impl Visitor<'_> for Score {
+    type Value = Option<f64>;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
         formatter.write_str("a number (the score)")
     }
 
-    fn visit_f64<E>(self, score: f64) -> Result<(), E> {
-        self.0.score = Some(score);
-        Ok(())
+    fn visit_f64<E>(self, score: f64) -> Result<Self::Value, E> {
+        Ok(Some(score))
     }
 
-    fn visit_i64<E: serde::de::Error>(self, score: i64) -> Result<(), E> {
-        self.visit_f64(score as f64)
+    fn visit_i64<E>(self, score: i64) -> Result<Self::Value, E> {
+        Ok(Some(score as f64))
     }
 
-    fn visit_u64<E: serde::de::Error>(self, score: u64) -> Result<(), E> {
-        self.visit_f64(score as f64)
+    fn visit_u64<E>(self, score: u64) -> Result<Self::Value, E> {
+        Ok(Some(score as f64))
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
     }
 }
 
@@ -199,34 +232,65 @@ impl<'de> Visitor<'de> for ScoreVisitor<'_, '_> {
 mod tests {
     use super::*;
 
-    fn text(line: &[u8]) -> Result<Vec<u8>, String> {
+    fn text(line: &[u8], field: &str) -> Result<Vec<u8>, String> {
+        let field: Vec<String> = field.split('.').map(str::to_string).collect();
         let mut out = b"before ".to_vec();
-        parse(line, &["text".to_string()], None, &mut out).map(|_| out.split_off(7))
+        parse(line, &field, None, &mut out).map(|_| out.split_off(7))
     }
 
     #[test]
-    fn escapes_are_decoded_and_the_last_of_equal_keys_counts() {
+    fn escapes_are_decoded() {
         for (line, expected) in [
             (
                 r#" { "text" : "a\nb\\n\"\/\b\f\r\t" , "n": -1.5e3 , "o":{"text":[1,{"a":"}"}]}} "#,
                 "a\nb\\n\"/\u{8}\u{c}\r\t",
             ),
             (r#"{"id":"x\"y","text":"\u00e9\u20AC\ud83d\uDE00\u0000"}"#, "é€😀\0"),
-            (r#"{"te\u0078t":"a","text":"b"}"#, "b"),
+            (r#"{"te\u0078t":"b"}"#, "b"),
             (r#"{"text":null}"#, ""),
             ("{\"text\":\"raw \u{1} \u{7f} é\"}\r", "raw \u{1} \u{7f} é"),
         ] {
-            assert_eq!(text(line.as_bytes()).unwrap(), expected.as_bytes(), "{line}");
+            assert_eq!(text(line.as_bytes(), "text").unwrap(), expected.as_bytes(), "{line}");
         }
-        assert_eq!(text(b"{\"text\":\"\xff\"}").unwrap(), b"\xff", "the caller checks UTF-8");
+        assert_eq!(text(b"{\"text\":\"\xff\"}", "text").unwrap(), b"\xff", "the caller checks UTF-8");
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts() {
+        assert_eq!(text(br#"{"te\u0078t":"a","text":"b"}"#, "text").unwrap(), b"b");
+        assert_eq!(text(br#"{"text":3,"text":"b"}"#, "text").unwrap(), b"b");
+        assert_eq!(text(br#"{"a":{"text":"a"},"a":{"text":"b"}}"#, "a.text").unwrap(), b"b");
+        assert!(text(br#"{"a":{"text":"a"},"a":{"b":"b"}}"#, "a.text").unwrap_err().contains("no field \"a.text\""));
+        assert!(text(br#"{"text":"b","text":3}"#, "text").is_err());
+        let score = |line: &[u8]| parse(line, &["t".into()], Some(&["s".into()]), &mut Vec::new());
+        assert_eq!(score(br#"{"s":1,"t":"a","s":2.5}"#), Ok(Some(2.5)));
+        assert_eq!(score(br#"{"s":"x","t":"a","s":null}"#), Ok(None));
+    }
+
+    #[test]
+    fn numbers_that_only_python_writes_are_read() {
+        let score = |line: &str| parse(line.as_bytes(), &["t".into()], Some(&["s".into()]), &mut Vec::new());
+        assert_eq!(score(r#"{"s": NaN, "t": "a"}"#), Ok(None));
+        assert_eq!(score(r#"{"s": Infinity, "t": "a"}"#), Ok(Some(1e308)));
+        assert_eq!(score(r#"{"s": -Infinity, "t": "a"}"#), Ok(Some(-1e308)));
+        assert_eq!(text(br#"{"m": [NaN, {"n": -Infinity}], "text": "NaN \"NaN"}"#, "text").unwrap(), b"NaN \"NaN");
+        assert!(text(br#"{"m": NaNa, "text": "a"}"#, "text").is_err());
     }
 
     #[test]
     fn damaged_lines_are_errors() {
-        for line in
-            ["", "[]", r#"{"text":"a""#, r#"{"text":"a"} x"#, r#"{"text":"a",}"#, r#"{"text":["a"]}"#, r#"{"b":"a"}"#]
-        {
-            assert!(text(line.as_bytes()).is_err(), "{line}");
+        for line in [
+            "",
+            "[]",
+            "{",
+            r#"{"text":"a""#,
+            r#"{"text":"a"} x"#,
+            r#"{"text":"a",}"#,
+            r#"{"text":["a"]}"#,
+            r#"{"b":"a"}"#,
+        ] {
+            assert!(text(line.as_bytes(), "text").is_err(), "{line}");
         }
+        assert!(text(br#"{"text": "a", "b": [1, 2}"#, "text").unwrap_err().contains("at column 25"));
     }
 }

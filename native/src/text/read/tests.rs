@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::sync::Arc;
 
 use super::feed::Feed;
@@ -203,6 +204,45 @@ fn errors_show_little_of_a_long_line() {
     ] {
         let error = documents(line.as_bytes(), "shown.jsonl", s, filter()).unwrap_err();
         assert!(error.contains("line 1") && error.len() < 2000, "{} {}", error.len(), &error[..200]);
+    }
+}
+
+#[test]
+fn empty_documents_fill_a_batch() {
+    let batches = |content: &[u8], name: &str, settings: Settings| {
+        let path = std::env::temp_dir().join(format!("superbpe-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
+        let input = Input { path: path.clone(), format, feed: None };
+        let reader = Reader::start(vec![input], Settings { batch_bytes: 1 << 12, ..settings }, 1, true).unwrap();
+        let lengths: Vec<usize> = reader.map(|batch| batch.unwrap().len()).collect();
+        std::fs::remove_file(path).unwrap();
+        lengths
+    };
+    let skipping = Settings { skip_damaged: true, ..settings() };
+    for lengths in [
+        batches(&b"\n".repeat(99_999), "blank.txt", Settings { separator: Some("\n".into()), ..settings() }),
+        batches(&b"{\"text\": \"\"}\n".repeat(100_000), "empty.jsonl", settings()),
+        batches(&b"damaged\n".repeat(100_000), "damaged.jsonl", skipping),
+    ] {
+        assert_eq!(lengths.iter().sum::<usize>(), 100_000);
+        assert!(lengths.iter().all(|&length| length <= (1 << 12) / 8), "{lengths:?}");
+    }
+}
+
+#[test]
+fn zeros_after_a_gzip_member_are_padding() {
+    let member = |text: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    };
+    let read = |content: Vec<u8>| documents(&content, "padded.txt.gz", settings(), filter());
+    let (a, b, zeros) = (member(b"one"), member(b"two"), vec![0; 3_000_000]);
+    assert_eq!(read([&a[..], &b].concat()).unwrap(), ["onetwo"]);
+    assert_eq!(read([&a[..], &zeros, &b, &zeros[..9]].concat()).unwrap(), ["onetwo"]);
+    for rest in [&b"x"[..], &b[..9]] {
+        assert!(read([&a[..], &zeros[..5], rest].concat()).unwrap_err().contains("cannot be read to its end"));
     }
 }
 

@@ -1,0 +1,352 @@
+"""The benchmarks' harness: jobs in fresh processes, run in turn, beside other software in an environment of its own.
+
+The peers do not share this framework's environment, because they could change its dependencies, and users of the
+framework do not have to install them. Every job of `jobs.py` runs in its own process, ours as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+import tokenizer
+from experiments.benchmarks.jobs import memory_mb
+from experiments.cli.console import exit_code
+from tokenizer import Corpus, CorpusConfig, UserError
+
+T = TypeVar("T")
+
+PEERS = {
+    "fastokens": "0.3.5",
+    "gigabpe": "0.1.0",
+    "gigatoken": "0.10.0",
+    "rustbpe": "0.1.0",
+    "splintr-rs": "0.22.0",
+    "tiktoken": "0.14.0",
+    "tokenizers": "0.23.3",
+}
+"""Distribution and version of each peer."""
+
+CONSOLE = Console(width=max(Console().width, 160))
+"""Wide enough for the tables, even if the output goes to a file."""
+
+SEPARATOR = "<|endoftext|>"
+"""Separator between documents in plain text."""
+
+DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
+    "one letter": lambda n, _: "a" * n,
+    "spaces": lambda n, _: " " * n,
+    "line feeds": lambda n, _: "\n" * n,
+    "digits": lambda n, _: "7" * n,
+    "emoji with modifiers": lambda n, _: "\N{THUMBS UP SIGN}\N{EMOJI MODIFIER FITZPATRICK TYPE-5}" * (n // 8),
+    "random bytes, replaced": lambda n, random: random.randbytes(n // 2).decode(errors="replace"),
+    "random letters": lambda n, random: "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=n)),
+    "hexadecimal": lambda n, random: random.randbytes(n // 2).hex(),
+    "two letters in turn": lambda n, _: "ab" * (n // 2),
+    "one word in a row": lambda n, _: "the" * (n // 3),
+    "distinct words": lambda n, random: " ".join(random.randbytes(4).hex() for _ in range(n // 9)),
+}
+"""Text of about n bytes that is constructed to be slow, by name."""
+
+_MARK = "superbpe-benchmark.json"
+
+
+@dataclass
+class Job:
+    """A job of `jobs.py` and the measurements of its runs.
+
+    Attributes:
+        name: Name in the table.
+        job: Key in `jobs.JOBS`.
+        arguments: Arguments of the job, JSON-able.
+        python: Interpreter with the library.
+        rounds: Measurements of each run: those of the job, and `wall` seconds of the whole process.
+        lines: What the last run wrote: merges, or digests of ids.
+    """
+
+    name: str
+    job: str
+    arguments: dict[str, Any]
+    python: Path = field(default_factory=lambda: Path(sys.executable))
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Run once more, in a separate process.
+
+        Raises:
+            RuntimeError: If the process fails.
+        """
+        # Our own jobs must import the packages of this process; a peer must not see them.
+        ours = self.python == Path(sys.executable)
+        root = str(Path(tokenizer.__file__).parents[1])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        flags, variables = (["-P"], os.environ | {"PYTHONPATH": path}) if ours else (["-I"], dict(os.environ))
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = self.arguments | {"out": str(Path(folder) / "out")}
+            script = Path(__file__).with_name("jobs.py")
+            command = [str(self.python), *flags, str(script), self.job, json.dumps(arguments)]
+            began = time.perf_counter()
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+            wall = time.perf_counter() - began
+            if done.returncode != 0:
+                message = f"the job {self.name} ended with exit code {done.returncode}:\n{done.stderr.strip()}"
+                raise RuntimeError(message)
+            self.rounds.append(json.loads(done.stdout) | {"wall": wall})
+            self.lines = Path(arguments["out"]).read_text(encoding="ascii").splitlines()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Measurements of the last run."""
+        return self.rounds[-1]
+
+    def median(self, key: str) -> float:
+        """Median over the runs."""
+        return float(statistics.median(facts[key] for facts in self.rounds))
+
+    def least(self, key: str) -> float:
+        """Minimum over the runs, for work so short that one disturbance is half of it."""
+        return float(min(facts[key] for facts in self.rounds))
+
+
+def in_turn(jobs: Sequence[Job], rounds: int) -> None:
+    """Run all jobs in turn, round after round, so that drift of the machine affects all of them equally."""
+    console = Console(stderr=True)
+    for number in range(rounds):
+        for job in jobs:
+            job.run()
+            console.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
+
+
+def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
+    """Number of merges before the first difference. If one of the lists has only tokens, tokens are compared."""
+    if not all(" " in line for line in (*expected[:1], *found[:1])):
+        expected, found = ([line.replace(" ", "") for line in lines] for lines in (expected, found))
+    same = (number for number, (one, other) in enumerate(zip(expected, found, strict=False)) if one != other)
+    return next(same, min(len(expected), len(found)))
+
+
+def print_table(title: str, columns: Mapping[str, Callable[[Any], str]], rows: Sequence[Any], caption: str) -> None:
+    """Print a table; a column is a function from a row to its cell, and the first one is left-aligned."""
+    table = Table(title=title, caption=f"{os.cpu_count()} cores; {caption}")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell(row) for cell in columns.values()))
+    CONSOLE.print(table)
+
+
+def print_growth(title: str, job: Callable[[str, Path], Job], options: argparse.Namespace) -> None:
+    """Time a job on degenerate text at half and at full size, and print the times and their ratio.
+
+    Args:
+        title: Title of the table.
+        job: Makes the job with a name, for a text file.
+        options: Command line with `cache`, `rounds` and `degenerate_bytes`.
+    """
+    n, jobs = options.degenerate_bytes, {}
+    for name, text in DEGENERATE.items():
+        for size in (n // 2, n):
+            content = text(size, random.Random(size)).encode()
+            folder = cached(
+                options.cache,
+                "degenerate",
+                [name, size],
+                lambda folder, content=content: (folder / "text.txt").write_bytes(content),  # type: ignore[misc]
+            )
+            jobs[name, size] = job(f"{name}, {size:,}", folder / "text.txt")
+    in_turn(list(jobs.values()), options.rounds)
+    columns: dict[str, Callable[[str], str]] = {
+        "": str,
+        "CPU s": lambda name: f"{jobs[name, n].least('cpu'):.3f}",
+        "MB/s": lambda name: f"{n / jobs[name, n].least('cpu') / 1e6:.1f}",
+        "times half the size": lambda name: f"{jobs[name, n].least('cpu') / jobs[name, n // 2].least('cpu'):.2f}",
+        "peak MB": lambda name: f"{jobs[name, n].median('peak_mb'):.0f}",
+    }
+    print_table(f"{title}, {n / 1e6:.3g} MB", columns, list(DEGENERATE), "the fastest of the rounds; 2 is linear")
+
+
+def _measured(job: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, dict[str, float]]:
+    return job(*arguments), {"peak_mb": memory_mb("VmHWM")}
+
+
+def fresh(job: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, float]]:
+    """Run a function in a fresh process; return its result and the process's peak memory."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measured, job, arguments).result()
+
+
+def environment(folder: Path) -> Path:
+    """Return the interpreter of the peers' environment; create the environment in `folder` if it does not exist.
+
+    Raises:
+        UserError: If the packages cannot be installed, or the folder has other content.
+    """
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    mark = folder / _MARK
+    if mark.is_file() and mark.read_text(encoding="utf-8") == json.dumps(PEERS):
+        return python
+    if folder.exists() and not mark.is_file() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not an environment that this benchmark made; name a new folder with --peers-venv")
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = [f"{name}=={version}" for name, version in PEERS.items()]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in ([sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *wanted]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        # From now on an unfinished folder is recognized as ours and cleared.
+        mark.write_text("unfinished", encoding="utf-8")
+        if done.returncode != 0:
+            output = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            raise UserError(
+                f"installing {', '.join(wanted)} in {folder} failed: {(output or ['no output'])[-1]}. The first run "
+                "needs the package index; without it, use --peers none, or pass an environment that this benchmark "
+                "created elsewhere as --peers-venv"
+            )
+    mark.write_text(json.dumps(PEERS), encoding="utf-8")
+    return python
+
+
+# The command line.
+
+
+def parser(description: str, *, paths: str = "+") -> argparse.ArgumentParser:
+    """Return the options of all benchmarks, `paths` times a path."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("paths", nargs=paths, help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
+    options.add_argument("--rounds", type=positive, default=3, help="runs of each contender, in turn (default 3)")
+    options.add_argument("--field", default="text", help="field that holds the text (default text)")
+    options.add_argument("--max-bytes", type=size, metavar="SIZE", help="10MB, or all (default)")
+    return options
+
+
+def add_peers(options: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add the options of benchmarks that compare with other software; `parse_peers` reads them."""
+    options.add_argument(
+        "--peers", nargs="*", default=list(names), choices=[*names, "none"], help=f"(default {' '.join(names)})"
+    )
+    options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for text and tokenizers")
+    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
+
+
+def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line; `peers` is empty for `--peers none`, and `python` is the peers' interpreter.
+
+    Raises:
+        UserError: If the peers cannot be installed.
+    """
+    arguments = options.parse_args(argv)
+    arguments.peers = [peer for peer in arguments.peers if peer != "none"]
+    folder = arguments.peers_venv or arguments.cache / "peers-venv"
+    arguments.python = environment(folder) if arguments.peers else Path(sys.executable)
+    return arguments
+
+
+def add_degenerate(options: argparse.ArgumentParser) -> None:
+    """Add the option of `print_growth`."""
+    options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
+
+
+def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
+    """Make a user error in a benchmark's entry point one line and exit code 2, as in the commands."""
+    return functools.wraps(main)(lambda argv: exit_code(lambda: main(argv)))
+
+
+def positive(text: str) -> int:
+    """Parse a positive integer option."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+    return number
+
+
+def size(text: str) -> int | None:
+    """Parse a size in bytes: 5000000, 5MB, 5e6; `all` is None.
+
+    >>> size("1.5MB")
+    1500000
+    """
+    if text == "all":
+        return None
+    number, unit = (text[:-2], text[-2:]) if text[-2:] in ("kB", "MB", "GB") else (text, "")
+    try:
+        value = int(float(number) * {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit])
+    except (ValueError, OverflowError):
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; use for example 100MB, or all")
+    return value
+
+
+# Text.
+
+
+def corpus(paths: Sequence[str], field: str, max_bytes: int | None) -> Corpus:
+    """Return the text that the command line names."""
+    return Corpus(CorpusConfig(paths=list(paths), field=field, max_bytes=max_bytes))
+
+
+def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) -> Path:
+    """Return the folder of a JSON-able key in `cache`; `write` fills it if it does not exist."""
+    folder = cache / f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(f".{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        try:
+            write(unfinished)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def plain_text(text: Corpus, cache: Path) -> tuple[Path, Path]:
+    """Write documents as plain text into `cache`, unless they are there; for contenders that read no other format.
+
+    Every document ends with a line feed.
+
+    Returns:
+        A file with the documents end to end, for contenders that read line by line, and one with `SEPARATOR` in
+        between.
+
+    Raises:
+        UserError: If the corpus cannot be read, or the separator occurs in it.
+    """
+
+    def write(folder: Path) -> None:
+        separator = SEPARATOR.encode()
+        with (folder / "lines.txt").open("wb") as lines, (folder / "documents.txt").open("wb") as documents:
+            between = b""
+            for batch in text.batches():
+                data = batch.data.tobytes()
+                if separator in data:
+                    raise UserError(
+                        f"the text contains {SEPARATOR}, which separates documents here; remove those documents"
+                    )
+                for start, end in pairwise(batch.offsets):
+                    document = data[start:end] if data[end - 1 : end] == b"\n" else data[start:end] + b"\n"
+                    lines.write(document)
+                    documents.write(between + document)
+                    between = separator
+
+    folder = cached(cache, "text", [text.identity(), SEPARATOR], write)
+    return folder / "lines.txt", folder / "documents.txt"

@@ -1,0 +1,358 @@
+"""One job in a process of its own: `python jobs.py JOB ARGUMENTS`, prints its measurements as a JSON object.
+
+It runs in the peers' environment and in ours, so it imports only the standard library before a job imports its library.
+Imports, loading and a short warm-up text are not measured. The result is written to a file after the measurement:
+merges, one per line as `left right` in hexadecimal (or the whole token if a library does not expose its parts), or a
+digest of the ids of each document.
+"""
+
+# ruff: noqa: PTH123 (pathlib would add to what counts as the bare interpreter)
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+Arguments = dict[str, Any]
+Lines = Callable[[], Iterable[str]]
+Call = Callable[[], tuple[Lines, dict[str, Any]]]
+"""The measured work. Returns a function that spells the result after the measurement, and facts for the table."""
+Merges = Iterable[tuple[bytes, ...]]
+
+
+def memory_mb(key: str) -> float:
+    """Memory of this process in MB: `VmRSS` (now) or `VmHWM` (its peak).
+
+    `ru_maxrss` cannot be used: on Linux a child inherits it from its parent.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            found = next(line for line in status if line.startswith(f"{key}:"))
+    except OSError:  # not Linux: peaks are not inherited there, and the current size is not available
+        unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    return int(found.split()[1]) * 1024 / 1e6
+
+
+# Trainers.
+
+
+def _spelled(merges: Merges) -> Iterator[str]:
+    return (" ".join(part.hex() for part in merge) for merge in merges)
+
+
+def _from_printable(merges: Iterable[Iterable[str]]) -> Merges:
+    """Convert from HF's notation, in which every byte is a printable character."""
+    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(kept)]
+    byte_of = {chr(byte): byte for byte in kept} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return (tuple(bytes(map(byte_of.__getitem__, part)) for part in merge) for merge in merges)
+
+
+def train_ours(arguments: Arguments) -> Call:
+    """Phase 1 of this framework, and phase 2 if there are rules, from files in any format that it reads."""
+    from superbpe import train_superbpe
+    from tokenizer import Corpus, CorpusConfig, count_pretokens, train_bpe
+
+    def call() -> tuple[Lines, dict[str, Any]]:
+        started = time.perf_counter()
+        corpus = Corpus(CorpusConfig(**arguments["corpus"]))
+        unit, threads = arguments["unit"], arguments["threads"]
+        counts = count_pretokens(corpus, arguments["pattern"], unit=unit, threads=threads)
+        counted = time.perf_counter()
+        trained = train_bpe(counts, arguments["vocab_size"], special_tokens=())
+        ended = time.perf_counter()
+        facts = {"counting": counted - started, "merging": ended - counted, "bytes": counts.n_bytes}
+        facts["distinct"] = counts.n_distinct
+        if arguments["rules"] is not None:
+            trained = train_superbpe(
+                trained,
+                corpus.batches,
+                vocab_size=arguments["vocab_size"],
+                transition=arguments["transition"],
+                rules=arguments["rules"],
+                threads=threads,
+                memory_bytes=arguments["memory"],
+            )
+            facts |= {"phase 2": time.perf_counter() - ended} | trained.provenance["phase2"]
+        return lambda: _spelled(trained.merges), facts
+
+    return call
+
+
+def train_gigabpe(arguments: Arguments) -> Call:
+    """Reads plain text itself, line by line.
+
+    It divides its threads between scanning and counting. Twice as many threads as cores were faster than its default
+    (1.5 to 1.7 s against 1.7 to 2.4 s, 94 MB, two cores).
+    """
+    library: Any = importlib.import_module("gigabpe")
+
+    def call() -> tuple[Lines, dict[str, Any]]:
+        _, merges = library.train_bpe(
+            arguments["paths"],
+            vocab_size=arguments["vocab_size"],
+            pretokenizer="bytelevel",
+            special_tokens=[],
+            threads=2 * (os.cpu_count() or 1),
+        )
+        return lambda: _spelled(_from_printable(merges)), {}
+
+    return call
+
+
+def train_gigatoken(arguments: Arguments) -> Call:
+    """Reads memory-mapped plain text with separators."""
+    library: Any = importlib.import_module("gigatoken")
+
+    def call() -> tuple[Lines, dict[str, Any]]:
+        (source,), separator = arguments["paths"], arguments["separator"].encode()
+        _, merges = library.train_bpe(source, arguments["vocab_size"], special_tokens=[], separator=separator)
+        return lambda: _spelled(merges), {}
+
+    return call
+
+
+def train_rustbpe(arguments: Arguments) -> Call:
+    """Takes an iterator of strings and buffers 8,192 of them; documents are faster than lines (5.5 s against 7.0 s)."""
+    library: Any = importlib.import_module("rustbpe")
+
+    def documents() -> Iterator[str]:
+        rest = ""
+        with open(arguments["paths"][0], encoding="utf-8", newline="") as file:
+            while block := file.read(1 << 20):
+                *whole, rest = (rest + block).split(arguments["separator"])
+                yield from whole
+        yield rest
+
+    def call() -> tuple[Lines, dict[str, Any]]:
+        trained = library.Tokenizer()
+        trained.train_from_iterator(
+            documents(), vocab_size=arguments["vocab_size"], pattern="|".join(arguments["regexes"])
+        )
+        ranks = sorted(trained.get_mergeable_ranks(), key=lambda pair: pair[1])
+        return lambda: _spelled((bytes(token),) for token, rank in ranks if rank >= 256), {}
+
+    return call
+
+
+def train_tokenizers(arguments: Arguments) -> Call:
+    """HF: reads plain text itself, line by line, and splits it with one regex after the other."""
+    library: Any = importlib.import_module("tokenizers")
+    pre = library.pre_tokenizers
+
+    def call() -> tuple[Lines, dict[str, Any]]:
+        trained = library.Tokenizer(library.models.BPE())
+        splits = [pre.Split(library.Regex(regex), "isolated") for regex in arguments["regexes"]]
+        trained.pre_tokenizer = pre.Sequence([*splits, pre.ByteLevel(add_prefix_space=False, use_regex=False)])
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=arguments["vocab_size"], show_progress=False, initial_alphabet=pre.ByteLevel.alphabet()
+        )
+        trained.train(arguments["paths"], trainer)
+        return lambda: _spelled(_from_printable(json.loads(trained.to_str())["model"]["merges"])), {}
+
+    return call
+
+
+# Encoders.
+
+Ids = Any
+"""Ids of a document: a list, an array, or bytes of little-endian uint32."""
+Encoder = tuple[Callable[[str], Ids], Callable[[list[str]], Any], Callable[[Any], Iterable[Ids]]]
+"""A library's fastest public functions: encode a document, encode a list, and the rows of the list's result."""
+
+FIRST = "What is built at first use"
+
+
+def encoder_ours(arguments: Arguments) -> Encoder:
+    """This framework."""
+    from tokenizer import Tokenizer
+
+    loaded, threads = Tokenizer.load(arguments["folder"]), arguments["cores"]
+    return (
+        lambda text: loaded.encode_to_numpy(text, disallowed_special=()),
+        lambda texts: loaded.encode_batch(texts, threads=threads),
+        lambda found: _cut(*found),
+    )
+
+
+def encoder_fastokens(arguments: Arguments) -> Encoder:
+    """The flat batch creates no Python object per token, so it is used for single documents too."""
+    library: Any = importlib.import_module("fastokens")
+    loaded = library.Tokenizer.from_file(arguments["json"])
+    return lambda text: loaded.encode_batch_flat([text])[0], loaded.encode_batch_flat, _flat
+
+
+def encoder_gigatoken(arguments: Arguments) -> Encoder:
+    """Its batches are arrays of the package `awkward`."""
+    library: Any = importlib.import_module("gigatoken")
+    loaded, parallel = library.Tokenizer(arguments["json"]), arguments["cores"] > 1
+    return loaded.encode, lambda texts: loaded.encode_batch(texts, parallel=parallel), _arrays
+
+
+def encoder_splintr(arguments: Arguments) -> Encoder:
+    """The distribution is named splintr-rs."""
+    library: Any = importlib.import_module("splintr")
+    loaded = library.from_json(arguments["json"])
+    return loaded.encode_flat, loaded.encode_batch_flat, _flat
+
+
+def encoder_tiktoken(arguments: Arguments) -> Encoder:
+    """Loads our ranks, and the pattern from the file beside them."""
+    library: Any = importlib.import_module("tiktoken")
+    with open(arguments["ranks"] + ".json", encoding="utf-8") as file:
+        pattern = json.load(file)["pat_str"]
+    ranks = importlib.import_module("tiktoken.load").load_tiktoken_bpe(arguments["ranks"])
+    loaded = library.Encoding("benchmark", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    threads = arguments["cores"]
+    return (
+        loaded.encode_ordinary,
+        lambda texts: loaded.encode_ordinary_batch(texts, num_threads=threads),
+        lambda rows: rows,
+    )
+
+
+def encoder_tokenizers(arguments: Arguments) -> Encoder:
+    """HF: its ids are the reference."""
+    library: Any = importlib.import_module("tokenizers")
+    loaded = library.Tokenizer.from_file(arguments["json"])
+    return (
+        lambda text: loaded.encode(text, add_special_tokens=False).ids,
+        lambda texts: loaded.encode_batch(texts, add_special_tokens=False),
+        lambda encodings: (encoding.ids for encoding in encodings),
+    )
+
+
+ENCODERS: dict[str, Callable[[Arguments], Encoder]] = {
+    "ours": encoder_ours,
+    "fastokens": encoder_fastokens,
+    "gigatoken": encoder_gigatoken,
+    "splintr-rs": encoder_splintr,
+    "tiktoken": encoder_tiktoken,
+    "tokenizers": encoder_tokenizers,
+}
+
+
+def _cut(ids: Any, offsets: Any) -> Iterator[Any]:
+    return (ids[start:end] for start, end in pairwise(offsets))
+
+
+def _flat(found: tuple[bytes, bytes]) -> Iterator[bytes]:
+    """Rows of a pair of byte strings: all ids, and 64-bit offsets."""
+    ids, offsets = memoryview(found[0]).cast("I"), memoryview(found[1]).cast("Q")
+    return (bytes(row) for row in _cut(ids, offsets))
+
+
+def _arrays(found: Any) -> Iterator[Any]:
+    """Rows of an `awkward.Array`."""
+    awkward: Any = importlib.import_module("awkward")
+    return _cut(awkward.flatten(found).to_numpy(), [0, *awkward.num(found).to_numpy().cumsum().tolist()])
+
+
+def digest(ids: Ids) -> str:
+    """Short hash of a document's ids."""
+    spelled = ids if isinstance(ids, bytes) else array("I", ids).tobytes()
+    return hashlib.blake2b(spelled, digest_size=8).hexdigest()
+
+
+def cut(texts: list[str], length: int) -> list[str]:
+    """Cut texts into documents of at most `length` bytes of UTF-8, between characters.
+
+    >>> cut(["naïve!"], 4)
+    ['naï', 've!']
+    """
+    found = []
+    for text in texts:
+        spelled = text.encode()
+        start = 0
+        while start < len(spelled):
+            end = min(start + length, len(spelled))
+            while end < len(spelled) and spelled[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+            found.append(spelled[start:end].decode())
+            start = end
+    return found
+
+
+def encode(name: str, arguments: Arguments) -> Call:
+    """Encode documents of a text file, in one call for all, or in one call per document."""
+    with open(arguments["text"], encoding="utf-8", newline="") as file:
+        texts = file.read().split(arguments["separator"])
+    if arguments["length"] is not None:
+        texts = cut(texts, arguments["length"])
+    n_bytes = sum(len(text.encode()) for text in texts)
+    one, many, rows = ENCODERS[name](arguments)
+    one(FIRST)
+    many([FIRST])
+
+    def call() -> tuple[Lines, dict[str, Any]]:
+        if arguments["call"] == "batch":
+            found = many(texts)
+            return lambda: map(digest, rows(found)), {"bytes": n_bytes}
+        ids = [one(text) for text in texts]
+        return lambda: map(digest, ids), {"bytes": n_bytes}
+
+    return call
+
+
+JOBS: dict[str, Callable[[Arguments], Call]] = {
+    "train ours": train_ours,
+    "train gigabpe": train_gigabpe,
+    "train gigatoken": train_gigatoken,
+    "train rustbpe": train_rustbpe,
+    "train tokenizers": train_tokenizers,
+    **{f"encode {name}": partial(encode, name) for name in ENCODERS},
+}
+
+
+def measure(name: str, arguments: Arguments) -> dict[str, Any]:
+    """Run a job, write its result to `arguments["out"]`, and return the measurements."""
+    bare = memory_mb("VmRSS")
+    call = JOBS[name](arguments)
+    usage, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    lines, facts = call()
+    seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    facts |= {
+        "seconds": seconds,
+        "cpu": used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime,
+        "bare_mb": bare,
+        "peak_mb": memory_mb("VmHWM"),
+    }
+    with open(arguments["out"], "w", encoding="ascii") as file:
+        file.writelines(f"{line}\n" for line in lines())
+    return facts
+
+
+def main() -> None:
+    """Run the job that the command line names, on `arguments["cores"]` cores if it is given."""
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # a library's own output must not mix with the answer
+    name, arguments = sys.argv[1], json.loads(sys.argv[2])
+    if (cores := arguments.get("cores")) is not None:
+        os.environ["RAYON_NUM_THREADS"] = str(cores)
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    try:
+        facts = measure(name, arguments)
+    except BaseException as error:  # an encoder's error, including a panic in Rust, is shown below the table
+        if not name.startswith("encode"):
+            raise
+        facts = {"refused": str(error) or type(error).__name__}
+        with open(arguments["out"], "w", encoding="ascii"):
+            pass
+    json.dump(facts, answer)
+    answer.close()
+
+
+if __name__ == "__main__":
+    main()

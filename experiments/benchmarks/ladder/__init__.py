@@ -1,1 +1,0 @@
-"""The ladder of trainers, measured: `python -m experiments.benchmarks.ladder FILES`."""

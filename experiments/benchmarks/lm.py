@@ -1,0 +1,279 @@
+"""Training steps and evaluation beside `transformers`: `python -m experiments.benchmarks.lm FILES`.
+
+Steps: our model and Hugging Face's Llama have the same shape, weights, rows of real text, precision and optimizers, and
+take their steps in turn in one process, so that drift of the machine affects both. The first step must give the same
+loss. Evaluation: our scoring of documents, Llama's loss on full rows of the same text, and our plain forward pass,
+which discards the logits. On a CPU, time is the process's CPU time divided by its threads, which other processes affect
+less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.benchmarks import harness
+from experiments.cli.console import si
+from lm.data.sharding import write_shards
+from lm.data.shards import Shards
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
+from lm.model.config import ModelConfig
+from lm.train.config import PRECISIONS, TrainConfig
+from lm.train.optim import Muon
+from lm.train.trainer import Trainer
+from tokenizer import count_pretokens, train_bpe
+
+MODELS = {"ours": "ours", "llama": "transformers' Llama"}
+PRODUCT = "a matrix product's FLOP"
+HAS_LLAMA = importlib.util.find_spec("transformers") is not None
+
+
+@dataclass
+class Clock:
+    """Seconds of named pieces of work, round by round."""
+
+    device: torch.device
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def time(self, name: str, work: Callable[[], Any]) -> Any:
+        """Do the work and record how long it took."""
+        began = self._now()
+        result = work()
+        self.seconds.setdefault(name, []).append(self._now() - began)
+        return result
+
+    def median(self, name: str) -> float:
+        """Median of all rounds but the first, which warms up."""
+        rounds = self.seconds[name]
+        return statistics.median(rounds[1:] or rounds)
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time() / torch.get_num_threads()
+
+
+class Llama:
+    """Hugging Face's Llama with the shape of a run's model, its own loss, and our optimizers.
+
+    Args:
+        run: The training run of our model; its precision and `compile` are used as well.
+    """
+
+    def __init__(self, run: Trainer) -> None:
+        import transformers
+
+        shape = run.model.config
+        kind: Any = transformers.LlamaForCausalLM
+        config = transformers.LlamaConfig(
+            vocab_size=run.model.lm_head.weight.shape[0],
+            hidden_size=shape.hidden_size,
+            intermediate_size=shape.intermediate_size,
+            num_hidden_layers=shape.n_layers,
+            num_attention_heads=shape.n_heads,
+            num_key_value_heads=shape.n_heads,
+            head_dim=shape.head_dim,
+            max_position_embeddings=run.context_tokens,
+            rms_norm_eps=shape.norm_eps,
+            rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
+            attn_implementation="sdpa",
+        )
+        self.model: nn.Module = kind(config).to(run.device)
+        if run.identity.get("compile"):
+            self.model.compile(dynamic=False)
+        matrices = [p for name, p in self.model.named_parameters() if p.ndim == 2 and ".layers." in name]
+        others = [p for name, p in self.model.named_parameters() if p.ndim == 1 or ".layers." not in name]
+        self.optimizers = [Muon(matrices, lr=1e-3), torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.95), fused=True)]
+        self._bf16 = run.identity["precision"] == "bf16"
+
+    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean loss of int64[rows, positions]."""
+        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self._bf16):
+            found: Tensor = self.model(input_ids=inputs, labels=targets, shift_labels=targets, use_cache=False).loss
+        return found
+
+
+def _backward(loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor) -> float:
+    value = loss(inputs, targets)
+    torch.autograd.backward(value)
+    return value.item()
+
+
+def update(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
+    """Clip the gradients and step. The learning rates are so small that the models stay nearly equal."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def time_steps(run: Trainer, rounds: int) -> Clock:
+    """Take `rounds` steps of both models in turn (of ours without `transformers`); return the times.
+
+    Raises:
+        AssertionError: If the losses of the first step differ.
+    """
+    bf16 = run.identity["precision"] == "bf16"
+    llama = Llama(run) if HAS_LLAMA else None
+    if llama is not None:
+        llama.model.load_state_dict(run.model.state_dict(), strict=True)
+    clock = Clock(run.device)
+    size = 8192 if run.device.type == "cuda" else 1536
+    factor = torch.randn(size, size, device=run.device, dtype=torch.bfloat16 if bf16 else torch.float32)
+    count = run.config.batch_size * run.context_tokens
+
+    def loss(inputs: Tensor, targets: Tensor) -> Tensor:
+        with torch.autocast(run.device.type, torch.bfloat16, enabled=bf16):
+            total, _ = run.objective(inputs, targets)
+        return torch.div(total, count)
+
+    for number in range(rounds):
+        inputs, targets = rows_of(run, number)
+        ours = clock.time("ours", partial(_backward, loss, inputs, targets))
+        clock.time("ours, update", partial(update, run.model, run.optimizers))
+        if llama is not None:
+            theirs = clock.time("llama", partial(_backward, llama.loss, inputs, targets))
+            clock.time("llama, update", partial(update, llama.model, llama.optimizers))
+            if number == 0 and not run.config.document_mask and abs(ours / theirs - 1) > (1e-2 if bf16 else 1e-4):
+                raise AssertionError(f"the models are not the same: losses {ours} and {theirs}")
+        clock.time("product", lambda: factor @ factor)
+    clock.seconds[PRODUCT] = [clock.median("product") / (2 * size**3)]
+    return clock
+
+
+def rows_of(run: Trainer, step: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets of a step."""
+    count = run.config.batch_size * run.context_tokens
+    ids = torch.from_numpy(run.stream.read(step * count, (step + 1) * count + 1)).to(run.device)
+    return ids[:-1].view(run.config.batch_size, -1), ids[1:].view(run.config.batch_size, -1)
+
+
+@torch.no_grad()
+def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, dict[str, int]]:
+    """Score the shards' documents, and full rows of the same text with both models; return times and tokens."""
+    clock = Clock(run.device)
+    step_tokens = run.config.batch_size * run.context_tokens
+    rows = [rows_of(run, step) for step in range(max(1, shards.n_tokens // step_tokens))]
+    config = EvalConfig(context_bytes=3 * run.context_tokens, min_context_bytes=0, batch_tokens=step_tokens)
+    tokens = {"plain forward": len(rows) * step_tokens}
+    llama = Llama(run) if HAS_LLAMA else None
+    for _ in range(rounds):
+        scores = clock.time("ours", lambda: evaluate(run.model, shards, shards.token_byte_lengths, config))
+        tokens["ours"] = scores.forward_tokens
+        clock.time("plain forward", lambda: [run.model(inputs) for inputs, _ in rows])
+        if llama is not None:
+            clock.time("llama, loss of full rows", lambda: [llama.loss(*row) for row in rows])
+            tokens["llama, loss of full rows"] = tokens["plain forward"]
+    return clock, tokens
+
+
+def show(run: Trainer, steps: Clock, evaluation: Clock, evaluated: dict[str, int]) -> None:
+    """Print both tables."""
+    tokens = run.config.batch_size * run.context_tokens
+    unit = "second" if run.device.type == "cuda" else f"CPU second of {torch.get_num_threads()} thread(s)"
+    shape = (
+        f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} tokens, "
+        f"{run.config.batch_size} rows of {run.context_tokens}, {run.identity['precision']}, {run.device}"
+    )
+    bare = {name: steps.median(name) for name in MODELS if name in steps.seconds}
+    whole = {name: bare[name] + steps.median(f"{name}, update") for name in bare}
+    product = steps.median(PRODUCT)
+    harness.print_table(
+        f"Training, tokens per {unit}: {shape}",
+        {
+            "": MODELS.__getitem__,
+            "gradients": lambda name: f"{tokens / bare[name]:,.0f}",
+            "with optimizers": lambda name: f"{tokens / whole[name]:,.0f}",
+            "ours / its": lambda name: f"{whole[name] / whole['ours']:.2f}",
+            "FLOPs / matrix product": lambda name: f"{tokens * run.flops_per_token / bare[name] * product:.0%}",
+        },
+        list(bare),
+        f"medians; a matrix product: {si(1 / product)} FLOPs per second",
+    )
+    rates = {name: evaluated[name] / evaluation.median(name) for name in evaluated}
+    harness.print_table(
+        f"Evaluation, tokens per {unit}",
+        {
+            "": str,
+            "tokens": lambda name: f"{evaluated[name]:,}",
+            "tokens / s": lambda name: f"{rates[name]:,.0f}",
+            "of plain forward": lambda name: f"{rates[name] / rates['plain forward']:.2f}",
+        },
+        list(rates),
+        "medians; ours: windows of documents, padding and context included",
+    )
+
+
+def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
+    """Train a tokenizer on the text, write its shards, and set up a run over them."""
+    text = harness.corpus(arguments.paths, arguments.field, arguments.max_bytes)
+    tokenizer = train_bpe(count_pretokens(text.batches(), "gpt2"), arguments.vocab_size)
+    write_shards(folder / "shards", tokenizer, text.batches())
+    hidden_size = arguments.hidden_size or 0
+    # No padding of the vocabulary: Llama would predict it.
+    model = ModelConfig(
+        n_layers=arguments.n_layers, hidden_size=hidden_size, head_dim=min(64, hidden_size or 64), vocab_multiple=1
+    )
+    train = TrainConfig(
+        train_bytes=arguments.rows * arguments.rounds,
+        bytes_per_step=arguments.rows,
+        context_bytes=1,
+        context_tokens=arguments.context,
+        document_mask=arguments.document_mask,
+        precision=arguments.precision,
+        compile=arguments.compile,
+        device=arguments.device,
+        matrix_lr=1e-3,
+        embedding_lr=1e-3,
+        head_lr=1e-3,
+        vector_lr=1e-3,
+    )
+    run = Trainer(model, train, Shards.open(folder / "shards"), folder / "run")
+    with torch.no_grad():  # with zero projections, attention would have no gradients to compute
+        for parameter in run.model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.01)
+    run.begin()
+    return run
+
+
+@harness.command
+def main(argv: list[str]) -> int:
+    """Parse the command line, measure and print the tables; return the exit code."""
+    options = harness.parser("Training steps and evaluation beside Hugging Face's Llama.")
+    options.set_defaults(rounds=7)
+    options.add_argument("--n-layers", type=harness.positive, default=4, help="layers (default 4)")
+    options.add_argument("--hidden-size", type=harness.positive, help="default 64 times the layers")
+    options.add_argument("--vocab-size", type=harness.positive, default=8192, help="default 8192")
+    options.add_argument("--rows", type=harness.positive, default=8, help="rows of a step (default 8)")
+    options.add_argument("--context", type=harness.positive, default=256, help="tokens of a row (default 256)")
+    options.add_argument("--precision", choices=PRECISIONS, default="auto")
+    options.add_argument("--compile", action="store_true", help="fuse both models' layers with torch.compile")
+    options.add_argument("--document-mask", action="store_true", help="only for ours: Llama attends to whole rows")
+    options.add_argument("--device", default="auto")
+    options.add_argument("--threads", type=harness.positive, help="threads on a CPU (default: Torch's)")
+    arguments = options.parse_args(argv)
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        run = prepare(arguments, Path(folder))
+        steps = time_steps(run, arguments.rounds)
+        show(run, steps, *time_evaluation(run, Shards.open(Path(folder) / "shards"), max(2, arguments.rounds // 2)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,194 @@
+"""Training beside other trainers: `python -m experiments.benchmarks.train FILES`.
+
+Three tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
+by amount of text (`--sizes`), and stock HF tokenizers, which cannot resume from given merges: the closest that they can
+do is to train from scratch on the phase-2 fence, which needs memory for every line, so they get the first `--hf-bytes`.
+`degenerate`: text that is constructed to be slow, at half and at full size (`--degenerate-bytes`).
+
+All trainers read the same text. Those that read only plain text get it from `--cache`, where it is written once. Some
+read whole documents and others lines, which changes the merges; ours does both, so each peer is compared with the
+matching variant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks import harness
+from experiments.benchmarks.harness import Job
+from superbpe import PHASE1, PRESETS
+from superbpe.transition import resolve_transition
+from tokenizer import UserError, patterns
+
+TRAINERS = ("gigabpe", "gigatoken", "rustbpe", "tokenizers")
+BY_LINES = ("gigabpe", "tokenizers")
+TABLES = ("peers", "sizes", "degenerate")
+LINES, DOCUMENTS = "ours, plain text by lines", "ours, plain text by documents"
+
+_CAPTION = "medians; seconds: the library call with reading, without imports; above bare: peak above the interpreter"
+
+
+def _median(key: str, digits: int = 2) -> Callable[[Job], str]:
+    return lambda job: f"{job.median(key):.{digits}f}" if key in job.facts else ""
+
+
+def _facts(*keys: str) -> dict[str, Callable[[Job], str]]:
+    return {key: lambda job, key=key: f"{job.facts.get(key, '')}" for key in keys}  # type: ignore[misc]
+
+
+COLUMNS: dict[str, Callable[[Job], str]] = {
+    "": lambda job: job.name,
+    "MB": lambda job: f"{job.facts['bytes'] / 1e6:.3g}" if "bytes" in job.facts else "",
+    "seconds": _median("seconds"),
+    "CPU s": _median("cpu"),
+    "peak MB": _median("peak_mb", 0),
+    "above bare": lambda job: f"{job.median('peak_mb') - job.median('bare_mb'):.0f}",
+}
+PHASES: dict[str, Callable[[Job], str]] = {
+    "counting": _median("counting"),
+    "merging": _median("merging"),
+    "phase 2": _median("phase 2"),
+    "distinct": lambda job: f"{job.facts.get('distinct', 0):,}",
+    "fragments": lambda job: f"{job.facts['fragments']:,}" if "fragments" in job.facts else "",
+    "their tokens": lambda job: f"{job.facts['fragment_tokens']:,}" if "fragments" in job.facts else "",
+    "τ, last count": lambda job: (
+        f"{job.facts['threshold']}, {job.facts['last_count']}" if "stages" in job.facts else ""
+    ),
+}
+
+
+def ours(name: str, options: argparse.Namespace, **changes: Any) -> Job:
+    """A job of our trainer on the files of the command line, phase 1 only, with some arguments changed."""
+    arguments = {
+        "corpus": {"paths": options.paths, "field": options.field, "max_bytes": options.max_bytes},
+        "pattern": "gpt2",
+        "unit": "document",
+        "threads": options.threads,
+        "vocab_size": options.vocab_size,
+        "rules": None,
+        "transition": options.transition,
+        "memory": options.memory,
+    }
+    return Job(name, "train ours", arguments | changes)
+
+
+def beside_peers(options: argparse.Namespace) -> tuple[dict[str, Job], bool]:
+    """Print phase 1 beside its peers; return the jobs, and whether all merges are as expected."""
+    lines, documents = harness.plain_text(
+        harness.corpus(options.paths, options.field, options.max_bytes), options.cache
+    )
+    plain = {"paths": [str(documents)], "separator": harness.SEPARATOR}
+    jobs = [
+        ours(LINES, options, corpus=plain, unit="line"),
+        ours(DOCUMENTS, options, corpus=plain),
+        ours("ours, files as given", options),
+    ]
+    peer = {"vocab_size": options.vocab_size, "regexes": [patterns.resolve("gpt2").regex]}
+    for name in (name for name in options.peers if name in TRAINERS):
+        given = peer | ({"paths": [str(lines)]} if name in BY_LINES else plain)
+        jobs.append(Job(f"{name} {harness.PEERS[name]}", f"train {name}", given, options.python))
+    harness.in_turn(jobs, options.rounds)
+    named = {job.name.partition(" ")[0] if job.job != "train ours" else job.name: job for job in jobs}
+    right = True
+    for name, job in named.items():
+        like = named[LINES if name in (*BY_LINES, LINES) else DOCUMENTS]
+        same = harness.agreement(like.lines, job.lines)
+        job.facts["times ours"] = f"{job.median('seconds') / like.median('seconds'):.2f}"
+        job.facts["merges as ours"] = f"first {same:,} of {len(job.lines):,}"
+        # gigabpe starts with only the bytes that occur, not all 256, so it learns a few more merges; rustbpe breaks
+        # ties by byte value.
+        right &= same == len(like.lines) or name == "rustbpe"
+    columns = {name: cell for name, cell in COLUMNS.items() if name != "MB"} | _facts("times ours", "merges as ours")
+    title = f"Phase 1, pattern gpt2, vocabulary {options.vocab_size:,}, {lines.stat().st_size / 1e6:.3g} MB"
+    harness.print_table(title, columns, jobs, _CAPTION)
+    return named, right
+
+
+def by_size(options: argparse.Namespace) -> list[Job]:
+    """Print the times and memory of both phases for each amount of text, and of stock HF; return our jobs."""
+    phase1, rules = PHASE1[options.rules], PRESETS[options.rules]
+    job = {"pattern": options.pattern or phase1["pattern"], "unit": phase1["unit"], "rules": options.rules}
+    given = [{"paths": options.paths, "field": options.field, "max_bytes": n_bytes} for n_bytes in options.sizes]
+    jobs = [ours(f"ours, {text['max_bytes'] or 'all'}", options, corpus=text, **job) for text in given]
+    rows = list(jobs)
+    if "tokenizers" in options.peers:
+        lines, _ = harness.plain_text(harness.corpus(options.paths, options.field, options.hf_bytes), options.cache)
+        fences = [fence for fence in patterns.resolve(rules.fence).regex.split("\n") if fence]  # one regex per line
+        arguments = {"paths": [str(lines)], "vocab_size": options.vocab_size, "regexes": fences}
+        rows.append(Job("HF, from scratch", "train tokenizers", arguments, options.python))
+    harness.in_turn(rows, options.rounds)
+    if len(rows) > len(jobs):
+        rows[-1].facts["bytes"] = lines.stat().st_size
+    per_byte = [row.median("seconds") / row.facts["bytes"] for row in rows]
+    for row, seconds in zip(rows, per_byte, strict=True):
+        row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
+    title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
+    harness.print_table(
+        title, COLUMNS | _facts("per byte") | PHASES, rows, _CAPTION + "; per byte: times ours, largest text"
+    )
+    return jobs
+
+
+def degenerate(options: argparse.Namespace) -> None:
+    """Print the times on text that is constructed to be slow, for phase 1 and for both phases."""
+    for rules in (None, options.rules):
+        changes = {"vocab_size": 400, "transition": 260, "rules": rules}
+
+        def job(name: str, path: Path, changes: dict[str, Any] = changes) -> Job:
+            return ours(name, options, corpus={"paths": [str(path)]}, **changes)
+
+        harness.print_growth(f"Training on degenerate text, rules {rules}", job, options)
+
+
+def add_options(options: argparse.ArgumentParser) -> None:
+    """Add the options of training."""
+    options.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    options.add_argument("--vocab-size", type=harness.positive, default=50_000)
+    options.add_argument("--transition", type=float, default=40_000, help="a share, or tokens (default 40000)")
+    options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS), help="(default uw-2025)")
+    options.add_argument("--pattern", help="pattern of phase 1 in the table of sizes (default: that of the rules)")
+    options.add_argument("--sizes", nargs="+", type=harness.size, default=[None], help="10MB 100MB, or all (default)")
+    options.add_argument("--threads", type=harness.positive, default=None, help="our threads (default: all cores)")
+    options.add_argument("--memory", type=harness.size, metavar="SIZE", help="our limit in phase 2 (default: none)")
+    options.add_argument("--hf-bytes", type=harness.size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
+    harness.add_degenerate(options)
+
+
+def check(options: argparse.Namespace) -> None:
+    """Check the options before any training.
+
+    Raises:
+        UserError: If the transition, the pattern or a path is wrong.
+    """
+    t = resolve_transition(options.vocab_size, options.transition)
+    if t >= options.vocab_size:
+        raise UserError(f"the transition {t} is not below the vocabulary size {options.vocab_size}")
+    if options.pattern is not None:
+        patterns.resolve(options.pattern)
+    harness.corpus(options.paths, options.field, None)
+
+
+@harness.command
+def main(argv: list[str]) -> int:
+    """Run the tables; return 1 if merges differ unexpectedly, 2 for a user error."""
+    options = harness.parser("Training beside other trainers.")
+    add_options(options)
+    harness.add_peers(options, TRAINERS)
+    arguments = harness.parse_peers(options, argv)
+    check(arguments)
+    right = True
+    if "peers" in arguments.tables:
+        _, right = beside_peers(arguments)
+    if "sizes" in arguments.tables:
+        by_size(arguments)
+    if "degenerate" in arguments.tables:
+        degenerate(arguments)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

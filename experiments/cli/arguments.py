@@ -1,0 +1,282 @@
+"""The argument parser, and the arguments that several commands share: text, tokenizers, folders, sizes."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from experiments.cli.console import complain
+from tokenizer.errors import UserError, did_you_mean
+from tokenizer.progress import MOST_THREADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tokenizer import Corpus, Tokenizer
+    from tokenizer.pretrained import Pretrained
+
+TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
+TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
+"""Files with the same name in every tokenizer: the folder has the tokenizer's name."""
+TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]?B)?\b", re.IGNORECASE)
+
+
+class Parser(argparse.ArgumentParser):
+    """Arguments of a command. A mistake prints one line and exits with code 2.
+
+    Args:
+        name: Name of the command, as in `superbpe NAME`.
+        description: What the command does.
+        after_stop: State that the command leaves when it is interrupted, for its last line.
+        settings: Further arguments of `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, name: str, description: str, after_stop: str = "nothing is written", **settings: Any) -> None:
+        super().__init__(prog=f"superbpe {name}", description=description, **settings)
+        self.after_stop = after_stop
+        self._words: list[str] = []
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments; options may stand between positional arguments."""
+        self._words = list(sys.argv[1:] if args is None else args)
+        return self.parse_intermixed_args(self._words, namespace)
+
+    def spelling(self) -> dict[str, str]:
+        """Options by the keyword arguments of the library: `{"vocab_size=": "--vocab-size "}`."""
+        options = ((action, max(action.option_strings, key=len)) for action in self._actions if action.option_strings)
+        return dict(
+            (f"{action.dest}=True", name) if action.nargs == 0 else (f"{action.dest}=", f"{name} ")
+            for action, name in options
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message, or the first unknown option with the nearest known one, and exit."""
+        known = self._option_string_actions
+        given = (word.partition("=")[0] for word in self._words if word.startswith("--"))
+        unknown = next((word for word in given if not any(name.startswith(word) for name in known)), None)
+        if unknown is not None:
+            message = f"unknown option {unknown}{did_you_mean(unknown, known)}"
+        complain(UserError(f"{message}; {self.prog} --help lists the options"))
+        self.exit(2)
+
+
+def size(text: str) -> int:
+    """Number of bytes of a size; units are powers of 1,000. For `type=` of argparse.
+
+    >>> size("10GB"), size("1.5 mb"), size("512")
+    (10000000000, 1500000, 512)
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or (n_bytes := _bytes(found)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, or 400MB, 10GB, 2TB")
+    return n_bytes
+
+
+def with_sizes(text: str) -> str:
+    """Replace all sizes with a unit by numbers of bytes.
+
+    >>> with_sizes("2GB,10GB,[500 kB]")
+    '2000000000,10000000000,[500000]'
+    """
+    return _SIZE.sub(lambda found: str(_bytes(found)) if found[2] else found[0], text)
+
+
+def _bytes(found: re.Match[str]) -> int:
+    return round(float(found[1].replace("_", "")) * _UNITS[(found[2] or "").upper()])
+
+
+def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
+    """Return a `type=` of argparse for whole numbers of at least `least`."""
+    bounds = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if least <= (number := int(text)) and (most is None or number <= most):
+                return number
+        raise argparse.ArgumentTypeError(f"{text!r} is not {bounds}")
+
+    return parse
+
+
+def number(above: float, most: float = math.inf) -> Callable[[str], float]:
+    """Return a `type=` of argparse for numbers above `above`, and at most `most`."""
+
+    def parse(text: str) -> float:
+        with suppress(ValueError):
+            if above < (value := float(text)) <= most and math.isfinite(value):
+                return value
+        bound = "" if most == math.inf else f" and at most {most:g}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above {above:g}{bound}")
+
+    return parse
+
+
+def transition(text: str) -> float | str:
+    """Where phase 2 starts: a share of the vocabulary, a number of tokens, or `auto`. For `type=` of argparse."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < 1 or (value >= 256 and value.is_integer()):
+            return value
+    if text == "auto":
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a transition; write a share of the vocabulary such as 0.8, a number of tokens of at least "
+        "256, or auto"
+    )
+
+
+def add_tokenizer(options: argparse.ArgumentParser) -> None:
+    """Add the arguments for one tokenizer: `tokenizer` and `--pattern`."""
+    options.add_argument("tokenizer", metavar="TOKENIZER", help=TOKENIZER)
+    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
+
+
+def add_text(options: argparse.ArgumentParser) -> None:
+    """Add the arguments for text: `text` and how it is read."""
+    options.add_argument("text", nargs="+", metavar="TEXT", help=TEXT)
+    add_text_settings(options)
+
+
+def add_text_settings(options: argparse._ActionsContainer) -> None:
+    """Add the arguments that say how text is read."""
+    options.add_argument("--format", choices=("txt", "jsonl", "parquet"), help="format of the text (by its name)")
+    options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
+    options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
+    options.add_argument(
+        "--on-invalid-utf8", choices=("error", "replace"), default="error",
+        help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",
+    )  # fmt: skip
+    options.add_argument(
+        "--on-error", choices=("error", "skip"), default="error",
+        help="stop at damaged files, lines and rows, or leave them out (%(default)s)",
+    )  # fmt: skip
+
+
+def add_threads(options: argparse.ArgumentParser) -> None:
+    """Add `--threads`."""
+    options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
+
+
+def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
+    """Return the documents of these paths, read as the arguments say.
+
+    Args:
+        arguments: Those of `add_text_settings`.
+        paths: Files, folders and globs.
+        settings: Further settings of `CorpusConfig`.
+    """
+    from tokenizer import Corpus, CorpusConfig
+
+    read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8", "on_error")}
+    return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
+
+
+def open_any(source: str, **options: Any) -> Pretrained:
+    """Load the tokenizer that a user names: by path, repository or encoding, or the one that a training record names.
+
+    Args:
+        source: What the user typed.
+        options: As for `tokenizer.pretrained.load_pretrained`.
+    """
+    from experiments.report.training_counts import tokenizer_folder
+    from tokenizer.pretrained import load_pretrained
+
+    path = Path(source)
+    return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)
+
+
+def open_exact(source: str, **options: Any) -> Tokenizer:
+    """Load a tokenizer as `open_any` does, for work on its merges.
+
+    Raises:
+        UserError: Other software runs the tokenizer, which therefore has no byte-level merges.
+    """
+    from tokenizer import Tokenizer
+    from tokenizer.external.tokenizer import ExternalTokenizer
+
+    found = open_any(source, **options).tokenizer
+    if isinstance(found, ExternalTokenizer):
+        raise UserError(
+            f"{source} is not byte-level BPE ({found.reason}), and this command needs byte-level merges; "
+            "encode and fertility accept any tokenizer"
+        )
+    assert isinstance(found, Tokenizer)
+    return found
+
+
+@contextmanager
+def new_folder(folder: Path, option: str = "--to") -> Iterator[Path]:
+    """Create an empty folder for results before the work starts, and remove it if the work leaves it empty.
+
+    Raises:
+        UserError: The folder exists and is not empty, or it cannot be created.
+    """
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{option} {folder} exists; name another folder, or remove it")
+    with out_folder(folder, option):
+        yield folder
+
+
+@contextmanager
+def out_folder(folder: Path, option: str = "--out") -> Iterator[Path]:
+    """Create a folder for results before the work starts, and remove what was created if the work leaves it empty.
+
+    Raises:
+        UserError: The folder cannot be created or written to.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+        raise UserError(f"{option} {folder}: cannot write there ({error.strerror}); name another place") from None
+    try:
+        yield folder
+    finally:
+        for path in missing:
+            with suppress(OSError):  # it is not empty
+                path.rmdir()
+
+
+def labels_of(sources: Sequence[str]) -> list[str]:
+    """Names of tokenizers; equal names of different folders get the name of the parent folder too."""
+    labels = {source: label_of(source) for source in sources}
+    names = list(labels.values())
+    return [
+        f"{Path(source).absolute().parent.name}/{Path(source).name}"
+        if names.count(labels[source]) > 1
+        else labels[source]
+        for source in sources
+    ]
+
+
+def label_of(source: str) -> str:
+    """Name of a tokenizer: that of the arm that used an artifact, or of its folder or file.
+
+    The name of a file such as tokenizer.json is that of its folder.
+    """
+    from experiments.results import Folder
+    from experiments.store.artifacts import Store, artifact_at
+    from experiments.store.registry import arm_labels
+
+    path = Path(source)
+    if not path.exists():
+        return source
+    if (artifact := artifact_at(path, Folder)) is not None:
+        return arm_labels(Store(artifact.folder.parent)).get(artifact.name, [artifact.name])[0]
+    if path.is_dir():
+        return path.absolute().name
+    return path.absolute().parent.name if path.name in TOKENIZER_FILES else path.stem

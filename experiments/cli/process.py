@@ -1,0 +1,114 @@
+"""The process of a command: signals end it with one line from the first import on, and its streams are usable."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""Exit codes that a shell reports for processes ended by these signals."""
+_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
+
+
+def prepare() -> None:
+    """Prepare the process of a command, before its slow imports.
+
+    SIGINT and SIGTERM end it at once with one line: an exception would be raised inside an import, and end in a
+    traceback or in another error. A signal that the parent process ignores stays ignored.
+
+    Standard streams that the parent process closed are opened on the null device, since otherwise the next file gets
+    their number and everything that is printed. Characters that an encoding lacks (cp1252 has no check mark) are
+    printed as question marks, by child processes too.
+    """
+    for number in _WORDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit)
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+            os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:replace"
+
+
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
+    os.write(2, _WORDS[signal.Signals(number)])
+    os._exit(128 + number)
+
+
+def restore() -> None:
+    """Undo `prepare`: Ctrl-C raises `KeyboardInterrupt`, SIGTERM ends the process."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is _exit:
+            signal.signal(number, handler)
+
+
+def describe(stop: KeyboardInterrupt) -> tuple[str, int]:
+    """Return what ended a command, "interrupted" or "terminated", and its exit code."""
+    from lm.train.interrupt import Terminated  # not at the top: `prepare` comes before other imports
+
+    return ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+
+
+_stop: type[KeyboardInterrupt] | None = None
+"""Exception that a signal raised during `stoppable`."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Within the block, SIGINT raises `KeyboardInterrupt` and SIGTERM its subclass `Terminated`.
+
+    Only the main thread receives signals, so in any other thread this does nothing.
+    """
+    global _stop
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    from lm.train.interrupt import Terminated
+
+    def raise_stop(number: int, frame: FrameType | None) -> NoReturn:
+        global _stop
+        _stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        raise _stop
+
+    _stop = None
+    before = {number: signal.getsignal(number) for number in _WORDS}
+    if before[signal.SIGINT] in (_exit, signal.default_int_handler):
+        signal.signal(signal.SIGINT, raise_stop)
+    if before[signal.SIGTERM] != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, raise_stop)
+    try:
+        with unmasked():
+            yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None: the handler was not installed from Python
+                signal.signal(number, handler)
+
+
+@contextmanager
+def unmasked() -> Iterator[None]:
+    """If the block fails after a signal in `stoppable`, raise the signal's exception instead of the error.
+
+    A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does). Ray
+    replaces all exceptions of signal handlers by `KeyboardInterrupt`.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if _stop is not None and type(error) is not _stop:
+            raise _stop from None
+        raise

@@ -1,0 +1,1 @@
+"""The commands of `superbpe`, one module each: `parser()` returns its arguments, `run(arguments)` does the work."""

@@ -1,0 +1,145 @@
+"""`superbpe compare RUN...`: compare runs on one page, or a run under other assumptions.
+
+RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is trained.
+
+- Without settings: `comparison.html`, a page that opens offline, its numbers as `comparison.json` and
+  `differences.csv`, and with `--figures` the charts for papers.
+- With settings of the model that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`), `average=macro` for
+  equal shares of all sources, or `shares.NAME=0.4`: the arms of a ladder of budgets under these assumptions, as
+  `ladder.html`, `ladder.json` and `ladder.csv`.
+- With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as a
+  table and `robustness.json`. An interrupted command resumes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.cli.arguments import Parser, number, out_folder, whole
+from experiments.cli.console import Reporter, finish, si
+from experiments.config import ReportConfig
+from experiments.report.figures import FORMATS, save
+from tokenizer.durable import write_json, write_whole
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from experiments.stages.comparison import Result
+
+PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    usual = ReportConfig()
+    options = Parser(
+        "compare",
+        "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
+        "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); with --perturb, the models on perturbed text.",
+        "scores so far are kept; the same command resumes",
+    )
+    options.add_argument("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
+    options.add_argument("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
+    options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
+    options.add_argument("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
+    page = options.add_argument_group("the page")
+    page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
+    page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
+    page.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
+    page.add_argument(
+        "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
+    )
+    page.add_argument(
+        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
+    )
+    ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
+    ladder.add_argument(
+        "--tolerance", type=number(0), help="accepted difference in training FLOPs at a budget (that of the run)"
+    )
+    text = options.add_argument_group("perturbed text")
+    text.add_argument("--perturb", action="store_true", help="measure tokenizers and models on perturbed text")
+    text.add_argument("--documents", type=whole(), default=128, help="held-out documents to perturb (%(default)s)")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the page that the arguments choose."""
+    settings = [word for word in arguments.runs if "=" in word and not Path(word).exists()]
+    runs = [Path(word) for word in arguments.runs if word not in settings]
+    if settings and arguments.perturb:
+        raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
+    if not runs:
+        raise UserError("name the folder of a run, such as outputs/2026-11-22/10-00-00")
+    if (settings or arguments.perturb) and len(runs) > 1:
+        raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
+    if settings:
+        from experiments.reprice import reprice
+
+        with out_folder(arguments.out or Path("ladder")) as out:
+            reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=arguments.tolerance)
+    elif arguments.perturb:
+        from experiments.robustness import measure_run
+
+        with out_folder(arguments.out or Path("robustness")) as out:
+            measure_run(runs[0], out, documents=arguments.documents, artifacts=arguments.artifacts)
+    else:
+        with out_folder(arguments.out or Path("comparison")) as out:
+            _compare(arguments, runs, out)
+
+
+def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
+    from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
+    from experiments.report.comparison import figures, render
+    from experiments.report.data import gather
+    from experiments.report.figures import to_csv
+    from experiments.stages.reporting import provenance
+    from experiments.stages.verdict import detail, verdict
+
+    reporter = Reporter()
+    done, others = comparing.find(runs)
+    result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
+    if arguments.downstream:
+        result = comparing.with_downstream(result, arguments.downstream)
+    if arguments.labels:
+        result = comparing.rename(result, arguments.labels)
+    settings = dataclasses.replace(ReportConfig(), title=arguments.title, n_samples=arguments.samples)
+    numbers = gather(
+        result,
+        settings,
+        demonstration=comparing.demonstration(result),
+        provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
+    )
+    numbers["notes"] = [*notes, *comparing.unfinished(others)]
+    write_json(out / NUMBERS, numbers)
+    write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
+    write_whole(out / PAGE, render(numbers))
+    if arguments.figures is not None:
+        save(figures(numbers), out / "figures", arguments.figures or FORMATS)
+    for note in numbers["notes"]:
+        reporter.say(f"left out: {note}", style="yellow")
+    _table(reporter, result)
+    reporter.say(verdict(result), style="bold")
+    reporter.say(detail(result))
+    finish(*(out / name for name in (PAGE, NUMBERS, DIFFERENCES)), then=["compare", runs[0], "--perturb"])
+
+
+def _table(reporter: Reporter, result: Result) -> None:
+    """One row per tokenizer."""
+    rows = []
+    for each in result.arms:
+        scores = each.scores
+        interval = scores.bits_per_byte_interval
+        rows.append(
+            [
+                each.label,
+                f"{scores.bytes_per_token:.3f}",
+                f"{scores.bits_per_byte:.4f}" + (f" ± {(interval[1] - interval[0]) / 2:.4f}" if interval else ""),
+                si(each.lm.contents.summary.flops),
+                si(scores.cost.decode_flops_per_byte),
+            ]
+        )
+    head = ["", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
+    reporter.table("Held-out text", head, rows)

@@ -1,0 +1,303 @@
+"""`superbpe downstream MODEL... --out FOLDER [--tasks hellaswag]`: evaluate models on lm-eval tasks.
+
+MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
+whose data come from the hub, or of `--include-path FOLDER`; `--tasks list` lists them. `--tasks FOLDER` runs all tasks
+in a folder of YAML files. Without `--tasks`, two small tasks are made from held-out text: from `--text`, or from the
+corpus among the artifacts. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
+
+Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
+task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
+between prompt and answer.
+
+`--lm-eval run --model superbpe --model_args path=FOLDER ...` is lm-eval's own command line with our models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.cli.arguments import TEXT, Parser, out_folder, whole
+from experiments.cli.console import Reporter, console, finish, percent
+from experiments.commands.heldout_tasks import write_tasks
+from experiments.results import Folder
+from experiments.store.artifacts import Store
+from experiments.store.trained_models import Saved, load_models, open_model
+from tokenizer import Corpus, CorpusConfig
+from tokenizer.durable import write_json
+from tokenizer.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+RESULTS = "downstream.json"
+_SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes seconds to import
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
+    options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for results and made tasks")
+    options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
+    options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
+    options.add_argument("--text", nargs="+", metavar="FILE", help=f"held-out text to make tasks from: {TEXT}")
+    options.add_argument("--items", type=whole(), default=200, help="items of each made task (%(default)s)")
+    options.add_argument("--seed", type=whole(0), default=0, help="seed of the made tasks (%(default)s)")
+    options.add_argument("--limit", type=whole(), help="use at most this many items of each task")
+    options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
+    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    options.add_argument(
+        "--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Evaluate the models and print a table."""
+    if arguments.include_path is not None and not arguments.include_path.is_dir():
+        raise UserError(f"--include-path={arguments.include_path} is not a folder; name one with lm-eval's YAML files")
+    import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
+
+    if arguments.lm_eval is not None:
+        _lm_eval(arguments.lm_eval)
+        return
+    if arguments.tasks == "list":
+        for task in _library(arguments.include_path).all_tasks:  # groups too
+            print(task)
+        return
+    if not arguments.models or arguments.out is None:
+        raise UserError("name a MODEL to evaluate, and a folder for the results with --out FOLDER")
+    with out_folder(arguments.out):
+        results = _results(arguments)
+        _show(results)
+        write_json(arguments.out / RESULTS, results)
+    finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
+
+
+def _results(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Find the tasks, and evaluate the models on them."""
+    folder = Path(arguments.tasks) if arguments.tasks and Path(arguments.tasks).is_dir() else None
+    names = []
+    if arguments.tasks is not None and folder is None:
+        manager, names = _library(arguments.include_path), [name for name in arguments.tasks.split(",") if name]
+        _check_names(manager, names)
+    models = load_models(arguments.models, arguments.device)
+    if not names:
+        if folder is None:
+            folder = arguments.out / "tasks"
+            n_items = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
+            what = ", ".join(f"{name}: {n} items" for name, n in n_items.items())
+            Reporter(console).say(f"tasks: {folder} ({what})")
+        manager = _library(folder, defaults=False)
+        names = sorted(manager.all_subtasks)  # those of a group run once
+        if not names:
+            raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
+    return evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
+
+
+def register() -> None:
+    """Let lm-eval know our models by the name `superbpe`; it has no entry points for models of other packages."""
+    from lm_eval.api.registry import register_model
+
+    from lm.evaluate.harness import HarnessModel, Scoring
+    from lm.model.language_model import LanguageModel
+
+    @register_model("superbpe")
+    class SavedModel(HarnessModel):
+        """A model for lm-eval; the arguments are those of `--model_args`, with the names of lm-eval."""
+
+        def __init__(
+            self,
+            path: str,
+            tokenizer: str | None = None,
+            scoring: Scoring = "bytes",
+            device: str | None = None,
+            batch_size: int | str = "auto",
+            max_batch_size: int | None = None,
+        ) -> None:
+            folder = None if tokenizer is None else Path(tokenizer)
+            if device in (None, "cuda:0"):  # lm-eval's default, with and without CUDA
+                device = "auto"
+            lm = LanguageModel(*open_model(Path(path), folder, device=device))
+            rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
+            super().__init__(lm, scoring=scoring, **rows)
+
+
+def _lm_eval(words: Sequence[str]) -> None:
+    """Run lm-eval's own command line with our models."""
+    from lm_eval.__main__ import cli_evaluate
+
+    register()
+    before, sys.argv = sys.argv, ["lm-eval", *words]
+    try:
+        cli_evaluate()
+    finally:
+        sys.argv = before
+
+
+def _library(folder: Path | None, *, defaults: bool = True) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
+
+
+def _check_names(manager: Any, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in manager.all_tasks:
+            raise UserError(
+                f"unknown task {name!r}{did_you_mean(name, manager.all_tasks)}; --tasks list lists all, "
+                "--tasks FOLDER takes a folder of tasks"
+            )
+
+
+def evaluate(
+    models: Sequence[Saved], manager: Any, names: Sequence[str], *, scoring: Any, limit: int | None = None
+) -> dict[str, Any]:
+    """Run tasks on models.
+
+    Args:
+        models: The models.
+        manager: lm-eval's `TaskManager`, which finds the tasks.
+        names: Names of tasks or groups of tasks.
+        scoring: "bytes" or "tokens", see `lm.evaluate.harness.HarnessModel`.
+        limit: Maximum number of items per task.
+
+    Returns:
+        JSON-able: `models` (label, artifact, tokenizer, `HarnessModel.facts`), and `rows` with task, model, metric,
+        value, stderr, n and straddle_share.
+
+    Raises:
+        UserError: If a task cannot be loaded, for example because its data are not reachable.
+    """
+    import datasets
+    from lm_eval import simple_evaluate
+
+    from lm.evaluate.harness import HarnessModel
+
+    datasets.disable_progress_bars()
+    # lm-eval would fork processes for 1,000 resamples; after PyTorch's threads have started, they can hang.
+    os.environ["DISABLE_MULTIPROC"] = "1"
+    for name in names:
+        try:
+            manager.load([name])
+        except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
+            why = " ".join(str(error).split())
+            remedy = (
+                "; its data come from the Hugging Face hub: check the network and unset HF_HUB_OFFLINE and "
+                "HF_DATASETS_OFFLINE, or name a folder of tasks with local data, --tasks FOLDER"
+                if isinstance(error, OSError)
+                else ""
+            )
+            raise UserError(f"lm-eval cannot load the task {name} ({type(error).__name__}: {why}){remedy}") from error
+    about: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for saved in models:
+        facts = {}
+        for task in names:
+            Reporter(console).say(f"{saved.label}: {task}", style="dim")  # each takes minutes
+            harness = HarnessModel(saved.lm, scoring=scoring)
+            result = simple_evaluate(
+                harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True
+            )
+            facts[task] = harness.facts()
+            for name in result["results"]:  # the tasks of a group, and the group
+                rows += _rows(result, name, saved.label, facts[task])
+        about.append(
+            {
+                "label": saved.label,
+                "lm": saved.artifact.name,
+                "tokenizer_sha256": saved.lm.tokenizer.sha256,
+                "tasks": facts,
+            }
+        )
+    return {"scoring": scoring, "models": about, "rows": rows}
+
+
+def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    values = result["results"][task]
+    samples = result["samples"].get(task, [])
+    n = len(samples) or sum(map(len, result["samples"].values()))  # a group has no samples of its own
+    common = {"task": task, "model": label, "n": n, "straddle_share": facts["straddle_share"]}
+    for key, value in values.items():
+        metric, comma, _ = key.partition(",")
+        if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
+            continue
+        error = values.get(key.replace(metric, f"{metric}_stderr", 1))
+        stderr = float(error) if isinstance(error, int | float) and math.isfinite(error) else None
+        yield {**common, "metric": metric, "value": float(value), "stderr": stderr}
+    nats, n_bytes = 0.0, 0
+    for sample in samples:
+        # Score only the correct answer of a multiple-choice item.
+        if not all(len(argument) == 2 and isinstance(argument[1], str) for argument in sample["arguments"]):
+            return
+        right = sample["target"] if len(sample["arguments"]) > 1 else 0
+        if not isinstance(right, int):
+            return
+        nats -= float(sample["filtered_resps"][right][0])
+        n_bytes += len(sample["arguments"][right][1].encode())
+    if n_bytes:
+        yield {**common, "metric": "answer_bits_per_byte", "value": nats / math.log(2) / n_bytes, "stderr": None}
+
+
+def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterator[str]:
+    paths = arguments.text
+    if paths is None:
+        root = models[0].artifact.folder.parent
+        store = Store(root)
+        artifacts = [store.find(name, Folder) for name in store.names("corpus-")]
+        found = [artifact.path / "heldout.jsonl.zst" for artifact in artifacts if artifact is not None]
+        if len(found) != 1:
+            raise UserError(
+                f"{root} contains {len(found)} corpora to make tasks from; name held-out text with --text FILE, or "
+                "tasks with --tasks FOLDER"
+            )
+        paths = [str(found[0])]
+    # No documents are held out here, so the training split is the whole text.
+    yield from Corpus(CorpusConfig(paths=list(map(str, paths)))).documents()
+
+
+def _show(results: dict[str, Any]) -> None:
+    labels = [model["label"] for model in results["models"]]
+    values = {(row["task"], row["metric"], row["model"]): row for row in results["rows"]}
+    table = []
+    omitted = set()
+    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in results["rows"]):
+        cells = []
+        for label in labels:
+            row = values[task, metric, label]
+            error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
+            cells.append(f"{row['value']:.4f}{error}" if means_something(row) else "-")
+        if set(cells) == {"-"}:
+            omitted.add(metric)
+        else:
+            table.append([task, metric, *cells])
+    for task in dict.fromkeys(row["task"] for row in results["rows"]):
+        shares = [
+            next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
+        ]
+        table.append([task, "straddles", *(percent(row["straddle_share"]) for row in shares)])
+    reporter = Reporter(console)
+    reporter.table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
+    if omitted:
+        reporter.say(
+            f"not shown: {', '.join(sorted(omitted))}, whose standard error is unknown or larger than the value; "
+            f"bits per byte measure the same. {RESULTS} has the values"
+        )
+
+
+def means_something(row: dict[str, Any]) -> bool:
+    """Whether a result is worth printing.
+
+    A perplexity is an exponential, so its error can exceed its value, and is unknown for one that lm-eval computes from
+    all items at once. It is worth printing if the error is known and at most the value.
+    """
+    if not math.isfinite(row["value"]):
+        return False
+    return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])

@@ -1,0 +1,56 @@
+"""`superbpe encode TOKENIZER TEXT... --to FOLDER`: encode files into shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.cli.arguments import Parser, add_text, add_threads, add_tokenizer, open_any, open_text, out_folder
+from experiments.cli.console import Reporter, finish, si
+from lm.data.sharding import reading_threads, write_shards
+from lm.data.shards import END_OF_TEXT
+from tokenizer.errors import UserError
+from tokenizer.storage import naming
+
+if TYPE_CHECKING:
+    import argparse
+
+_TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "parquet") for end in ("", ".gz", ".zst", ".zstd"))
+"""Ends of names that no tokenizer has."""
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser(
+        "encode",
+        "Encodes text files into shards: memory-mapped ids, and where each document ends.",
+        "finished shards are kept, and the same command resumes after them",
+    )
+    add_tokenizer(options)
+    add_text(options)
+    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add_threads(options)
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Encode the text and write the shards."""
+    first = arguments.tokenizer
+    if Path(first).is_file() and first.endswith(_TEXT):
+        raise UserError(f"{first} is text; name the tokenizer first: {arguments.text[0]} {first}")
+    reporter, corpus = Reporter(), open_text(arguments, arguments.text)
+    tokenizer = open_any(first, add_special_tokens=[END_OF_TEXT], pattern=arguments.pattern).tokenizer
+    with out_folder(arguments.to, "--to"), reporter.stage("encode"), naming(arguments.to):
+        found = write_shards(
+            arguments.to,
+            tokenizer,
+            corpus.batches(readers=reading_threads(arguments.threads)),
+            threads=arguments.threads,
+            progress=reporter.progress,
+            skipped=corpus.skipped.summary,
+        )
+    reporter.say(
+        f"{found['n_tokens']:,} tokens of {si(found['n_bytes'])}B in {found['n_documents']:,} "
+        f"documents, {len(found['shards'])} files of {found['dtype']}"
+    )
+    finish(arguments.to, then=["fertility", first, "OTHER_TOKENIZER", *arguments.text])

@@ -1,0 +1,135 @@
+"""`superbpe export INPUT OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
+
+INPUT and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
+gives the same ids. If INPUT is a model (`lm-...` among the artifacts), OUTPUT is a folder for `AutoModelForCausalLM`
+and `AutoTokenizer` (`--to hf`: Llama's layout, or Qwen3's for models with `qk_norm`), or a file for llama.cpp (`gguf`).
+Its tokenizer is found among the same artifacts. The export is compared with the original before it gets its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+
+from rich.text import Text
+
+from experiments.cli.arguments import Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder, whole
+from experiments.cli.console import Reporter, console, finish
+from tokenizer import formats
+from tokenizer.errors import UserError
+from tokenizer.formats.hf_import import IGNORABLE
+
+_TEXTS = 200
+"""Documents of `--text` to compare a model on; more would take longer and show nothing new."""
+
+
+def _special(text: str) -> tuple[str, int]:
+    string, equals, number = text.rpartition("=")
+    if not (string and equals and number.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not STRING=ID")
+    return string, int(number)
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser(
+        "export", "Writes a tokenizer in another format, if that gives the same ids; or a model for transformers, vLLM "
+        "or llama.cpp."
+    )  # fmt: skip
+    add_tokenizer(options)
+    options.add_argument(
+        "output",
+        metavar="OUTPUT",
+        help="folder; NAME.json for a single tokenizer.json; NAME.tiktoken for tiktoken; NAME.gguf for llama.cpp",
+    )
+    options.add_argument("--to", required=True, choices=[*formats.KINDS, "gguf"], help="format; of models: hf, gguf")
+    options.add_argument(
+        "--special",
+        action="append",
+        type=_special,
+        metavar="STRING=ID",
+        help="special token of a tiktoken input; can be repeated",
+    )
+    options.add_argument(
+        "--ignore", action="append", default=[], choices=IGNORABLE, help="part of tokenizer.json to ignore; repeatable"
+    )
+    options.add_argument("--cut", type=whole(256), metavar="SIZE", help="keep only the first SIZE tokens")
+    options.add_argument("--any-pattern", action="store_true", help="for gpt2: accept patterns other than GPT-2's")
+    model = options.add_argument_group("for a model (TOKENIZER is artifacts/lm-...)")
+    model.add_argument("--tokenizer", dest="of_model", type=Path, help="its tokenizer, if it is elsewhere")
+    model.add_argument("--text", nargs="+", default=[], metavar="FILE", help="held-out text to compare both models on")
+    model.add_argument(
+        "--mixed-digits",
+        action="store_true",
+        help="gguf: accept other ids in llama.cpp for numbers that mix ASCII and other digits",
+    )
+    add_text_settings(model)
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the tokenizer or the model."""
+    output = Path(arguments.output)
+    is_model = _is_model(Path(arguments.tokenizer))
+    if is_model and arguments.to not in ("hf", "gguf"):
+        raise UserError(f"{arguments.tokenizer} is a model; write it with --to hf or --to gguf")
+    if not is_model and arguments.to == "gguf":
+        raise UserError(f"{arguments.tokenizer} is not a model; name one, artifacts/lm-..., for --to gguf")
+    with out_folder(output.absolute().parent, "OUTPUT in"):
+        if is_model:
+            _export_model(arguments, output)
+        else:
+            _export_tokenizer(arguments)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a folder is a model that we trained; a model of `transformers` has a config.json."""
+    weights = (path / "model.safetensors").is_file() and not (path / "config.json").exists()
+    return weights or path.name.startswith("lm-")
+
+
+def _export_tokenizer(arguments: argparse.Namespace) -> None:
+    tokenizer = open_exact(
+        arguments.tokenizer,
+        pattern=arguments.pattern,
+        special_tokens=None if arguments.special is None else dict(arguments.special),
+        ignore=arguments.ignore,
+    )
+    if arguments.cut is not None:
+        tokenizer = tokenizer.cut(arguments.cut)
+    written = formats.write(tokenizer, arguments.output, arguments.to, any_pattern=arguments.any_pattern)
+    console.print(Text(repr(tokenizer)), soft_wrap=True)
+    pattern = ["--pattern", f"{arguments.output}={arguments.pattern}"] if arguments.pattern else []
+    finish(*written, then=["fertility", arguments.output, "TEXT", *(pattern if arguments.to == "gpt2" else [])])
+
+
+def _export_model(arguments: argparse.Namespace, output: Path) -> None:
+    from experiments.store.trained_models import open_model
+    from lm.hf.export import export_hf  # Torch takes seconds to load
+    from lm.hf.gguf import export_gguf
+
+    reporter = Reporter(console)
+    model, tokenizer = open_model(Path(arguments.tokenizer), arguments.of_model)
+    if arguments.to == "gguf":
+        file = export_gguf(model, tokenizer, output, mixed_digits=arguments.mixed_digits)
+        reporter.say(
+            f"architecture {file.architecture}, {file.tensors} tensors (fp32), pretokenizer "
+            f"{file.pre}, context {model.context_tokens:,} tokens"
+        )
+        finish(file.path)
+        return
+    documents = open_text(arguments, arguments.text).documents() if arguments.text else ()
+    with reporter.stage("export"):
+        exported = export_hf(model, tokenizer, output, list(itertools.islice(documents, _TEXTS)))
+    reporter.say(
+        f"{exported.architecture}, {exported.vocab_size:,} ids ({exported.padding_rows} padding rows left out), "
+        f"context {model.context_tokens:,} tokens"
+    )
+    reporter.say(
+        f"checked with transformers: {exported.n_logits:,} logits, largest difference {exported.difference:.2g}; "
+        f"ids and decoded text of {exported.n_texts:,} texts equal"
+    )
+    if exported.tokenizer_note:
+        reporter.say(f"warning: {exported.tokenizer_note}", "yellow")
+    finish(exported.folder, then=["inspect", exported.folder])

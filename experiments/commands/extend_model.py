@@ -1,0 +1,172 @@
+"""`superbpe extend-model MODEL TOKENIZER OUT`: extend a model to a tokenizer with more tokens.
+
+MODEL is a causal language model saved by `transformers`, with its tokenizer (or use `--old-tokenizer`). TOKENIZER is
+the same tokenizer with more tokens and unchanged old ids, as made by `superbpe extend --keep-ids`. Each new token gets
+a row in the embedding, and in the output head if it is not tied: the mean of the rows of the old tokens that it
+consists of. Old rows are copied bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder, whole
+from experiments.cli.console import Reporter, console, finish
+from tokenizer import Tokenizer, UserError
+from tokenizer.durable import new_folder
+
+if TYPE_CHECKING:
+    import argparse
+
+    import torch
+
+_MOST_PADDING = 1024
+"""Largest multiple to which the vocabulary size of a model is assumed to be padded."""
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser("extend-model", "Extends a model of transformers to a tokenizer with more tokens.")
+    options.add_argument("model", type=Path, metavar="MODEL", help="folder of a transformers model in safetensors")
+    options.add_argument("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
+    options.add_argument("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
+    options.add_argument("--old-tokenizer", help="the model's tokenizer, if its folder has none")
+    options.add_argument("--pad-to", type=whole(), help="pad rows to a multiple of this (default: the model's padding)")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Extend the model and write it with its tokenizer."""
+    source, out = arguments.model, arguments.out
+    if out.exists():
+        raise UserError(f"{out} already exists; choose a new folder")
+    old = open_exact(arguments.old_tokenizer or str(source))
+    new = open_exact(arguments.tokenizer)
+    constituents(old, new)  # fails early if the tokenizers do not match
+    with out_folder(out.absolute().parent, "OUT in"):
+        model = _load(source)
+        rows = model.get_input_embeddings().weight.shape[0]
+        extend_model(model, old, new, multiple=arguments.pad_to)
+        with new_folder(out) as partial:
+            partial.mkdir()
+            model.save_pretrained(partial)
+            for weights in partial.glob("*.safetensors"):
+                weights.chmod(partial.stat().st_mode & 0o666)  # safetensors writes files that only their owner can read
+            new.save(partial)
+    Reporter(console).say(
+        f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
+        f"{model.get_input_embeddings().weight.shape[0]}"
+    )
+    finish(out, then=["inspect", out])
+
+
+def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
+    """Return the old ids that each new token consists of, by its derivation.
+
+    A token without a merge is encoded with the old tokenizer.
+
+    Raises:
+        UserError: If an old id means something else in the new tokenizer.
+    """
+    size = old.vocab_size
+    if new.vocab_size < size or new.vocab[:size] != old.vocab:
+        changed = next(
+            (i for i, (a, b) in enumerate(zip(old.vocab, new.vocab, strict=False)) if a != b), new.vocab_size
+        )
+        raise UserError(
+            f"the new tokenizer does not keep the old ids: {changed} is another token or missing. The rows of a model "
+            "are indexed by id; extend the model's own tokenizer with --keep-ids"
+        )
+    if moved := [string for string, i in old.special_tokens.items() if new.special_tokens.get(string) != i]:
+        raise UserError(f"{moved[0]!r} is not a special token of the new tokenizer; extend the model's own tokenizer")
+    parts: dict[int, list[int]] = {}
+    for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= size].tolist():
+        if made not in parts:  # use the first of several derivations
+            parts[made] = [i for part in (left, right) for i in parts.get(part, [part])]
+    for made in range(size, new.vocab_size):
+        if made not in parts and new.vocab[made]:
+            parts[made] = old.encode_ordinary(new.vocab[made].decode(errors="replace"))
+    if late := [made for made, ids in parts.items() if max(ids) >= size]:
+        raise UserError(f"the new token {late[0]} uses a token of a later merge, so its old tokens are not defined")
+    return parts
+
+
+def padded_size(needed: int, old_tokens: int, old_rows: int, multiple: int | None) -> int:
+    """Return the rows of an extended embedding: never fewer than before, and padded like the old one.
+
+    Args:
+        needed: Number of ids of the new tokenizer.
+        old_tokens: Number of ids of the old tokenizer.
+        old_rows: Rows of the model's embedding.
+        multiple: Multiple to pad to. None for the largest power of two (up to 1024) that divides `old_rows`, or for no
+            padding if the old embedding has none.
+
+    >>> padded_size(50_300, 50_257, 50_257, None), padded_size(50_300, 50_257, 50_304, None)
+    (50300, 50304)
+    >>> padded_size(160_000, 151_665, 151_936, None)
+    160000
+    """
+    if multiple is None:
+        multiple = 1 if old_rows == old_tokens else math.gcd(old_rows, _MOST_PADDING)
+    return max(old_rows, -(-needed // multiple) * multiple)
+
+
+def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | None = None) -> None:
+    """Add rows for the new tokens to a `transformers` causal language model, in place, and update its config.
+
+    Padding rows and rows of unused ids become the mean of all old tokens' rows.
+
+    Raises:
+        UserError: If the tokenizers do not match, or the model has fewer rows than the old tokenizer has ids.
+    """
+    import torch
+
+    parts = constituents(old, new)
+    before = model.get_input_embeddings().weight.shape[0]
+    if before < old.vocab_size:
+        raise UserError(
+            f"the model has {before} rows, but its tokenizer has {old.vocab_size} ids; name the model's own tokenizer "
+            "with --old-tokenizer"
+        )
+    multiple = multiple or getattr(model.config, "pad_vocab_size_multiple", None)
+    rows = padded_size(new.vocab_size, old.vocab_size, before, multiple)
+    weights = [matrix.detach().clone() for matrix in _rows_by_token(model)]
+    model.resize_token_embeddings(rows, mean_resizing=False)
+    with torch.no_grad():
+        for matrix, was in zip(_rows_by_token(model), weights, strict=True):
+            matrix[: old.vocab_size] = was[: old.vocab_size]
+            matrix[old.vocab_size :] = was[: old.vocab_size].float().mean(dim=0).to(was.dtype)
+            for token, ids in parts.items():
+                matrix[token] = was[ids].float().mean(dim=0).to(was.dtype)
+
+
+def _rows_by_token(model: Any) -> list[torch.Tensor]:
+    """The embedding, the untied output head and its bias, as far as they exist."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    found = [embedding.weight]
+    if head is not None:
+        if head.weight.data_ptr() != embedding.weight.data_ptr():
+            found.append(head.weight)
+        if getattr(head, "bias", None) is not None:
+            found.append(head.bias)
+    return found
+
+
+def _load(folder: Path) -> Any:
+    """Load the model of a local folder."""
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
+    import transformers
+    from safetensors import SafetensorError
+
+    try:
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
+    if info["missing_keys"]:
+        raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
+    return model

@@ -1,0 +1,374 @@
+"""`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
+
+TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
+.txt, .jsonl or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that opens
+offline, its numbers as `fertility.json` and `fertility.csv`, and with `--figures` the charts for papers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from experiments.cli.arguments import (
+    TOKENIZER,
+    TOKENIZER_FILES,
+    Parser,
+    add_text_settings,
+    add_threads,
+    labels_of,
+    number,
+    open_any,
+    open_text,
+    out_folder,
+    whole,
+)
+from experiments.cli.compose import load
+from experiments.cli.console import Reporter, finish, percent, si
+from experiments.fertility import measures
+from experiments.fertility.counting import tally
+from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
+from experiments.fertility.training_text import from_artifacts, from_provenance
+from experiments.report import fertility as page
+from experiments.report.figures import FORMATS, save, to_csv
+from experiments.store.manifest import command_line
+from lm.data.shards import END_OF_TEXT
+from tokenizer import UserError
+from tokenizer.checksums import digest
+from tokenizer.corpus.overlap import find_overlap
+from tokenizer.durable import write_json, write_whole
+from tokenizer.progress import thread_count
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from experiments.fertility.documents import Documents
+    from lm.evaluate.deployment import Deployment
+    from tokenizer import Corpus
+    from tokenizer.pretrained import Pretrained
+    from tokenizer.progress import Progress
+
+PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
+_TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
+_COLUMNS = 6
+"""Most groups in a table of the terminal."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A tokenizer of the comparison.
+
+    Attributes:
+        name: Its name.
+        loaded: The tokenizer and its origin.
+        training: Its training text, as far as it can still be read.
+        trained_on: Names of its training text; None if they are unknown.
+    """
+
+    name: str
+    loaded: Pretrained
+    training: list[Corpus]
+    trained_on: list[str] | None
+
+
+class Overlap(NamedTuple):
+    """Measured documents that are in training text.
+
+    Attributes:
+        text: Names of the training files; None if they are unknown.
+        documents: bool[n_documents], whether a document has the same text as one of theirs; None if they are unknown or
+            cannot be read any more.
+    """
+
+    text: list[str] | None
+    documents: NDArray[np.bool_] | None
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser(
+        "fertility",
+        "Counts the tokens that tokenizers need for a text, and compares them: a table, a page, CSV, JSON.",
+    )
+    options.add_argument(
+        "given", nargs="+", metavar="TOKENIZER|TEXT",
+        help=f"tokenizers ({TOKENIZER}) and texts (.txt, .jsonl, .parquet, also compressed or as a glob); "
+        "NAME=PATH names a tokenizer, or the source of a text",
+    )  # fmt: skip
+    options.add_argument("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
+    options.add_argument("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
+    options.add_argument("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
+    options.add_argument("--title", default="Tokens that a text needs", help="heading of the page")
+    options.add_argument(
+        "--training", nargs="+", default=[], metavar="[NAME=]PATH",
+        help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
+        "the command finds the text that a tokenizer's own folder or its run recorded",
+    )  # fmt: skip
+    options.add_argument(
+        "--pattern", nargs="+", default=[], metavar="NAME=PATTERN",
+        help="pattern, for formats without one (GPT-2's files, tiktoken's)",
+    )  # fmt: skip
+    add_text_settings(options)
+    options.add_argument("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
+    options.add_argument("--max-bytes", type=whole(), help="use at most this much of each text")
+    options.add_argument(
+        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
+        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
+    )  # fmt: skip
+    options.add_argument("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    add_threads(options)
+    options.add_argument(
+        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Count the tokens, write the page, and print the tables."""
+    threads, reporter = thread_count(arguments.threads), Reporter()
+    deployed = load(
+        [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in arguments.deployment]
+    ).deployment
+    texts = _texts(arguments)
+    arms = _arms(arguments)
+    reference = _reference(arguments.reference, arms)
+    with out_folder(arguments.out):
+        with reporter.stage("text"):
+            documents = read(texts, reporter.progress)
+            overlaps = _overlaps(arms, texts, threads, reporter.progress)
+        with reporter.stage("tokens"):
+            tallies = tally(
+                [arm.loaded.tokenizer for arm in arms],
+                texts,
+                len(documents),
+                threads=threads,
+                n_bytes=int(documents.n_bytes.sum()),
+                progress=reporter.progress,
+            )
+        rows = []
+        for arm, counted in zip(arms, tallies, strict=True):
+            if not counted.tokens.any():
+                raise UserError(f"{arm.name} gives no token for this text; leave it out")
+            reference_tokens = tallies[arms.index(reference)].tokens
+            in_training = overlaps[arm.name].documents
+            rows.append(measures.rows(arm.name, counted, documents, reference_tokens, arguments.alpha, in_training))
+        report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
+        write_json(arguments.out / NUMBERS, report)
+        write_whole(arguments.out / TABLE, to_csv(report["rows"]))
+        write_whole(arguments.out / PAGE, page.render(report))
+        if arguments.figures is not None:
+            save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
+    _print(reporter, report)
+    named = [_named(entry)[1] for entry in arguments.given if not _is_text(entry)]
+    against = ["--against", *named[1:]] if named[1:] else []
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", named[0], *against])
+
+
+def _named(entry: str) -> tuple[str | None, str]:
+    """Split NAME=PATH; None for an entry without a name."""
+    name, equals, path = entry.partition("=")
+    return (name, path) if equals and not Path(entry).exists() else (None, entry)
+
+
+def _is_text(entry: str) -> bool:
+    path = Path(_named(entry)[1])
+    return _TEXT.search(path.name) is not None and path.name not in TOKENIZER_FILES
+
+
+def _texts(arguments: argparse.Namespace) -> list[Text]:
+    texts, seen = [], set()
+    for entry in [*filter(_is_text, arguments.given), *arguments.text]:
+        name, path = _named(entry)
+        corpus = open_text(arguments, [path], source_field=arguments.source_field, max_bytes=arguments.max_bytes)
+        for file in (file.resolve() for file, _ in corpus.files):
+            if file in seen:
+                raise UserError(f"{file} is named twice, by {entry!r} for the second time; name each text once")
+            seen.add(file)
+        texts.append(Text(name, corpus))
+    if not texts:
+        raise UserError(
+            f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
+            ".txt, .jsonl or .parquet, or give other files and folders with --text"
+        )
+    return texts
+
+
+def _arms(arguments: argparse.Namespace) -> list[Arm]:
+    paths: dict[str, str] = {}
+    entries = [_named(entry) for entry in arguments.given if not _is_text(entry)]
+    for (name, path), unnamed in zip(entries, labels_of([path for _, path in entries]), strict=True):
+        label = name or unnamed
+        if label in paths:
+            raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
+        paths[label] = path
+    if not paths:
+        raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
+    patterns = dict(_for_arm("--pattern", entry, paths) for entry in arguments.pattern)
+    if None in patterns:
+        raise UserError(f"--pattern {patterns[None]!r} must name its tokenizer: NAME=PATTERN")
+    training = [_for_arm("--training", entry, paths) for entry in arguments.training]
+    arms = []
+    for name, path in paths.items():
+        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=patterns.get(name))
+        corpora = [open_text(arguments, [text]) for other, text in training if other in (None, name)]
+        trained_on = None
+        if not corpora:
+            recorded = from_artifacts(Path(path)) if Path(path).exists() else None
+            trained_on, corpora = from_provenance(loaded.tokenizer, lambda files: open_text(arguments, files))
+            corpora = corpora if recorded is None else [recorded]
+        if files := [file.name for corpus in corpora for file, _ in corpus.files]:
+            trained_on = files
+        arms.append(Arm(name, loaded, corpora, trained_on))
+    return arms
+
+
+def _for_arm(option: str, entry: str, arms: Iterable[str]) -> tuple[str | None, str]:
+    """Split NAME=VALUE of an option; NAME must be a tokenizer."""
+    name, value = _named(entry)
+    if name is not None and name not in arms:
+        raise UserError(f"{option} {entry!r}: no tokenizer is called {name!r}; the names are {', '.join(arms)}")
+    return name, value
+
+
+def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
+    for arm in arms:
+        if name in (None, arm.name):
+            return arm
+    raise UserError(f"--reference {name!r} is not a tokenizer; the names are {', '.join(arm.name for arm in arms)}")
+
+
+def _overlaps(
+    arms: Sequence[Arm], texts: Sequence[Text], threads: int, progress: Progress | None = None
+) -> dict[str, Overlap]:
+    """Overlap of each tokenizer's training text with the documents."""
+    by_text: dict[str, NDArray[np.bool_]] = {}
+    overlaps = {}
+    for arm in arms:
+        documents = None
+        if any(corpus.files for corpus in arm.training):
+            key = digest([corpus.identity() for corpus in arm.training])
+            if key not in by_text:
+                measured = (batch for text in texts for batch in text.corpus.batches("all"))
+                training = (
+                    batch for corpus in arm.training for batch in corpus.batches("train", readers=2, in_order=False)
+                )
+                by_text[key] = find_overlap(measured, training, threads=threads, progress=progress).whole
+            documents = by_text[key]
+        overlaps[arm.name] = Overlap(arm.trained_on, documents)
+    return overlaps
+
+
+def _report(
+    arguments: argparse.Namespace,
+    arms: Sequence[Arm],
+    reference: Arm,
+    texts: Sequence[Text],
+    documents: Documents,
+    rows: Sequence[Sequence[measures.Row]],
+    overlaps: dict[str, Overlap],
+    deployed: Deployment,
+) -> dict[str, Any]:
+    """All numbers, as written to `fertility.json`."""
+    tokenizers = []
+    for arm, (overall, *others) in zip(arms, rows, strict=True):
+        trained_on, overlap = overlaps[arm.name]
+        in_training = None
+        if overlap is not None:
+            sources = [row.group for row in others if row.by == SOURCE and row.in_training_bytes]
+            in_training = {
+                "documents": int(overlap.sum()),
+                "bytes": overall.in_training_bytes,
+                "sources": sources or [overall.group],
+            }
+        tokenizers.append(
+            {
+                "name": arm.name,
+                **arm.loaded.about(),
+                "vocab_size": arm.loaded.tokenizer.vocab_size - len(arm.loaded.added),
+                "superwords": len(arm.loaded.tokenizer.superword_ids()),
+                "training_text": trained_on,
+                "in_training": in_training,
+                "loses_text": bool(overall.changed_documents or overall.lost_bytes),
+            }
+        )
+    return {
+        "title": arguments.title,
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": command_line(),
+        "alpha": arguments.alpha,
+        "confidence": measures.CONFIDENCE,
+        "least_documents": measures.LEAST_DOCUMENTS,
+        "reference": reference.name,
+        "text": {
+            "files": [str(path) for text in texts for path, _ in text.corpus.files],
+            "documents": len(documents),
+            "bytes": int(documents.n_bytes.sum()),
+            "words": int(documents.n_words.sum()),
+        },
+        "tokenizers": tokenizers,
+        "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
+        "rows": [
+            row.flat() | measures.costs(deployed, arm.loaded.tokenizer.vocab_size, row)
+            for arm, own in zip(arms, rows, strict=True)
+            for row in own
+        ],
+    }
+
+
+def _print(reporter: Reporter, report: dict[str, Any]) -> None:
+    """Print the table of all text, and tokens by source and script."""
+    rows = {(row["tokenizer"], row["by"], row["group"]): row for row in report["rows"]}
+    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == ALL}
+    text, reference = report["text"], report["reference"]
+    lines = []
+    for arm in report["tokenizers"]:
+        row = overall[arm["name"]]
+        premium = "" if arm["name"] == reference else page.premium(row)
+        measured = [page.with_interval(row, "bytes_per_token"), page.with_interval(row, "tokens_per_word"), premium]
+        lines.append(
+            [
+                arm["name"],
+                f"{row['tokens']:,}",
+                *(cell.replace(page.PLUS_MINUS, "\n± ") for cell in measured),
+                f"{si(row['vocabulary'])}\n{percent(row['used'] / max(row['vocabulary'], 1), 0)}",
+                f"{row['renyi_efficiency']:.3f}",
+                page.lost(row) or "none",
+                "unknown" if arm["in_training"] is None else percent(row["in_training_bytes"] / row["bytes"]),
+            ]
+        )
+    title = f"{si(text['bytes'])}B of text in {text['documents']:,} documents"
+    head = ["", "tokens", "bytes/\ntoken", "tokens/\nword", f"tokens against\n{reference}", "vocabulary\nused",
+            f"Rényi\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]  # fmt: skip
+    reporter.table(title, head, lines)
+    reporter.table(
+        f"Serving, {report['deployment']['name']}",
+        ["", *page.SERVING.values()],
+        [[name, *(page.priced(row, overall[reference], measure) for measure in page.SERVING)]
+         for name, row in overall.items()],
+    )  # fmt: skip
+    several = len(report["tokenizers"]) > 1
+    for by in (SOURCE, SCRIPT):
+        groups = list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
+        if len(groups) < 2:
+            continue
+        more = "" if len(groups) <= _COLUMNS else f" (the largest of {len(groups)})"
+        title = f"Tokens against {reference} by {by}{more}" if several else f"Tokens by {by}{more}"
+        shown = [arm["name"] for arm in report["tokenizers"] if not several or arm["name"] != reference]
+        cells = [[rows[name, by, group] for group in groups[:_COLUMNS]] for name in shown]
+        reporter.table(
+            title,
+            ["", *groups[:_COLUMNS]],
+            [
+                [name, *(page.premium(row) if several else f"{row['tokens']:,}" for row in own)]
+                for name, own in zip(shown, cells, strict=True)
+            ],
+        )
+    for note in page.notes(report):
+        reporter.say(note, style="yellow")

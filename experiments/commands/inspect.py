@@ -1,0 +1,269 @@
+"""`superbpe inspect TOKENIZER [--against OTHER] [--text FILE...]`: a page about a vocabulary.
+
+Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
+contexts, live segmentation of any text); its numbers as `vocabulary.json`; `tokens-LABEL.parquet`, a table of all
+tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge and
+its effect on the text, and `curve.svg`, bytes per token against vocabulary size.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.cli.arguments import (
+    Parser,
+    add_text_settings,
+    add_tokenizer,
+    labels_of,
+    number,
+    open_exact,
+    open_text,
+    out_folder,
+    whole,
+)
+from experiments.cli.console import finish, percent, print_table, si
+from experiments.report import vocabulary, vocabulary_page
+from experiments.report.characters import harmless
+from experiments.report.figures import FORMATS, save
+from experiments.report.training_counts import training_counts
+from experiments.report.vocabulary import Settings, Side
+from experiments.report.vocabulary_charts import figures
+from superbpe.inspection import history, tokens
+from tokenizer import UserError
+from tokenizer._native import Batch
+from tokenizer.corpus import embedded
+from tokenizer.durable import replacing, write_json, write_whole
+from tokenizer.patterns import resolve
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+EMBEDDED = "embedded"
+_POINTS = 400  # points of a curve in the plot; the log has one row per merge
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    usual = Settings()
+    options = Parser(
+        "inspect",
+        "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
+    )
+    add_tokenizer(options)
+    options.add_argument("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare")
+    options.add_argument(
+        "--text", nargs="+", default=[], metavar="FILE",
+        help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
+    )  # fmt: skip
+    add_text_settings(options)
+    options.add_argument(
+        "--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)"
+    )
+    options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
+    options.add_argument("--label", help="name of the tokenizer in the report")
+    options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
+    options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="patterns of the others")
+    options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
+    options.add_argument(
+        "--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)"
+    )
+    options.add_argument("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
+    options.add_argument(
+        "--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)"
+    )
+    options.add_argument("--history", action="store_true", help="log each merge and its effect on the text, and a plot")
+    options.add_argument(
+        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Inspect the vocabularies and write the page."""
+    if arguments.history and not arguments.text:
+        raise UserError("--history needs a text on which merges are counted; add --text FILE")
+    settings = Settings(alpha=arguments.alpha, listed=arguments.listed, contexts=arguments.contexts)
+    words = None if arguments.words is None else resolve(arguments.words)
+    labels = _labels(arguments)
+    patterns = [arguments.pattern, *_one_each("pattern", arguments)]
+    paths = [arguments.tokenizer, *arguments.against]
+    tokenizers = [open_exact(path, pattern=pattern) for path, pattern in zip(paths, patterns, strict=True)]
+    with out_folder(arguments.out):
+        batches = _batches(arguments)
+        sides = [
+            vocabulary.side(
+                label, path, tokenizer, batches, alpha=settings.alpha,
+                trained=training_counts(Path(path), tokenizer), described=tokens.describe(tokenizer, words),
+            )
+            for path, label, tokenizer in zip(paths, labels, tokenizers, strict=True)
+        ]  # fmt: skip
+        report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
+        written = _write(arguments, report, sides)
+        _print(report)
+        if arguments.history:
+            written += _history(arguments.out, sides, batches)
+    finish(*written, then=["export", arguments.tokenizer, "FOLDER", "--to", "hf"])
+
+
+def _batches(arguments: argparse.Namespace) -> list[Batch]:
+    """The text for all tokenizers; empty if `--text` was not given."""
+    if not arguments.text:
+        return []
+    if EMBEDDED not in arguments.text:
+        return list(open_text(arguments, arguments.text, max_bytes=arguments.max_bytes).batches("all"))
+    if arguments.text != [EMBEDDED]:
+        raise UserError(f"--text {EMBEDDED} is the embedded corpus, which cannot be mixed with files; use one of them")
+    taken, room = [], arguments.max_bytes
+    for document in embedded.documents():
+        if room > 0 and embedded.is_heldout(document.group, 0.25):
+            taken.append(document.text)
+            room -= len(document.text.encode())
+    return [Batch.from_texts(taken)]
+
+
+def _labels(arguments: argparse.Namespace) -> list[str]:
+    """Labels of all tokenizers: as given, or their names."""
+    paths = [arguments.tokenizer, *arguments.against]
+    given = [arguments.label, *_one_each("label", arguments)]
+    labels = [label or name for label, name in zip(given, labels_of(paths), strict=True)]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two tokenizers are called {twice[0]!r}; name them with --label and --against-label")
+    return labels
+
+
+def _one_each(option: str, arguments: argparse.Namespace) -> list[str | None]:
+    """The values of `--against-OPTION`, one per tokenizer of `--against`; None if the option was not given."""
+    given = getattr(arguments, f"against_{option}") or [None] * len(arguments.against)
+    if len(given) != len(arguments.against):
+        raise UserError(
+            f"--against-{option} has {len(given)} values for {len(arguments.against)} tokenizers; give one for each"
+        )
+    return list(given)
+
+
+def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequence[Side]) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    page, numbers = arguments.out / "vocabulary.html", arguments.out / "vocabulary.json"
+    write_whole(page, vocabulary_page.render(report, sides))
+    write_json(numbers, report)
+    written = [page, numbers]
+    for one in sides:
+        path = _table_of(arguments.out, "tokens", one)
+        others = [other for other in sides if other is not one]
+        with replacing(path) as file:
+            pq.write_table(pa.table(vocabulary.table(one, others)), file, compression="zstd")
+        written.append(path)
+    if arguments.figures is not None:
+        written += save(figures(report), arguments.out / "figures", arguments.figures or FORMATS)
+    return written
+
+
+def _print(report: dict[str, Any]) -> None:
+    rows = report["tokenizers"]
+    lines, caption = [], ""
+    for name, key in (
+        ("tokens", "ordinary"), ("superwords", "superwords"), ("other tokens across pretokens", "crossing"),
+        ("parts of characters", "partial"), ("unreachable", "unreachable"), ("never produced", "never_produced"),
+    ):  # fmt: skip
+        lines.append([name, *("–" if row[key] is None else f"{row[key]:,}" for row in rows)])
+    lines.append(["near-duplicates", *(f"{row['near_duplicates']['tokens']:,}" for row in rows)])
+    if report["text"]:
+        measured = [row["on_text"] for row in rows]
+        alpha = f"{measured[0]['alpha']:g}"
+        caption = f"on {si(measured[0]['bytes'])}B of {report['text']}"
+        for name, key, form in (
+            ("bytes per token", "bytes_per_token", "{:.3f}".format), ("tokens per word", "fertility", "{:.3f}".format),
+            ("utilisation", "utilisation", percent), ("superwords among tokens", "superword_tokens", percent),
+            ("other tokens across pretokens", "crossing_tokens", percent),
+            (f"Rényi efficiency (α={alpha}), over log2 |V|", "renyi_efficiency", "{:.4f}".format),
+            ("… over log2 of the tokens that occur", "renyi_efficiency_observed", "{:.4f}".format),
+        ):  # fmt: skip
+            lines.append([name, *(form(each[key]) for each in measured)])
+    print_table(report["title"], ["", *(row["label"] for row in rows)], lines, caption)
+    if report["superwords"]["n"]:
+        kinds = [
+            [
+                kind["kind"],
+                f"{kind['superwords']:,}",
+                "–" if kind["count"] is None else f"{kind['count']:,}",
+                "  ".join(repr(text) for text in kind["examples"][:4]),
+            ]
+            for kind in report["superwords"]["kinds"]
+            if kind["superwords"]
+        ]
+        print_table(
+            f"Superwords of {rows[0]['label']}", ["kind", "superwords", "count", "for example"], kinds, text=(0, 3)
+        )
+
+
+def _table_of(folder: Path, what: str, side: Side) -> Path:
+    return folder / f"{what}-{re.sub(r'[^A-Za-z0-9._-]+', '-', side.label).strip('-')}.parquet"
+
+
+def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
+    """Write the effect of each merge on the text, and the curves; print the effect of phase 2's first merges."""
+    import pyarrow.parquet as pq
+
+    written, rows = [], []
+    for side in sides:
+        measured = history.measure(side.tokenizer, batches)
+        path = _table_of(folder, "merges", side)
+        with replacing(path) as file:
+            pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
+        written.append(path)
+        rows += curve_rows(measured, side.label)
+        if measured.lifted.size < measured.applied.size:
+            cells = [
+                [
+                    f"{row.merges:,}",
+                    percent(row.superword_share),
+                    percent(round(row.saved, 4) + 0.0, 2),
+                    "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
+                ]
+                for row in history.early_statistics(side.tokenizer, measured)
+            ]
+            head = ["merges", "superwords among them", "tokens saved", "bytes per token"]
+            print_table(f"Phase 2 of {side.label}", head, cells, "merges 0: only the fence is lifted")
+    drawing = io.StringIO()
+    curve_chart(rows).save(drawing, format="svg")
+    write_whole(folder / "curve.svg", drawing.getvalue())
+    return [*written, folder / "curve.svg"]
+
+
+def curve_rows(measured: history.History, label: str) -> list[dict[str, Any]]:
+    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`), log-spaced, and denser after the transition."""
+    sizes, values = measured.sizes(), measured.bytes_per_token()
+    at, end = measured.transition, int(sizes[-1])
+    chosen = {round(size) for size in np.geomspace(min(512, end), end, _POINTS)}
+    chosen |= {at, *range(at, min(at + max((end - at) // 10, 1), end) + 1, max((end - at) // 200, 1))}
+    return [
+        {"tokenizer": harmless(label), "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
+        for size in sorted(chosen)
+        if sizes[0] <= size <= end
+    ]
+
+
+def curve_chart(rows: list[dict[str, Any]]) -> Any:
+    """Bytes per token against vocabulary size."""
+    import altair as alt
+
+    scale, axis = alt.Scale(type="log", nice=False), alt.Axis(format="~s", tickCount=8)
+    legend = alt.Legend(title=None, orient="top-left", labelLimit=400)
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=2.5)
+        .encode(
+            x=alt.X("vocab_size:Q", title="vocabulary size", scale=scale, axis=axis),
+            y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False)),
+            color=alt.Color("tokenizer:N", legend=legend),
+        )
+        .properties(width=640, height=360, title="Bytes per token by vocabulary size")
+    )

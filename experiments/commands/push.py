@@ -1,0 +1,71 @@
+"""`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.cli.arguments import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder
+from experiments.cli.console import Reporter, finish
+from experiments.fertility.training_text import from_artifacts
+from tokenizer.errors import UserError
+from tokenizer.external.hub import is_repository_id
+from tokenizer.external.push import Measured, push
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser(
+        "push",
+        "Uploads a tokenizer to the Hugging Face Hub, with a card: training text, sizes, rules, how to load it.",
+        "the upload may be incomplete; the same command repeats it",
+    )
+    add_tokenizer(options)
+    options.add_argument("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
+    options.add_argument("--to", type=Path, metavar="FOLDER", help="write the files into a new folder, do not upload")
+    options.add_argument("--text", nargs="+", default=[], metavar="FILE", help=f"measure bytes per token on {TEXT}")
+    add_text_settings(options)
+    options.add_argument("--license", help="license for the card, such as apache-2.0 (left to you)")
+    options.add_argument("--private", action="store_true", default=None, help="create a private repository")
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure the tokenizer and upload it."""
+    if not is_repository_id(arguments.repository):
+        raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
+    if arguments.to is None:
+        _push(arguments)
+        return
+    if arguments.to.exists():
+        raise UserError(f"--to {arguments.to} exists; name a new folder")
+    with out_folder(arguments.to.absolute().parent, "--to, in"):
+        _push(arguments)
+
+
+def _push(arguments: argparse.Namespace) -> None:
+    tokenizer, reporter = open_exact(arguments.tokenizer, pattern=arguments.pattern), Reporter()
+    corpus = from_artifacts(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
+    measured = []
+    for path in arguments.text:
+        n_bytes = n_tokens = 0
+        with reporter.stage(path):
+            for batch in open_text(arguments, [path]).batches("all"):
+                n_bytes, n_tokens = n_bytes + batch.n_bytes, n_tokens + len(tokenizer.encode_batch(batch)[0])
+        measured.append(Measured(Path(path).name, n_bytes, n_tokens))
+    pushed = push(
+        tokenizer,
+        arguments.repository,
+        to=arguments.to,
+        license=arguments.license,
+        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.places])),
+        measured=measured,
+        private=arguments.private,
+    )
+    measuring = ["--text", *arguments.text] if arguments.text else []
+    uploading = ["push", arguments.tokenizer, arguments.repository, *measuring, "--license", "LICENSE"]
+    then = ["inspect", arguments.repository] if arguments.to is None else uploading
+    finish(pushed, then=then)

@@ -1,0 +1,213 @@
+"""`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
+
+An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists. To clean up,
+delete the folders of old runs, name old reports with `--drop`, check the list of `--clean`, and add `--yes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from experiments.cli.arguments import Parser
+from experiments.cli.console import Reporter, console, duration, finish, si, stderr
+from experiments.store import inventory, registry
+from experiments.store.artifacts import Store
+from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
+from tokenizer import storage
+from tokenizer.errors import UserError
+from tokenizer.urls import without_credentials
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from tokenizer.progress import Progress
+
+_WHY = {
+    WHOLE: "not needed by any run or report",
+    DAMAGED: "damaged",
+    OUTDATED: "written in another format, not usable",
+    LEFTOVER: "left by a killed process",
+    UNFINISHED: "unfinished",
+}
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser(
+        "status",
+        "Lists artifacts by the command that made them, with cost, state and inputs; --clean removes those that are "
+        "not needed. An artifact is needed if a report shows it, or if a run used it whose folder (in outputs/) still "
+        "exists: delete folders of old runs first.",
+        "some artifacts may have been removed; the others are intact",
+    )
+    options.add_argument(
+        "store",
+        nargs="*",
+        metavar="artifacts=FOLDER",
+        help="folder or URL of the artifacts (artifacts=artifacts); for a URL, artifacts_cache=FOLDER may follow",
+    )
+    options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
+    options.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    options.add_argument("--clean", action="store_true", help="list the artifacts that are not needed")
+    options.add_argument("--yes", action="store_true", help="with --clean: remove them")
+    options.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
+    options.add_argument(
+        "--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs"
+    )
+    options.add_argument(
+        "--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed"
+    )
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """List the artifacts, or remove those that are not needed."""
+    if not arguments.clean and (arguments.yes or arguments.drop or arguments.keep or arguments.unfinished):
+        raise UserError("--yes, --drop, --keep and --unfinished say what to remove; add --clean")
+    if arguments.clean:
+        _clean(arguments, _store(arguments))
+        return
+    reporter = Reporter(stderr)
+    with reporter.stage("status"):
+        store = _store(arguments, reporter.progress)
+        items = inventory.take(store, verify=arguments.verify)
+    if arguments.json:
+        print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
+    else:
+        _print(items, registry.arm_labels(store))
+        finish(then=["status", *arguments.store, "--clean"])
+    damaged = [item.name for item in items if item.state == DAMAGED]
+    if arguments.verify and damaged:
+        raise UserError(
+            f"{len(damaged)} of {len(items)} artifacts are damaged: {', '.join(damaged)}; delete their folders and "
+            "repeat the commands that made them"
+        )
+
+
+def _store(arguments: argparse.Namespace, progress: Progress | None = None) -> Store:
+    """Return the store that the command line names."""
+    values = {"artifacts": "artifacts", "artifacts_cache": None}
+    for text in arguments.store:
+        key, _, value = text.partition("=") if "=" in text else ("artifacts", "", text)
+        if key not in values:
+            raise UserError(f"cannot parse {without_credentials(text)}; write artifacts=FOLDER")
+        values[key] = value
+    return Store.at(values["artifacts"] or "", values["artifacts_cache"], progress=progress)
+
+
+def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
+    groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
+    for item in items:
+        groups[_first_made(items, item), item.command].append(item)
+    for (made, typed), group in sorted(groups.items()):
+        title = made.replace("T", " ")[:16] or "unfinished"
+        console.print(Text.assemble((title, "bold"), f"  {typed}"), soft_wrap=True)
+        console.print(_table(group, labels))
+        for item in group:
+            if item.note:
+                console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
+    console.print(_total(items), soft_wrap=True)
+
+
+def _first_made(items: list[Item], item: Item) -> str:
+    """Time when the command made its first artifact; commands are listed in that order."""
+    return min((each.made for each in items if item.command and each.command == item.command), default="")
+
+
+def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+    table.add_column("artifact", no_wrap=True)
+    for name in ("took", "disk", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for item in group:
+        memory = None if item.manifest is None else item.manifest.peak_memory_bytes
+        used = [f"of {', '.join(labels[item.name])}"] if item.name in labels else []
+        origin = [item.name, *used, *(f"needs {name}" for name in item.needs)]
+        state = "other format" if item.state == OUTDATED else item.state
+        if item.state == WHOLE:
+            state = "" if item.needed else "not needed"
+        table.add_row(
+            Text("\n  ".join(origin)),  # one per line, so that names fit any terminal
+            "" if item.seconds is None else duration(item.seconds),
+            f"{si(item.n_bytes)}B",
+            "" if memory is None else f"{si(memory)}B",
+            state,
+        )
+    return table
+
+
+def _total(items: list[Item]) -> str:
+    total = sum(item.n_bytes for item in items)
+    seconds = sum(item.seconds or 0.0 for item in items)
+    free = [item for item in items if not item.needed]
+    text = f"{len(items)} artifacts, {si(total)}B, {duration(seconds)} of work"
+    if free:
+        text += f"; {len(free)} of them are not needed or not usable ({si(sum(item.n_bytes for item in free))}B)"
+    return text
+
+
+def _row(item: Item) -> dict[str, Any]:
+    row = dataclasses.asdict(item)
+    del row["manifest"]
+    memory = None if item.manifest is None else item.manifest.peak_memory_bytes
+    facts = {"made": item.made, "command": item.command, "peak_memory_bytes": memory}
+    return {**row, "path": str(item.path), "stage": item.stage, **facts}
+
+
+def _clean(arguments: argparse.Namespace, store: Store) -> None:
+    """List the artifacts that nothing needs, and with `--yes` remove them."""
+    if not store.root.is_dir():
+        raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
+    with registry.no_new_runs(store):
+        alive = [entry for entry in registry.entries(store) if entry.alive]
+        if alive and arguments.yes:
+            raise UserError(
+                f"{len(alive)} runs are using {store.root} (in {alive[0].folder}); wait for them or stop them"
+            )
+        items = inventory.take(store, arguments.keep, arguments.drop)
+        unneeded = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
+        for item in unneeded:
+            cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
+            why = "you named it with --drop" if item.name in arguments.drop else _WHY[item.state]
+            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
+            console.print(Text(line), soft_wrap=True)
+        if arguments.yes:
+            unneeded = [item for item in unneeded if _remove(store, item)]
+            for entry in registry.entries(store):
+                if not entry.record.exists():
+                    registry.forget(store, entry)
+    total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
+    removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
+    console.print(removed if unneeded else "nothing to remove")
+    waiting = [item for item in items if item.state == UNFINISHED and item not in unneeded]
+    if waiting:
+        n_bytes = si(sum(item.n_bytes for item in waiting))
+        stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
+        console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
+    left = unneeded and not arguments.yes
+    finish(then=["status", *arguments.store, *(["--clean", "--yes"] if left else [])])
+
+
+def _goes(item: Item, *, unfinished: bool) -> bool:
+    return item.state != BUSY and (not item.needed or (unfinished and item.state == UNFINISHED))
+
+
+def _remove(store: Store, item: Item) -> bool:
+    """Remove one folder unless another process is writing it."""
+    with store.if_free(item.name) as free:
+        if not free:
+            console.print(f"{item.name} is in use and was not removed", style="yellow")
+        elif item.path.name.startswith("."):
+            storage.disk.remove_folder(item.path)
+        else:
+            store.remove(item.name)
+        return free

@@ -1,0 +1,124 @@
+"""`superbpe train TEXT... --vocab-size N --to FOLDER`: train a tokenizer on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.cli.arguments import Parser, add_text, add_threads, new_folder, open_text, size, transition, whole
+from experiments.cli.console import Reporter, finish, si
+from superbpe import PHASE1, PRESETS, train_superbpe
+from superbpe.rules import TRANSITION
+from superbpe.transition import competes, resolve_transition
+from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.patterns import resolve
+from tokenizer.train.bpe import merges_that_fit
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
+from tokenizer.urls import shown
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tokenizer import Corpus
+
+
+def parser() -> Parser:
+    """Arguments of the command."""
+    options = Parser(
+        "train",
+        "Trains a BPE or SuperBPE tokenizer on text files.",
+        epilog="Sweeps, mixtures, filters and language models are settings of `superbpe pipeline`.",
+    )
+    add_text(options)
+    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    options.add_argument(
+        "--vocab-size", type=whole(257), required=True, metavar="N", help="bytes, merges and special tokens together"
+    )
+    options.add_argument(
+        "--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}"
+    )
+    options.add_argument(
+        "--transition",
+        type=transition,
+        metavar="SHARE",
+        help="share of the vocabulary that phase 1 fills, or number of tokens (the preset's)",
+    )
+    options.add_argument("--pattern", help="name or regex (that of the preset, otherwise gpt2)")
+    options.add_argument(
+        "--special",
+        nargs="+",
+        default=list(DEFAULT_SPECIAL_TOKENS),
+        metavar="STRING",
+        help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
+    )
+    options.add_argument("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
+    add_threads(options)
+    return options
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train a tokenizer and write its folder."""
+    preset: str | None = arguments.superbpe
+    merges_that_fit(arguments.vocab_size, arguments.special)
+    _check_transition(arguments)
+    phase1 = PHASE1[preset] if preset else {"pattern": "gpt2", "unit": "document"}
+    pattern = resolve(arguments.pattern or phase1["pattern"])
+    reporter = Reporter()
+    with new_folder(arguments.to):
+        corpus = open_text(arguments, arguments.text)
+        if preset and not arguments.separator:
+            _check_documents(corpus)
+        common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
+        with reporter.stage("count"):
+            counts = count_pretokens(corpus, pattern, unit=phase1["unit"], special_tokens=arguments.special, **common)
+        reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
+        with reporter.stage("phase 1"):
+            tokenizer = train_bpe(
+                counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress
+            )
+        if preset:
+            with reporter.stage("phase 2"):
+                tokenizer = train_superbpe(
+                    tokenizer,
+                    corpus,
+                    vocab_size=arguments.vocab_size,
+                    rules=preset,
+                    transition=TRANSITION[preset] if arguments.transition is None else arguments.transition,
+                    **common,
+                )
+            reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
+        for phase in {"phase1", "phase2"} & tokenizer.provenance.keys():
+            tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
+        tokenizer.save(arguments.to)
+    reporter.say(repr(tokenizer))
+    finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])
+
+
+def _check_transition(arguments: argparse.Namespace) -> None:
+    """Raise a UserError unless phase 2 can start where `--transition` says."""
+    if arguments.transition is None:
+        return
+    if not arguments.superbpe:
+        raise UserError(f"--transition {arguments.transition} needs phase 2; add --superbpe PRESET")
+    if competes(PRESETS[arguments.superbpe], arguments.transition):
+        return
+    tokens, most = (
+        resolve_transition(arguments.vocab_size, arguments.transition),
+        arguments.vocab_size - len(arguments.special),
+    )
+    if not 256 <= tokens <= most:
+        raise UserError(
+            f"--transition {arguments.transition} is {tokens} tokens, which is not between 256 (bytes alone) and "
+            f"{most} (--vocab-size without special tokens)"
+        )
+
+
+def _check_documents(corpus: Corpus) -> None:
+    """Raise a UserError for a text file that phase 2, which reads whole documents, cannot hold in memory."""
+    limit = corpus.config.document_limit_bytes
+    for (path, form), n_bytes in zip(corpus.files, corpus.sizes(), strict=True):
+        if form == "txt" and n_bytes > limit:
+            raise UserError(
+                f"{path} is one document of more than {si(limit)}B, which phase 2 cannot read; give the string between "
+                "its documents, as in --separator '\\n\\n'"
+            )

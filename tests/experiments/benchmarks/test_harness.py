@@ -1,0 +1,123 @@
+"""Jobs in fresh processes, the peers' environment, and text for them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.benchmarks import harness, jobs
+from experiments.benchmarks.train import ours
+from tokenizer import Corpus, CorpusConfig, count_pretokens, patterns, train_bpe
+from tokenizer.errors import UserError
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.jsonl"
+    documents = ["one\n two", "ends with a line feed\n", "\n\nlow lower lowest", "naïve 🙂"]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents), encoding="utf-8")
+    return path
+
+
+def test_hf_gives_the_same_merges(corpus: Path, tmp_path: Path) -> None:
+    lines, documents = harness.plain_text(harness.corpus([str(corpus)], "text", None), tmp_path)
+    options = argparse.Namespace(vocab_size=400, threads=None, transition=300, memory=None, paths=[], field="text")
+    options.max_bytes = None
+    plain = {"paths": [str(documents)], "separator": harness.SEPARATOR}
+    own = ours("ours", options, corpus=plain, unit="line")
+    regex = patterns.resolve("gpt2").regex
+    hf = harness.Job("HF", "train tokenizers", {"vocab_size": 400, "regexes": [regex], "paths": [str(lines)]})
+    harness.in_turn([own, hf], 1)
+    assert harness.agreement(own.lines, hf.lines) == len(own.lines) == len(hf.lines) == 144
+    assert own.facts["bytes"] == lines.stat().st_size
+    for job in (own, hf):
+        assert 0 < job.facts["seconds"] < job.facts["wall"]
+        assert 0 < job.facts["bare_mb"] < job.facts["peak_mb"]
+    counts = count_pretokens(Corpus(CorpusConfig(**plain)).batches(), "gpt2", unit="line")
+    merges = train_bpe(counts, 400, special_tokens=()).merges
+    assert own.lines == [f"{left.hex()} {right.hex()}" for left, right in merges]
+
+
+def test_a_failing_job_reports_the_reason() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)the job broken ended with exit code 1.*KeyError"):
+        harness.Job("broken", "train tokenizers", {}).run()
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "n"),
+    [
+        (["61 62", "63 64"], ["61 62", "63 64"], 2),
+        (["61 62", "63 64"], ["61 62", "63 64", "65 66"], 2),
+        (["61 62", "63 64", "65 66"], ["61 62", "63 65", "65 66"], 1),
+        (["61 6263", "6162 63"], ["6162 63"], 0),
+        (["61 6263", "63 64"], ["616263", "6364"], 2),  # whole tokens against pairs
+    ],
+)
+def test_agreement_counts_the_first_common_merges(expected: list[str], found: list[str], n: int) -> None:
+    assert harness.agreement(expected, found) == n
+
+
+def test_plain_text_is_the_same_by_lines_and_by_documents(texts: Path, tmp_path: Path) -> None:
+    corpus = harness.corpus([str(texts)], "text", None)
+    lines, documents = harness.plain_text(corpus, tmp_path)
+    found = documents.read_text(encoding="utf-8").split(harness.SEPARATOR)
+    assert found == ["one\n two\n", "ends with a line feed\n", "\n\nlow lower lowest\n", "naïve 🙂\n"]
+    assert lines.read_text(encoding="utf-8") == "".join(found)
+    written = lines.stat().st_mtime_ns
+    assert harness.plain_text(corpus, tmp_path) == (lines, documents)
+    assert lines.stat().st_mtime_ns == written
+
+
+def test_text_that_contains_the_separator_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"before{harness.SEPARATOR}after")
+    with pytest.raises(UserError, match="remove those documents"):
+        harness.plain_text(harness.corpus([str(tmp_path / "a.txt")], "text", None), tmp_path)
+    assert not list(tmp_path.glob("text-*"))
+
+
+def test_peak_memory_is_of_the_process_alone() -> None:
+    big = bytearray(200_000_000)
+    big[::4096] = b"x" * len(big[::4096])
+    assert jobs.memory_mb("VmRSS") >= 200
+    code = "from experiments.benchmarks.jobs import memory_mb; print(memory_mb('VmHWM'))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 5 < float(child.stdout) < 100  # ru_maxrss would hand down its parent's
+
+
+@pytest.mark.parametrize(("text", "n_bytes"), [("5000", 5000), ("1.5MB", 1_500_000), ("1e3", 1000), ("all", None)])
+def test_sizes(text: str, n_bytes: int | None) -> None:
+    assert harness.size(text) == n_bytes
+
+
+@pytest.mark.parametrize("text", ["many", "-1MB", "0", "5mb", "", "nan", "infMB"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="100MB, or all"):
+        harness.size(text)
+
+
+def test_a_foreign_folder_is_not_cleared(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(UserError, match="not an environment that this benchmark made"):
+        harness.environment(tmp_path)
+    assert (tmp_path / "precious").read_text() == "data"
+
+
+@pytest.mark.slow
+def test_without_a_package_index_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    for _ in range(2):  # and a folder left half made is made again
+        with pytest.raises(UserError, match=r"No matching distribution found for .*use --peers none"):
+            harness.environment(tmp_path / "venv")
+
+
+def test_documents_are_cut_between_characters() -> None:
+    assert jobs.cut(["naïve!", "", "🙂🙂"], 5) == ["naïv", "e!", "🙂", "🙂"]
+    assert jobs.cut(["abcdef"], 3) == ["abc", "def"]
+    assert jobs.digest([1, 2]) == jobs.digest(bytes([1, 0, 0, 0, 2, 0, 0, 0]))

@@ -1,0 +1,139 @@
+"""The rungs of the ladder equal the reference. Some have features of their own: processes, approximation."""
+
+import itertools
+import random
+from pydoc_data.topics import topics
+
+import pytest
+
+from experiments.benchmarks import ladder
+from experiments.benchmarks.ladder import (
+    EXACT,
+    TRAINERS,
+    CachedTopPairs,
+    IndexedWords,
+    ParallelWords,
+    SortedPairs,
+    learn,
+)
+from tokenizer.reference import TIE_BREAKS, as_words, byte_alphabet, count_pretokens, train_fast, train_naive
+
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+TEXT = topics["class"] + topics["execmodel"] + "日本語 日本 äöü ääää aaaaaaaa \U0001f98a\U0001f98a"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return count_pretokens([TEXT], GPT2)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_all_rungs_learn_the_same_merges_from_real_text(counts, tie_break):
+    expected = train_naive(counts, 150, tie_break=tie_break)
+    assert train_fast(counts, 150, tie_break=tie_break) == expected
+    assert len(expected) == 150
+    for name in EXACT:
+        if name not in ("naive", "parallel"):
+            assert TRAINERS[name](counts, 150, tie_break=tie_break) == expected, name
+
+
+def test_options_reach_every_rung(counts):
+    options = {"min_count": 40, "max_token_bytes": 3, "special_tokens": ["th"]}
+    expected = train_naive(counts, 500, **options)
+    assert 0 < len(expected) < 500
+    assert expected[-1][2] >= 40
+    for name in EXACT:
+        if name != "naive":
+            assert TRAINERS[name](counts, 500, **options) == expected, name
+
+
+def learned(counts, n, words=ParallelWords, pairs=SortedPairs, tie_break="lowest-ids"):
+    words = words(as_words(counts).items())
+    merges = list(itertools.islice(learn(words, pairs(words.pair_counts(), byte_alphabet(), tie_break)), n))
+    words.close()
+    return merges, words
+
+
+def parallel(**options):
+    return type("Parallel", (ParallelWords,), {"n_workers": 3, **options})
+
+
+def test_parallel_merges_are_the_same_wherever_it_turns_serial(counts):
+    expected = TRAINERS["fast-max"](counts, 120)
+    for window, serial_below in [(1, 1e9), (40, 1e9), (1, 0)]:
+        merges, words = learned(counts, 120, parallel(window=window, serial_below=serial_below))
+        assert merges == expected
+        assert (words.local is None) == (serial_below == 0)
+
+
+def test_parallel_turns_serial_when_the_mean_of_the_window_falls(counts, monkeypatch):
+    words = parallel(window=3, serial_below=3)(as_words(counts).items())
+    # Two readings of the clock for each merge: the merges take 9, 1, 1, 1... seconds.
+    readings = itertools.accumulate(itertools.chain([0, 9], itertools.cycle([0, 1])))
+    monkeypatch.setattr(ladder.time, "perf_counter", lambda: next(readings))
+    serial = []
+    for pair in list(words.pair_counts())[:5]:
+        words.merge(pair)
+        serial.append(words.local is not None)
+    assert serial == [False, False, False, True, True]
+
+
+def test_parallel_learns_the_same_merges_from_generated_corpora():
+    generator = random.Random(7)
+    for case in range(12):
+        letters = generator.choice(["ab", "abc ", "a"])
+        corpus = {
+            "".join(generator.choices(letters, k=generator.randint(1, 9))).encode(): generator.randint(1, 4)
+            for _ in range(generator.randint(1, 9))
+        }
+        tie_break = TIE_BREAKS[case % 3]
+        expected = train_naive(corpus, 20, tie_break=tie_break)
+        assert learned(corpus, 20, parallel(window=3, serial_below=5e-4), tie_break=tie_break)[0] == expected
+
+
+def test_the_parallel_trainer_ends_its_processes(counts):
+    import multiprocessing
+
+    before = set(multiprocessing.active_children())
+    assert TRAINERS["parallel"](counts, 60) == TRAINERS["fast-max"](counts, 60)
+    assert TRAINERS["parallel"](counts, 0) == []
+    assert set(multiprocessing.active_children()) <= before
+
+
+def test_a_dead_worker_is_an_error():
+    words = parallel(n_workers=1)([((b"a", b"b"), 1)])
+    words._processes[0].terminate()
+    words._processes[0].join()
+    with pytest.raises(RuntimeError, match=r"a worker died; exit codes: \[-15\]"):
+        words.merge((b"a", b"b"))
+    words.close()
+
+
+def cached(counts, n, refresh):
+    return learned(counts, n, IndexedWords, type("Cached", (CachedTopPairs,), {"refresh": refresh}))[0]
+
+
+def test_the_cached_selection_is_exact_when_it_ranks_everything_each_time(counts):
+    assert cached(counts, 300, refresh=1) == TRAINERS["fast-max"](counts, 300)
+
+
+def test_the_cached_selection_differs_once_its_top_tenth_is_used_up(counts):
+    exact = TRAINERS["fast-max"](counts, 300)
+    approximate = cached(counts, 300, refresh=10**6)
+    first = next(i for i, (a, b) in enumerate(zip(exact, approximate, strict=True)) if a != b)
+    assert 10 < first < 300
+    # It misses the most frequent pair, or the one that a tie belongs to; never does it find a more frequent one.
+    assert approximate[first][2] <= exact[first][2]
+    assert sum(count for *_, count in approximate) < sum(count for *_, count in exact)
+    # The rung refreshes its cache, and comes closer.
+    shared = [len(set(exact) & set(merges)) for merges in (approximate, TRAINERS["approximate"](counts, 300))]
+    assert 0 < shared[0] <= shared[1]
+
+
+def test_the_cached_selection_merges_every_pair():
+    # A tenth of so few pairs is one, so the order is another from the second merge on.
+    merges = cached({b"abcd": 2, b"xy": 1}, 9, refresh=10**6)
+    assert merges == [(b"a", b"b", 2), (b"ab", b"c", 2), (b"abc", b"d", 2), (b"x", b"y", 1)]
+    assert cached({}, 9, refresh=5) == []

@@ -1,0 +1,179 @@
+"""The benchmarks on a tiny corpus: their tables, what they compare, and how they report mistakes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.benchmarks import __main__, encode, gpu, harness, ladder, lm, train
+from lm.data.stream import DocumentStream
+from superbpe import train_superbpe
+from tests import texts
+from tokenizer import count_pretokens, train_bpe
+
+SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers", "none"]
+
+
+def test_a_table_of_training_by_size(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*SMALL, "--cache", str(tmp_path), "--tables", "peers", "sizes", "--sizes", "50kB", "all"]
+    assert train.main([str(corpus), *options]) == 0
+    out = capsys.readouterr().out
+    for words in ("ours, plain text by lines", "ours, files as given", "first 144 of 144", "ours, 50000", "│ 0.05"):
+        assert words in out
+    assert not (tmp_path / "peers-venv").exists()
+
+
+@pytest.mark.slow
+def test_degenerate_text_has_a_row_for_each_case(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*SMALL, "--cache", str(tmp_path), "--tables", "degenerate", "--degenerate-bytes", "20kB"]
+    assert train.main([str(corpus), *options]) == 0
+    out = capsys.readouterr().out
+    assert all(out.count(name) == 2 for name in harness.DEGENERATE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--transition", "500"], "transition 500 is not below"),
+        (["--transition", "1.5"], "transition=1.5"),
+        (["--pattern", "gtp2"], "did you mean 'gpt2'"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert train.main([str(corpus), *SMALL, "--cache", str(tmp_path), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert train.main([str(tmp_path / "none.txt"), *SMALL]) == 2
+    assert lm.main([str(tmp_path / "none.txt")]) == 2
+    assert capsys.readouterr().err.count("none.txt") == 2
+
+
+def test_our_job_reports_the_numbers_in_the_tokenizer(corpus: Path) -> None:
+    options = harness.parser("")
+    train.add_options(options)
+    arguments = options.parse_args([str(corpus), *SMALL[:-2]])
+    job = train.ours("ours", arguments, rules="uw-2025", pattern="superbpe", unit="line")
+    job.run()
+    facts = job.facts
+    assert facts["bytes"] > facts["phase1_tokens"] > facts["fragment_tokens"] > facts["fragments"] > 0
+    assert facts["seconds"] == pytest.approx(facts["counting"] + facts["merging"] + facts["phase 2"], abs=0.05)
+    assert facts["threshold"] <= facts["last_count"]
+
+
+def test_no_document_is_both_trained_on_and_encoded(tmp_path: Path) -> None:
+    documents = [f"x = {i}\n" * 10 for i in range(20)]
+    (tmp_path / "code.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
+    options = harness.parser("")
+    encode.add_options(options)
+    harness.add_peers(options, [])
+    arguments = options.parse_args(
+        [str(tmp_path / "code.jsonl"), "--max-bytes", "500", "--cache", str(tmp_path / "cache")]
+    )
+    training, encoded = encode.collect(arguments)
+    trained_on, held_out = list(training.documents()), encoded["code"].read_text().split(harness.SEPARATOR)
+    assert not set(trained_on) & set(held_out)
+    assert all(500 <= sum(map(len, found)) < 600 for found in (trained_on, held_out))
+
+
+@pytest.mark.slow
+def test_encoding_beside_hf_by_kind(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HF stands for two of the peers; one has a tokenizer with other merges, the other cannot load one."""
+    run = harness.Job.run
+
+    def replaced(job: harness.Job) -> None:
+        if job.job in ("encode tiktoken", "encode gigatoken"):
+            file = tmp_path / f"{job.job[7:]}.json"
+            job.job, job.arguments = "encode tokenizers", job.arguments | {"json": str(file)}
+        run(job)
+
+    monkeypatch.setattr(harness.Job, "run", replaced)
+    monkeypatch.setattr(harness, "environment", lambda folder: Path(sys.executable))
+    train_bpe(count_pretokens(harness.corpus([str(corpus)], "text", None), "gpt2"), 300).save(tmp_path / "other")
+    (tmp_path / "other" / "tokenizer.json").rename(tmp_path / "tiktoken.json")
+    (tmp_path / "gigatoken.json").write_text("{}")
+    options = ["--rounds", "1", "--vocab-size", "400", "--length", "50", "--cache", str(tmp_path)]
+    options += ["--tokenizers", "superwords", "--degenerate-bytes", "20kB", "--max-bytes", "50kB"]
+    assert encode.main([str(corpus), *options, "--peers", "tiktoken", "gigatoken"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("tokenizers ") >= 2
+    assert "tiktoken, tiny: other ids in" in out
+    assert out.count("gigatoken, tiny: ") == 1
+    assert all(name in out for name in harness.DEGENERATE)
+
+
+def test_encoding_rejects_a_two_pass_tokenizer(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = harness.corpus([str(corpus)], "text", None)
+    phase1 = train_bpe(count_pretokens(text, "gpt2"), 300)
+    train_superbpe(phase1, text.batches, vocab_size=300, transition=299, rules="runs").save(tmp_path / "runs")
+    options = ["--peers", "none", "--cache", str(tmp_path), "--tokenizers", str(tmp_path / "runs")]
+    assert encode.main([str(corpus), *options]) == 2
+    assert "has no tokenizer.json" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_floors_are_printed(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: Any = {("plain", "tiny", "long", "batch"): (90, 100, "gigatoken")}
+    monkeypatch.setattr(encode, "by_kind", lambda options: (rates, True))
+    assert __main__.main([str(corpus), *SMALL, "--cache", str(tmp_path)]) == 1
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    kept = {row[0].split(",")[0]: row[-1] for row in rows if len(row) == 4 and "at " in row[0]}
+    assert kept == {"both phases": "yes", "plain": "NO"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--precision", "bf16", "--document-mask"]])
+def test_both_models_take_the_same_steps(corpus: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+    pytest.importorskip("transformers")
+    small = ["--n-layers", "1", "--hidden-size", "32", "--vocab-size", "300", "--rows", "2", "--context", "16"]
+    small += ["--rounds", "2", "--max-bytes", "5kB", "--device", "cpu"]
+    assert lm.main([str(corpus), *small, *options]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    expected = (
+        "transformers' Llama",
+        "bf16" if options else "fp32",
+        "with optimizers",
+        "2 rows of 16",
+        "plain forward",
+    )
+    assert all(words in out for words in expected)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_gpu_script_at_its_smallest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
+    monkeypatch.setattr(lm, "HAS_LLAMA", installed and lm.HAS_LLAMA)
+    assert gpu.main(["--toy", "--device", "cpu", "--rounds", "2", "--to", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    assert [(row["depth"], row["context"], row["vocabulary"]) for row in rows] == [(1, 16, 300), (2, 32, 600)]
+    for row in rows:
+        assert row["ours, MFU"] > 0
+        assert ("llama, tokens/s" in row) == lm.HAS_LLAMA
+        assert row["evaluation, ours"] > 0
+
+
+def test_synthetic_shards_are_shards() -> None:
+    shards = gpu.SyntheticShards(300, 5000, 40)
+    shards._check()
+    assert shards.tokens(0, 5000).max() == shards.eos_id == 299
+    assert all(shards.spelled_bytes(i) == shards.document_token_bytes(i).sum() for i in range(shards.n_documents))
+    assert len(DocumentStream(shards, seed=0).read(0, 12_000)) == 12_000
+
+
+@pytest.mark.slow
+def test_every_rung_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts.sample(60_000)))
+    assert ladder.main([str(tmp_path / "text.jsonl"), "--merges", "50", "100", "--limit", "5"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"│ {rung} " in out for rung in (*ladder.RUNGS, "native"))

@@ -1,0 +1,32 @@
+"""Names of tokenizers that commands print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.cli.arguments import labels_of
+from experiments.store import artifacts, registry
+
+
+def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def artifact_at(path: Path, _: Any) -> Any:
+        return SimpleNamespace(name=path.name, folder=path) if "-" in path.name else None
+
+    monkeypatch.setattr(artifacts, "artifact_at", artifact_at)
+    monkeypatch.setattr(registry, "arm_labels", lambda _: {"tokenizer-4444": ["my arm"]})
+    names = ("tokenizer-1111", "tokenizer-4444", "plain")
+    for name in names:
+        (tmp_path / name).mkdir()
+    found = labels_of([*(str(tmp_path / name) for name in names), "openai/gpt2"])
+    assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
+
+
+def test_folders_with_the_same_name_have_their_parents_name(tmp_path: Path) -> None:
+    paths = [tmp_path / parent / "tokenizer" for parent in ("one", "two")]
+    for path in paths:
+        path.mkdir(parents=True)
+    assert labels_of([str(path) for path in paths]) == ["one/tokenizer", "two/tokenizer"]

@@ -1,0 +1,266 @@
+"""The command `superbpe`, and the commands that need no configuration."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import importlib
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main
+from experiments.cli.arguments import size, whole
+from experiments.cli.compose import load
+from experiments.commands import train
+from lm.data.shard_files import HashedFile
+from lm.data.shards import Shards
+from superbpe import PHASE1, train_superbpe
+from tests import other_tokenizers, texts
+from tests.experiments.outputs import run_until
+from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, formats, train_bpe
+
+
+def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [name.replace("-", "_") for name in main.NAMES]
+    assert len(names) <= 15
+    for name in names:
+        module = importlib.import_module(f"experiments.commands.{name}")
+        assert module.parser().prog == f"superbpe {name.replace('_', '-')}"
+        assert callable(module.run)
+    assert main.run([]) == 0
+    assert capsys.readouterr().out.count("\n  ") == len(names)
+
+
+def test_unknown_commands_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["status", "--help"]) == 0
+    assert "usage: superbpe status" in capsys.readouterr().out
+    assert main.run(["trian"]) == 2
+    assert "unknown command 'trian' (did you mean 'train'?)" in capsys.readouterr().err
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("preset", [None, "uw-2025"])
+def test_train_count_and_encode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, preset: str | None
+) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "tokenizer"
+    path.write_text(text := "\n".join(texts.sample(100_000)))
+    chosen = ["--superbpe", preset, "--transition", "0.7"] if preset else []
+    arguments = [str(path), "--vocab-size", "400", "--to", str(out), *chosen, "--memory", "100MB"]
+    assert main.run(["train", *arguments]) == 0
+    corpus = Corpus(CorpusConfig(paths=[str(path)]))
+    expected = train_bpe(count_pretokens(corpus, **(PHASE1[preset] if preset else {"pattern": "gpt2"})), 400)
+    if preset:
+        expected = train_superbpe(expected, corpus.batches, vocab_size=400, rules=preset, transition=0.7)
+    tokenizer = Tokenizer.load(out)
+    assert tokenizer.sha256 == expected.sha256
+    assert tokenizer.provenance["phase2" if preset else "phase1"]["text"] == [str(path)]
+    assert main.run(["train", *arguments]) == 2
+    assert f"--to {out} exists" in capsys.readouterr().err
+
+    (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
+    assert main.run(["encode", str(records), str(out), "--to", str(tmp_path / "no")]) == 2
+    assert f"{records} is text; name the tokenizer first: {out} {records}" in capsys.readouterr().err
+    assert main.run(["encode", str(out), str(path), "--to", str(tmp_path / "shards")]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(HashedFile, "write", full_disk)
+        assert main.run(["encode", str(out), str(path), "--to", str(tmp_path / "more")]) == 2
+    assert f"error: {tmp_path / 'more'}: the disk is full" in capsys.readouterr().err.replace("\n", "")
+    shards = Shards.open(tmp_path / "shards", tokenizer)
+    assert shards.document(0).tolist() == tokenizer.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--transition", "0.5"], "--transition 0.5 needs phase 2; add --superbpe PRESET"),
+        (
+            ["--superbpe", "uw-2025", "--transition", "1.5"],
+            "'1.5' is not a transition; write a share of the vocabulary",
+        ),
+        (
+            ["--superbpe", "uw-2025", "--transition", "80%"],
+            "'80%' is not a transition; write a share of the vocabulary",
+        ),
+        (["--superbpe", "uw-2025", "--transition", "300"], "300.0 is 300 tokens, which is not between 256"),
+        (["--superbpe", "boundless", "--transition", "0.5"], "these rules find the transition themselves"),
+        (["--pattern", "gtp2"], "did you mean 'gpt2'"),
+        (["--threads", "0"], "'0' is not a whole number from 1 to 1024"),
+        (["--special", "a"], "special token 'a'"),
+        (["--to", "/proc/x"], "--to /proc/x: cannot write there"),
+        (["--superbpe", "uw-2025"], "is one document of more than 10B, which phase 2 cannot read; give the string"),
+    ],
+)
+def test_training_is_rejected_before_it_starts(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a text of more than ten bytes")
+    monkeypatch.setattr(train, "open_text", lambda *_: Corpus(CorpusConfig([str(path)], document_limit_bytes=10)))
+    monkeypatch.setattr(train, "count_pretokens", lambda *_, **__: pytest.fail("work has started"))
+    assert main.run(["train", str(path), "--vocab-size", "300", "--to", str(tmp_path / "to"), *arguments]) == 2
+    assert not (tmp_path / "to").exists()
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[str, str]:
+    """A tokenizer and a text."""
+    (tmp_path / "text.jsonl").write_text("\n".join(json.dumps({"body": text}) for text in texts.sample(20_000)))
+    train_bpe(texts.sample(20_000), 300).save(tmp_path / "small")
+    return str(tmp_path / "small"), str(tmp_path / "text.jsonl")
+
+
+# Commands that take a tokenizer: what follows it, and whether they work on its merges.
+TAKING = {
+    "encode": (["TEXT", "--to", "OUT"], False),
+    "fertility": (["TEXT", "--out", "OUT"], False),
+    "inspect": (["--text", "TEXT", "--out", "OUT"], True),
+    "extend": (["TEXT", "--vocab-size", "310", "--to", "OUT"], True),
+    "export": (["OUT", "--to", "hf"], True),
+    "push": (["org/name", "--text", "TEXT", "--to", "OUT"], True),
+}
+
+
+@pytest.mark.parametrize("command", TAKING)
+def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_command(
+    small: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    folder, text = small
+    rest, exact = TAKING[command]
+    monkeypatch.setattr("tokenizer.external.hub.snapshot", lambda *_: (Path(folder), "c0ffee"))
+    monkeypatch.setattr("tokenizer.external.opening.named_encoding", lambda _: formats.read(folder))
+
+    def ran(name: str, out: str) -> int:
+        words = [{"TEXT": text, "OUT": str(tmp_path / out)}.get(word, word) for word in rest]
+        return main.run([command, name, *words, *(["--field", "body"] if text in words else [])])
+
+    for n, name in enumerate(("org/name", "tiktoken:small", f"{folder}/tokenizer.json")):
+        assert ran(name, f"out{n}") == 0
+        *_, wrote, following = capsys.readouterr().out.splitlines()
+        assert following.startswith("next:  superbpe ")
+        assert following.split()[2] in main.NAMES
+        assert "OUT" not in rest or wrote.startswith(f"wrote: {tmp_path / f'out{n}'}")
+    other = tmp_path / "unigram.json"
+    other.write_bytes(other_tokenizers.write(tmp_path, "unigram").read_bytes())
+    assert ran(str(other), "other") == (2 if exact else 0)
+    error = capsys.readouterr().err
+    reason = "and this command needs byte-level merges; encode and fertility accept any tokenizer"
+    assert (reason in error) == exact
+    assert len(error.splitlines()) == int(exact)
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "message"),
+    [
+        ('{"content": "a"}', [], "name the one that holds the text with --field NAME"),
+        (
+            '{"text": 7}',
+            [],
+            "a string (the text), at column 10; fix the line, or leave damaged lines out with --on-error skip",
+        ),
+        ('{"text": "a"}', ["--vocab-size", "100"], "--vocab-size: '100' is not a whole number of at least 257"),
+        ('{"text": ""}', [], "the documents of ['PATH'], all are empty"),
+        (
+            '{"text": "a"}',
+            ["--vocabsize", "300"],
+            "unknown option --vocabsize (did you mean '--vocab-size'?); superbpe",
+        ),
+    ],
+)
+def test_messages_name_the_options_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: str, options: list[str], message: str
+) -> None:
+    (path := tmp_path / "a.jsonl").write_text(record)
+    with suppress(SystemExit):
+        main.run(["train", str(path), *(options or ["--vocab-size", "300"]), "--to", str(tmp_path / "to")])
+    error = capsys.readouterr().err
+    assert message.replace("PATH", str(path)) in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "to").exists()
+
+
+def test_messages_name_the_keys_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "a.jsonl").write_text('{"content": "a"}\n')
+    arguments = ["corpus=files", f"corpus.paths=[{path}]", f"hydra.run.dir={tmp_path}", f"artifacts={tmp_path}/a"]
+    assert run_until("count", arguments) == 2
+    assert "name the one that holds the text with corpus.field=NAME" in capsys.readouterr().err
+    assert run_until("count", ["superbpe.transition=80%"]) == 2
+    assert "superbpe.transition='80%' is neither a number nor 'auto'" in capsys.readouterr().err
+
+
+def test_a_warning_shows_no_source_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "a.txt").write_text("a text")
+    assert main.run(["train", str(path), "--vocab-size", "9000", "--to", str(tmp_path / "to")]) == 0
+    assert capsys.readouterr().err.startswith("warning: the corpus ran out of pairs after")
+
+
+def test_an_empty_folder_that_a_full_disk_left_is_used(tmp_path: Path) -> None:
+    (path := tmp_path / "a.txt").write_text("a text")
+    (tmp_path / "to").mkdir()
+    assert main.run(["train", str(path), "--vocab-size", "258", "--to", str(tmp_path / "to")]) == 0
+
+
+def test_help_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run(["pipeline", "--help"]) == 0
+    help_text = capsys.readouterr().out
+    assert max(map(len, help_text.partition("examples:")[0].splitlines())) < 80
+    # The words of the settings' own dataclasses, and the choices of the groups.
+    assert "superbpe.transition=" in help_text
+    assert "at which phase 2 starts: a number of tokens or a fraction" in " ".join(help_text.split())
+    assert "uw-2025, uw-paper" in " ".join(help_text.split())
+    assert "train-lm, evaluate, report" in help_text
+
+
+def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["encode", "tok", "a.txt", "--seperator", "x"]) == 2
+    error = capsys.readouterr().err
+    assert "unknown option --seperator (did you mean '--separator'?); superbpe encode --help" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_the_version() -> None:
+    started = [sys.executable, "-m", "experiments", "--version"]
+    assert subprocess.run(started, capture_output=True, text=True).stdout.startswith("superbpe 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package"), [([], "numpy"), (["train", "--help"], "torch"), (["pipeline", "--help"], "torch")]
+)
+def test_help_loads_no_slow_package(arguments: list[str], package: str) -> None:
+    code = f"import sys; from experiments.cli.main import run; run({arguments}); sys.exit({package!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_sizes() -> None:
+    assert size("1.5 gb") == 1_500_000_000
+    config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "report.title=1MB"])
+    assert (config.budget.train_bytes, config.budget.rungs()) == (1_000_000, [100_000, 500_000, 1_000_000])
+    assert config.report.title == "1MB"
+    for wrong in ("10 apples", "", "0"):
+        with pytest.raises(Exception, match="is not a size; write a number of bytes, or 400MB"):
+            size(wrong)
+
+
+def test_numbers_have_bounds() -> None:
+    assert (whole(2, 4)("3"), whole()("50_000")) == (3, 50_000)
+    for wrong in ("1", "5", "3.0", "many", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a whole number from 2 to 4"):
+            whole(2, 4)(wrong)

@@ -1,0 +1,172 @@
+"""A signal at any time gives one line and the exit code that a shell expects, also while a command is importing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main, process
+from experiments.cli.console import exit_code
+from lm.train.interrupt import Terminated
+from tokenizer.errors import UserError
+
+CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The installed script `superbpe`, as pip writes it."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["superbpe"].partition(":")
+    path = tmp_path / "superbpe"
+    path.write_text(
+        f"import sys\nfrom {module} import {function}\nif __name__ == '__main__':\n    sys.exit({function}())\n"
+    )
+    return path
+
+
+def stopped_after(module: str, number: signal.Signals, command: Sequence[str]) -> tuple[int, list[str]]:
+    """Exit code and lines of stderr of a command that gets a signal as soon as it has imported a module."""
+    interpreter = [sys.executable, "-X", "importtime"]
+    with subprocess.Popen(
+        [*interpreter, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if line.startswith("import time:") and line.rpartition("|")[2].strip() == module:
+                run.send_signal(number)
+                break
+        rest = run.stderr.read().splitlines()
+    return run.returncode, [line for line in rest if line and not line.startswith("import time:")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("module", ["tokenizer", "hydra"])
+@pytest.mark.parametrize("entry", ["-m experiments", "-m experiments.pipeline", "script"])
+def test_a_signal_during_imports_ends_in_a_line(entry: str, module: str, number: signal.Signals, script: Path) -> None:
+    word, code = CODES[number]
+    start = [str(script)] if entry == "script" else entry.split()
+    name = [] if entry == "-m experiments.pipeline" else ["pipeline"]
+    # No corpus of this name exists: a command that runs to its end says so, with exit code 2.
+    found = stopped_after(module, number, [*start, *name, "--until", "count", "corpus=files", "corpus.paths=[no.txt]"])
+    assert found[0] == code, found
+    assert len(found[1]) == 1
+    assert found[1][0].startswith(word)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX shells close streams")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "words", [["status", "artifacts=a"], ["train", "text.txt", "--vocab-size", "300", "--to", "to"]]
+)
+def test_closed_streams_do_not_matter(closed: str, words: list[str], script: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text " * 100)
+    (tmp_path / "a").mkdir()
+    line = f"{shlex.join([sys.executable, str(script), *words])} {closed}"
+    ran = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran
+    assert "Traceback" not in ran.stderr + ran.stdout
+    if "to" in words:
+        assert all(path.read_bytes().find(b"wrote:") < 0 for path in (tmp_path / "to").iterdir())
+
+
+def test_characters_that_an_encoding_lacks_are_question_marks(tiny: list[str], script: Path) -> None:
+    words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
+    ran = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "cp1252"}, capture_output=True)
+    assert ran.returncode == 0, ran.stderr
+    assert b"? count " in ran.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_under_the_log_is_not_a_traceback(tiny: list[str], script: Path) -> None:
+    words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
+    words += ["hydra.job_logging.handlers.file.filename=/dev/full"]
+    ran = subprocess.run(words, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "Logging error" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encode", "loop", "a.txt", "--to", "out"],
+        ["train", "loop", "--vocab-size", "300", "--to", "out"],
+        ["train", "a.txt", "--vocab-size", "300", "--to", "loop/out"],
+        ["status", "artifacts=loop"],
+        ["pipeline", "--until", "count", "artifacts=loop/artifacts"],
+        ["pipeline", "--until", "count", "hydra.run.dir=loop/run"],
+    ],
+)
+def test_symbolic_links_in_a_circle_are_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "a.txt").write_text("text")
+    assert main.run(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert "loop" in error
+
+
+def test_a_thread_that_cannot_start_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def job() -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert exit_code(job) == 2
+    assert "error: the system allows no more threads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_while_a_command_works_is_reported(number, capsys):
+    before = signal.getsignal(number)
+    assert exit_code(lambda: signal.raise_signal(number), "all is lost") == CODES[number][1]
+    assert capsys.readouterr().err.strip() == f"{CODES[number][0]}: all is lost"
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("error", [AttributeError, UserError, KeyboardInterrupt])
+def test_a_library_cannot_hide_a_signal_behind_an_error(number, error, capsys):
+    def job() -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            raise error("cleanup failed")
+
+    assert exit_code(job, "all is lost") == CODES[number][1]
+    assert capsys.readouterr().err.strip() == f"{CODES[number][0]}: all is lost"
+    with pytest.raises(AttributeError, match="no signal"), process.stoppable():
+        raise AttributeError("no signal")
+
+
+def test_ignored_signals_stay_ignored_and_handlers_come_back():
+    before = {number: signal.getsignal(number) for number in CODES}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a shell's background job
+        process.prepare()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        with process.stoppable():
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+            with pytest.raises(Terminated):
+                signal.raise_signal(signal.SIGTERM)
+        process.restore()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_importing_the_package_installs_no_handler():
+    code = "import signal, experiments; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

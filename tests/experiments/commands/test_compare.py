@@ -1,0 +1,277 @@
+"""Two runs on one page, through the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cli import main
+from experiments.report.combining import combine, find, with_downstream
+from experiments.report.labels import lines
+from experiments.stages.comparison import TaskScore
+from tests import other_tokenizers
+from tests.experiments.outputs import run_until as run
+from tokenizer import Corpus, CorpusConfig
+from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def sweep(tiny_module: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("sweep") / "cells"
+    cells = ["--multirun", "superbpe.transition=0.7,0.9", f"hydra.sweep.dir={folder}"]
+    assert run("report", [*tiny_module, *cells]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("comparison")
+    assert main.run(["compare", str(sweep), "--out", str(out), "--samples", "1", "--figures", "csv"]) == 0
+    assert (out / "figures" / "transition_loss.csv").read_text().count("\n") == 4
+    page = (out / "comparison.html").read_text()
+    assert "SuperBPE t=0.9" in page
+    assert "default-src 'none'" in page
+    assert page.count("withheld: 1 seed, at least 3 are required</td>") == 3
+    found: dict[str, Any] = json.loads((out / "comparison.json").read_text())
+    return found
+
+
+def test_a_tokenizer_shared_by_cells_is_one_candidate(numbers: dict[str, Any]) -> None:
+    assert [row["label"] for row in numbers["tokenizers"]] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+    assert len(numbers["pairs"]) == 3
+    assert numbers["conditions"].startswith("All models read the same documents")
+
+
+def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Path) -> None:
+    for cell, row in zip(("0", "1"), numbers["tokenizers"][1:], strict=True):
+        record = json.loads((sweep / cell / "run.json").read_text())
+        report = json.loads(Path(record["report"]).with_name("report.json").read_text())
+        for key in ("bits_per_byte", "bytes_per_token", "train_flops", "sha256", "low", "high"):
+            assert row[key] == report["tokenizers"][1][key], key
+        assert numbers["contamination"] == report["contamination"] is not None
+        # Without more text than the runs scored, curves and superwords come out the same.
+        (mine,) = [r for r in numbers["pairs"] if (r["a"], r["b"]) == ("BPE", row["label"])]
+        assert mine["difference"] == report["verdict"]["difference"]
+
+
+def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers: dict[str, Any]) -> None:
+    reason = "1 seed, at least 3 are required"
+    assert numbers["verdict"]["winner"] is None
+    assert numbers["verdict"]["withheld"] == reason
+    assert "requires 3 seeds" in numbers["verdict"]["sentence"]
+    assert {row["decision"] for row in numbers["pairs"]} == {f"withheld: {reason}"}
+    assert {row["verdict"] for row in numbers["pairs"]} == {"withheld"}
+    for row in numbers["pairs"]:  # the intervals have the level at which Holm's method tests the pair
+        assert (row["low"] <= 0 <= row["high"]) == (row["p_adjusted"] >= 0.05)
+
+
+def test_every_model_continues_the_same_prompt(numbers: dict[str, Any]) -> None:
+    assert len(numbers["generated"]["prompts"]) == 1
+    assert [len(side["samples"]) for side in numbers["generated"]["sides"]] == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_seeds_of_several_runs_are_combined(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    other = tmp_path / "seed"
+    cells = ["--multirun", "superbpe.transition=0.7,0.9", "lm.train.seed=1", f"hydra.sweep.dir={other}"]
+    assert run("evaluate", [*tiny_module, *cells]) == 0
+    result, notes = combine(find([sweep, other])[0])
+    assert notes == []
+    assert {len(each.evaluations) for each in result.arms} == {2}
+    assert result.n_seeds == 2
+    rows = [
+        {"task": task, "model": lm.name, "metric": "acc", "value": value, "stderr": 0.03, "straddle_share": None}
+        for lm, value in zip(result.arms[1].lms, (0.2, 0.4), strict=True)
+        for task in ("cloze", "choice")
+    ]
+    models = [{"lm": lm.name, "label": lm.name} for lm in result.arms[1].lms]
+    (tmp_path / "downstream.json").write_text(json.dumps({"models": models, "rows": rows}))
+    _, scores, none = (each.downstream for each in with_downstream(result, tmp_path / "downstream.json").arms)
+    assert [(score.task, score.value, score.n_seeds) for score in scores] == [
+        ("cloze", pytest.approx(0.3), 2),
+        ("choice", pytest.approx(0.3), 2),
+    ]
+    assert none == []
+    # One cell without its second seed: what is not common to all is left out, and said.
+    shutil.rmtree(other / "1")
+    result, notes = combine(find([sweep, other])[0])
+    assert result.n_seeds == 1
+    assert notes == [
+        "BPE: seed 1 is left out because other arms lack it",
+        "SuperBPE t=0.7: seed 1 is left out because other arms lack it",
+    ]
+
+
+def test_settings_of_an_arm_are_in_its_label(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *own]) == 0
+    result, _ = combine(find([sweep, tmp_path])[0])
+    assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9", "SuperBPE t=0.8"]
+    settings = [each.arm.settings for each in result.arms]
+    assert lines(result.labels, [400] * 4, settings, [False, True, True, True]) == [["400"]] * 4
+
+
+def test_runs_with_different_budgets_are_different_arms(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *flops]) == 0
+    result, _ = combine(find([sweep / "0", tmp_path])[0])
+    assert result.labels == ["BPE", "SuperBPE mode=equal_bytes", "SuperBPE mode=equal_flops"]
+
+
+def test_runs_of_an_older_version_are_labelled_by_their_folders(sweep: Path, tmp_path: Path) -> None:
+    for cell in ("0", "1"):
+        record = json.loads((sweep / cell / "run.json").read_text())
+        for arm in record["results"]["arms"]:
+            assert arm.pop("settings")["lm.model.n_layers"] == 1
+        (tmp_path / cell).mkdir()
+        (tmp_path / cell / "run.json").write_text(json.dumps(record))
+    result, _ = combine(find([tmp_path])[0])
+    assert result.labels == ["BPE", *(f"SuperBPE (superbpe of {tmp_path.name}/{cell})" for cell in ("0", "1"))]
+
+
+def test_runs_with_the_same_held_out_documents_are_compared(
+    sweep: Path, tiny_module: list[str], corpus: Path, tmp_path: Path
+) -> None:
+    """The corpora differ, and the WordPiece arm decodes to other text."""
+    batches = Corpus(CorpusConfig(paths=[str(corpus)], heldout_fraction=0.1)).batches("heldout")
+    heldout = [batch.text(i) for batch in batches for i in range(len(batch))]
+    file = tmp_path / "heldout.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in heldout))
+    pieces = other_tokenizers.write(tmp_path, "word_pieces")
+    own = ["arms=[pieces]", f"arms.pieces.file={pieces}", f"corpus.heldout_paths=[{file}]", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *own]) == 0
+    both = find([sweep / "0", tmp_path])[0]
+    result, _ = combine(both)
+    assert result.labels == ["BPE", "pieces", "SuperBPE"]
+    assert result.arms[0].heldout.contents.corpus != result.arms[1].heldout.contents.corpus
+    scores = result.arms[1].artifacts[0]
+    documents = scores.folder.with_name(f"documents-{scores.manifest.inputs['documents'][:12]}")
+    manifest = read_sealed(documents / "manifest.json")
+    del manifest["contents"]["sha256"]  # as in version 0.1
+    write_sealed(documents / "manifest.json", manifest)
+    with pytest.raises(UserError, match=f"{documents.name} has no hash of the held-out documents; delete that folder"):
+        combine(both)
+
+
+@pytest.mark.slow
+def test_runs_with_different_samples_are_rejected(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    """Samples of one corpus have the same tokenizers and models."""
+    own = ["superbpe.transition=0.7", "corpus.heldout_sample=0.5", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *own]) == 0
+    with pytest.raises(
+        UserError, match=r"BPE was scored on different held-out documents in .* \(corpus.heldout_sample"
+    ):
+        combine(find([sweep / "0", tmp_path])[0])
+
+
+def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result, _ = combine(find([sweep])[0])
+    lm = result.arms[1].lm.name
+    score = {"model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
+    rows = [{**score, "task": f"cloze{i}"} for i in range(5)]
+    scores = tmp_path / "downstream.json"
+    scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": rows}))
+    out = tmp_path / "out"
+    assert main.run(["compare", str(sweep), "--out", str(out), "--samples", "0", "--downstream", str(scores)]) == 0
+    page = (out / "comparison.html").read_text()
+    for i in range(5):
+        assert f"<td>cloze{i}</td>" in page
+    assert "0.2500" in page
+    scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
+    assert main.run(["compare", str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
+    assert "has scores of lm-0" in capsys.readouterr().err
+
+
+def test_a_downstream_score_is_the_mean_over_seeds() -> None:
+    one, two = (TaskScore("cloze", "acc", value, stderr, 0.5) for value, stderr in ((0.2, 0.03), (0.4, 0.05)))
+    found = TaskScore.mean([one, two])
+    assert (found.value, found.n_seeds, found.straddle_share) == (pytest.approx(0.3), 2, 0.5)
+    # 0.04 from the items and 0.1 from the seeds: the standard deviation 0.1414 over the square root of 2
+    assert found.stderr == pytest.approx(math.hypot(0.04, 0.1))
+    assert TaskScore.mean([one]) == one
+    assert TaskScore.mean([one, dataclasses.replace(two, stderr=None)]).stderr is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "does not exist"),
+        (["."], "contains no run"),
+        (["SWEEP", "--baseline", "Unigram"], "unknown tokenizer 'Unigram'"),
+        (["SWEEP", "--labels", "a", "b"], "2 labels were given for 3 tokenizers"),
+        (["SWEEP", "--samples", "-1"], "--samples -1 must be at least 0"),
+    ],
+)
+def test_mistakes_are_named(
+    sweep: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(sweep) if word == "SWEEP" else word for word in arguments]
+    assert main.run(["compare", *given, "--out", str(tmp_path / "out")]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_artifact_is_named(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_file = next(sweep.glob("0/run.json"))
+    record = json.loads(run_file.read_text())
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
+    assert main.run(["compare", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_moved_runs_and_artifacts_are_found(
+    sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (store,) = (Path(text.partition("=")[2]) for text in tiny_module if text.startswith("artifacts="))
+    moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"
+    shutil.copytree(sweep / "1", moved)
+    for path in (sweep / "0" / "run.json", moved / "run.json"):
+        record = json.loads(path.read_text())
+        target = tmp_path / path.parent.name / "run.json"
+        target.parent.mkdir(exist_ok=True)
+        # Both copies say that they lie where the first did, and that the artifacts are where nothing is.
+        target.write_text(json.dumps({**record, "folder": str(sweep / "0"), "store": str(elsewhere)}))
+    runs = [str(tmp_path / "0"), str(moved)]
+    assert main.run(["compare", *runs, "--out", str(tmp_path / "out")]) == 2
+    assert "--artifacts" in capsys.readouterr().err
+    result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
+    assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+    assert [each.partner for each in result.arms] == [None, 0, 0]
+
+
+def test_training_diagnostics_are_shown(numbers: dict[str, Any]) -> None:
+    training = numbers["training"]
+    labels = {row["label"] for row in numbers["tokenizers"]}
+    for name in ("grad_norm", "activations"):
+        assert {row["tokenizer"] for row in training[name]} == labels, name
+    assert {row["layer"] for row in training["activations"]} == {0}
+
+
+@pytest.mark.slow
+def test_other_held_out_text_is_rejected(
+    sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
+    capsys.readouterr()
+    assert main.run(["compare", str(sweep), str(other), "--out", str(tmp_path / "out")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "were scored on different held-out documents" in said
+    assert "heldout_salt=x" in said

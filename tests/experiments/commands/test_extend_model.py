@@ -1,0 +1,169 @@
+"""A tiny model gets rows for superwords: old rows to the bit, new ones the mean of their tokens' rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from experiments.cli import main
+from experiments.commands import extend_model
+from superbpe import train_superbpe
+from tests import texts
+from tests.superbpe.oracle import batches
+from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+
+transformers = pytest.importorskip("transformers")
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENTS = texts.english()[1][:3]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> tuple[Tokenizer, Tokenizer]:
+    documents = texts.sample(40_000)
+    old = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 350)
+    return old, train_superbpe(old, batches(documents), vocab_size=420, rules="uw-2025", keep_ids=True)
+
+
+def _model(folder: Path, old: Tokenizer, *, tied: bool, rows: int = 350, dtype: torch.dtype = torch.float32) -> None:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=rows,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=tied,
+        bos_token_id=349,
+        eos_token_id=349,
+    )
+    transformers.LlamaForCausalLM(config).to(dtype).save_pretrained(folder)
+    old.save(folder)
+
+
+def _rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    embedding, head = model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach()
+    return embedding, head, embedding.data_ptr() == head.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("tied", "rows", "dtype", "expected"),
+    [
+        (True, 350, torch.float32, 420),
+        (False, 350, torch.bfloat16, 420),
+        (False, 384, torch.float32, 512),
+        (True, 448, torch.float32, 448),
+    ],
+)
+def test_old_rows_stay_and_new_ones_are_means(
+    tied: bool, rows: int, dtype: torch.dtype, expected: int, tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path
+) -> None:
+    old, new = tokenizers
+    _model(tmp_path / "model", old, tied=tied, rows=rows, dtype=dtype)
+    new.save(tmp_path / "tokenizer")
+    out = tmp_path / "out"
+    assert main.run(["extend-model", str(tmp_path / "model"), str(tmp_path / "tokenizer"), str(out)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out", "tokenizer"]
+    assert json.loads((out / "config.json").read_text())["vocab_size"] == expected
+    assert Tokenizer.load(out).sha256 == new.sha256
+    was, now = _rows(tmp_path / "model"), _rows(out)
+    assert was[2] == now[2] == tied
+    for before, after in zip(was[:2], now[:2], strict=True):
+        assert after.shape == (expected, 32)
+        assert after.dtype == dtype
+        assert torch.equal(before[:350], after[:350])
+        for token in range(350, 420):
+            # A derivation is what the old merges and then the new ones make of the bytes.
+            ids = old_ids(old, new, token)
+            assert b"".join(old.vocab[i] for i in ids) == new.vocab[token]
+            assert torch.equal(after[token], before[ids].float().mean(dim=0).to(dtype))
+        filler = before[:350].float().mean(dim=0).to(dtype)
+        assert torch.equal(after[420:], filler.expand(expected - 420, -1))
+
+
+def old_ids(old: Tokenizer, new: Tokenizer, token: int) -> list[int]:
+    """A token's derivation, followed from its end."""
+    if token < old.vocab_size:
+        return [token]
+    left, right = new.merge_ids[new.merge_ids[:, 2] == token][0, :2].tolist()
+    return [*old_ids(old, new, left), *old_ids(old, new, right)]
+
+
+def test_bits_per_byte_before_and_after(
+    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tokenizers
+    _model(tmp_path / "model", old, tied=False)
+    new.save(tmp_path / "tokenizer")
+    (tmp_path / "text.txt").write_text("<|doc|>".join(DOCUMENTS), encoding="utf-8", newline="")
+    arguments = [str(tmp_path / name) for name in ("model", "tokenizer", "out")]
+    scored = ["--text", str(tmp_path / "text.txt"), "--separator", "<|doc|>"]
+    assert main.run(["extend-model", *arguments, *scored, "--context-bytes", "64", "--min-context-bytes", "16"]) == 0
+    printed = capsys.readouterr().out
+    assert "windows of 16 to 64 bytes of context" in " ".join(printed.split())
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    windows = {"context_bytes": 64, "min_context_bytes": 16}
+    before = extend_model.bits_per_byte(model, old, DOCUMENTS, **windows)
+    after = extend_model.bits_per_byte(
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out"), new, DOCUMENTS, **windows
+    )
+    assert f"{before[0]:.4f}" in printed
+    assert f"{after[0]:.4f}" in printed
+    assert math.isfinite(after[0])
+    assert after[1] < before[1] == sum(len(old.encode_ordinary(text)) for text in DOCUMENTS)
+
+
+def test_every_token_after_the_first_is_scored_once(tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
+    old, _ = tokenizers
+    _model(tmp_path / "model", old, tied=True)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    text = DOCUMENTS[0][:60]
+    ids = old.encode_ordinary(text)
+    assert len(ids) < 64
+    with torch.no_grad():
+        losses = torch.log_softmax(model(torch.tensor([[349, *ids]])).logits[0, :-1].double(), dim=-1)
+    whole = -sum(losses[i, token].item() for i, token in enumerate(ids)) / math.log(2) / len(text.encode())
+    found = extend_model.bits_per_byte(model, old, [text, ""], context_bytes=1000, min_context_bytes=0)
+    assert found == (pytest.approx(whole, rel=1e-5), len(ids))
+
+
+def test_mistakes_are_reported_and_nothing_is_written(
+    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tokenizers
+    model, tokenizer, out = tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out"
+    _model(model, old, tied=True)
+    new.save(tokenizer)
+    train_superbpe(old, batches(DOCUMENTS), vocab_size=360, rules="none", transition=349).save(tmp_path / "moved")
+    (tmp_path / "empty").mkdir()
+    _model(tmp_path / "few", old, tied=True, rows=340)
+    _model(tmp_path / "broken", old, tied=True)
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"no tensors")
+    _model(tmp_path / "partial", old, tied=False)
+    weights = load_file(tmp_path / "partial" / "model.safetensors")
+    del weights["lm_head.weight"]
+    save_file(weights, tmp_path / "partial" / "model.safetensors", metadata={"format": "pt"})
+    present = sorted(path.name for path in tmp_path.iterdir())
+    for arguments, message in (
+        ([model, tmp_path / "moved", out], "does not keep the old ids: 349 is another token"),
+        ([model, tokenizer, tokenizer], "already exists"),
+        ([tmp_path / "empty", tokenizer, out, "--old-tokenizer", model], "has no config.json"),
+        ([tmp_path / "broken", tokenizer, out], "cannot be read as a causal language model"),
+        ([tmp_path / "partial", tokenizer, out], "lm_head.weight is missing"),
+        ([tmp_path / "few", tokenizer, out], "the model has 340 rows, but its tokenizer has 350 ids"),
+        ([model, tokenizer, out, "--pad-to", "0"], "--pad-to 0"),
+        ([model, tokenizer, out, "--context-bytes", "9"], "--min-context-bytes 512 must be"),
+        ([model, tokenizer, out, "--text", tmp_path / "none.txt"], "none.txt"),
+    ):
+        assert main.run(["extend-model", *map(str, arguments)]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+        assert sorted(path.name for path in tmp_path.iterdir()) == present

@@ -1,0 +1,421 @@
+"""Tokens that tokenizers need for a text: the numbers, their intervals, the command and its page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from experiments.cli import main
+from experiments.commands import fertility as command
+from experiments.fertility import measures
+from experiments.fertility.counting import Tally, tally
+from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, Text, read
+from experiments.fertility.measures import ratio
+from lm.data.scripts import script
+from lm.data.shards import END_OF_TEXT
+from lm.evaluate.deployment import Deployment, serving_cost
+from superbpe.inspection.measures import renyi_entropy
+from tests import other_tokenizers, texts
+from tests.experiments.conftest import tiny_overrides, write_corpus
+from tests.experiments.outputs import run_until
+from tokenizer import Corpus, CorpusConfig, Tokenizer
+from tokenizer.errors import UserError
+from tokenizer.interface import TokenizerLike
+from tokenizer.pretrained import load_pretrained
+from tokenizer.reference import encoding
+
+MIXED = [
+    "Привет, мир! Как дела?",
+    "日本語のテキストです。",
+    "1 + 1 = 2",
+    "naïve café",
+    "   ",
+    "one\u00a0two\tthree\u3000four",
+]
+
+
+class Made(NamedTuple):
+    """Files, and tokenizers in folders."""
+
+    root: Path
+    english: list[str]
+    other: list[str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Made:
+    root = tmp_path_factory.mktemp("fertility")
+    for name in ("superwords", "gpt2"):
+        trained[name].save(root / name)
+    prose = texts.prose()
+    english = [prose[i % len(prose)][: 100 + 37 * (i % 11)] + f" {i}" for i in range(60)]
+    other = [f"{MIXED[i % len(MIXED)]} {i}" if i % len(MIXED) != 4 else " " * (i + 1) for i in range(24)]
+    for name, documents in (("english", english), ("other", other)):
+        lines = [json.dumps({"text": text, "lang": f"{name}/{i % 3}"}) for i, text in enumerate(documents)]
+        (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return Made(root, english, other)
+
+
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Ids of the reference encoder."""
+    ids = {token: i for i, token in enumerate(tokenizer.vocab)}
+    pattern = tokenizer.pattern if tokenizer.fence is None else tokenizer.fence
+    return [ids[token] for token in encoding.encode(text, tokenizer.merges, pattern.regex)]
+
+
+def texts_of(made: Made) -> list[Text]:
+    names = {"english": None, "other": "mixed"}
+    return [Text(named, Corpus(CorpusConfig(paths=[str(made.root / f"{n}.jsonl")]))) for n, named in names.items()]
+
+
+def counted(
+    tokenizers: list[TokenizerLike], made: Made, threads: int = 2, **settings: Any
+) -> tuple[Documents, list[Tally]]:
+    given = [
+        text._replace(corpus=Corpus(CorpusConfig(text.corpus.config.paths, **settings))) for text in texts_of(made)
+    ]
+    documents = read(given)
+    return documents, tally(tokenizers, given, len(documents), threads=threads)
+
+
+def test_totals_equal_those_of_the_reference_encoder(made: Made, trained: dict[str, Tokenizer]) -> None:
+    arms = [trained["gpt2"], trained["superwords"]]
+    documents, tallies = counted([*arms], made)
+    every = [*made.english, *made.other]
+    source = ["english.jsonl"] * len(made.english) + ["mixed"] * len(made.other)
+    assert documents.n_bytes.tolist() == [len(text.encode()) for text in every]
+    assert documents.n_words.tolist() == [len(text.split()) for text in every]
+    ids = [[encode(tokenizer, text) for text in every] for tokenizer in arms]
+    for tokenizer, found, rows_of_ids in zip(arms, tallies, ids, strict=True):
+        assert found.tokens.tolist() == [len(row) for row in rows_of_ids]
+        rows = measures.rows("x", found, documents, tallies[0].tokens, 2.5, None)
+        assert [row.by for row in rows].count(SOURCE) == 2
+        assert {row.group for row in rows if row.by == SCRIPT} == {script(text) for text in every}
+        for row in rows:
+            chosen = [
+                i for i, text in enumerate(every)
+                if row.by == ALL or row.group == (source[i] if row.by == SOURCE else script(text))
+            ]  # fmt: skip
+            tokens = [token for i in chosen for token in rows_of_ids[i]]
+            n_bytes = sum(len(every[i].encode()) for i in chosen)
+            words = sum(len(every[i].split()) for i in chosen)
+            assert (row.documents, row.bytes, row.words, row.tokens) == (len(chosen), n_bytes, words, len(tokens))
+            assert row.bytes_per_token is not None
+            assert row.bytes_per_token.value == n_bytes / len(tokens)
+            assert (row.tokens_per_word is None) == (words == 0)
+            assert row.parity is not None
+            assert row.parity.value == len(tokens) / sum(len(ids[0][i]) for i in chosen)
+            assert row.vocabulary == tokenizer.vocab_size - len(tokenizer.special_tokens)
+            if row.by == ALL:
+                assert row.used == len(set(tokens))
+                assert row.renyi_efficiency == pytest.approx(
+                    renyi_entropy(np.bincount(tokens), 2.5) / math.log2(row.vocabulary), rel=1e-12
+                )
+            assert (row.changed_documents, row.lost_bytes) == (0, 0)
+
+
+def test_threads_and_batches_do_not_change_the_counts(made: Made, trained: dict[str, Tokenizer]) -> None:
+    arms: list[TokenizerLike] = [trained[name] for name in ("gpt2", "superwords", "llama3")]
+    _, once = counted(arms, made)
+    _, again = counted(arms, made, threads=3, batch_bytes=700)
+    for one, other in zip(once, again, strict=True):
+        assert (one.counts == other.counts).all()
+        assert (one.tokens == other.tokens).all()
+
+
+def test_intervals_agree_with_a_plain_bootstrap(made: Made, trained: dict[str, Tokenizer]) -> None:
+    documents, (gpt2, superwords) = counted([trained["gpt2"], trained["superwords"]], made)
+    row = next(
+        row for row in measures.rows("x", superwords, documents, gpt2.tokens, 2.5, None) if row.group == "english.jsonl"
+    )
+    chosen = np.arange(len(made.english))
+    sizes, tokens, before = documents.n_bytes[chosen], superwords.tokens[chosen], gpt2.tokens[chosen]
+    rng = np.random.default_rng(1)
+    weights = np.array([np.bincount(rng.integers(0, 60, 60), minlength=60) for _ in range(2000)])
+    draws = {
+        "bytes_per_token": (weights @ sizes) / (weights @ tokens),
+        "tokens_per_word": (weights @ tokens) / (weights @ documents.n_words[chosen]),
+        "parity": (weights @ tokens) / (weights @ before),
+    }
+    for name, values in draws.items():
+        found = getattr(row, name)
+        low, high = np.quantile(values, [0.025, 0.975])
+        assert found.high - found.low == pytest.approx(high - low, rel=0.2), name
+        assert found.value == pytest.approx(values.mean(), abs=0.1 * (high - low)), name
+
+
+def test_intervals_cover_though_documents_differ_in_size() -> None:
+    rng = np.random.default_rng(0)
+    for sigma in (0.7, 1.8):
+        sizes = rng.lognormal(8, sigma, (1000, 30))
+        tokens = sizes * rng.lognormal(-1, 0.2, sizes.shape)
+        truth = math.exp(-1 + 0.2**2 / 2)
+        found = [ratio(*each) for each in zip(tokens.astype(np.int64), sizes.astype(np.int64), strict=True)]
+        covered = np.mean([one.low <= truth <= one.high for one in found if one is not None and one.low and one.high])
+        assert 0.925 < covered < 0.985
+
+
+def test_few_documents_have_no_interval() -> None:
+    few = np.arange(1, measures.LEAST_DOCUMENTS)
+    assert ratio(few, few * 2) == (0.5, None, None)
+    assert ratio(few, few * 0) is None
+    one_has_all = np.array([7] + [0] * 20)
+    assert ratio(one_has_all, one_has_all) == (1.0, None, None)
+
+
+def test_only_the_largest_sources_are_kept_apart(made: Made) -> None:
+    given = [Text(f"{i}", Corpus(CorpusConfig([str(path)]))) for i, path in enumerate(_parts(made, 4))]
+
+    def sources(most: int) -> dict[str, int]:
+        groups = read(given, most_sources=most).groups
+        return {group.name: len(group.documents) for group in groups if group.by == SOURCE}
+
+    assert sources(4) == {"3": 4, "2": 3, "1": 2, "0": 1}
+    assert sources(3) == {"3": 4, "2": 3, "2 other sources": 3}
+
+
+def _parts(made: Made, n: int) -> list[Path]:
+    paths = []
+    for i in range(n):
+        path = made.root / f"part-{i}.jsonl"
+        path.write_text("".join(json.dumps({"text": f"{i} {'x' * 50 * i} {j}"}) + "\n" for j in range(i + 1)))
+        paths.append(path)
+    return paths
+
+
+def test_lost_text_is_counted(made: Made, tmp_path: Path) -> None:
+    path = other_tokenizers.write(tmp_path, "word_pieces")
+    tokenizer = load_pretrained(path, add_special_tokens=[END_OF_TEXT]).tokenizer
+    documents, (found,) = counted([tokenizer], made)
+    rows = {row.group: row for row in measures.rows("x", found, documents, found.tokens, 2.5, None)}
+    every = [*made.english, *made.other]
+    changed = [tokenizer.decode(tokenizer.encode_ordinary(text)) != text for text in every]
+    assert rows["all text"].changed_documents == sum(changed) > 0
+    unknown = tokenizer.encode_ordinary("Њ")
+    assert unknown == [tokenizer.unknown_id]
+    spaces = every.index(next(text for text in every if not text.strip()))
+    assert found.lost[spaces] == documents.n_bytes[spaces]
+    assert found.tokens[spaces] == 0
+    assert 0 < rows["Latin"].lost_bytes < rows["Latin"].bytes
+
+
+def run(out: Path, *arguments: str) -> dict[str, Any]:
+    assert main.run(["fertility", *arguments, "--out", str(out)]) == 0
+    report: dict[str, Any] = json.loads((out / "fertility.json").read_text(encoding="utf-8"))
+    return report
+
+
+def test_the_command_writes_page_json_and_csv(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, out = made.root, tmp_path / "out"
+    given = [f"plain={root / 'gpt2'}", str(root / "superwords"), str(root / "english.jsonl")]
+    report = run(out, *given, f"mixed={root / 'other.jsonl'}", "--reference", "superwords", "--figures", "csv")
+    assert [arm["name"] for arm in report["tokenizers"]] == ["plain", "superwords"]
+    assert report["tokenizers"][0]["vocab_size"] == Tokenizer.load(root / "gpt2").vocab_size
+    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
+    assert overall["superwords"]["parity"] == overall["superwords"]["parity_low"] == 1
+    assert overall["plain"]["parity_low"] < overall["plain"]["parity"] < overall["plain"]["parity_high"]
+    with (out / "fertility.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [(row["tokenizer"], row["by"], row["group"]) for row in table] == [
+        (row["tokenizer"], row["by"], row["group"]) for row in report["rows"]
+    ]
+    assert float(table[0]["bytes_per_token"]) == report["rows"][0]["bytes_per_token"]
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        "bytes.csv", "sizes.csv", "parity-source.csv", "parity-script.csv"
+    }  # fmt: skip
+    page = (out / "fertility.html").read_text(encoding="utf-8")
+    assert "No tokenizer needs significantly fewer tokens than superwords" in page
+    assert "Japanese" in page
+    outside_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', outside_scripts) == []
+    said = capsys.readouterr().out
+    assert "Tokens against superwords by source" in said
+    assert "Training text unknown" in said
+
+
+def test_a_source_may_have_no_tokens(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pieces = other_tokenizers.write(tmp_path, "word_pieces")
+    (tmp_path / "spaces.txt").write_text(" " * 100)
+    given = [str(pieces), str(made.root / "gpt2"), str(tmp_path / "spaces.txt")]
+    report = run(tmp_path / "out", *given, str(made.root / "english.jsonl"))
+    row = next(row for row in report["rows"] if row["group"] == "spaces.txt")
+    assert (row["tokens"], row["bytes_per_token"], row["lost_bytes"]) == (0, None, 100)
+    assert "word_pieces loses text" in (tmp_path / "out" / "fertility.html").read_text(encoding="utf-8")
+    assert main.run(["fertility", *given, "--out", str(tmp_path / "none")]) == 2
+    assert "word_pieces gives no token" in capsys.readouterr().err
+
+
+def test_serving_is_priced_at_the_deployment(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [str(made.root / name) for name in ("gpt2", "superwords", "english.jsonl")]
+    report = run(tmp_path / "out", *given, "--deployment", "dense-70b", "context_bytes=4096", "batch=1")
+    deployed = Deployment(**{name: value for name, value in report["deployment"].items() if name != "name"})
+    assert (deployed.n_layers, deployed.context_bytes, deployed.batch) == (80, 4096, 1)
+    for row in report["rows"]:
+        cost = serving_cost(deployed, vocab_size=1200, tokens_per_byte=row["tokens"] / row["bytes"])
+        assert row["decode_flops_per_byte"] == cost.decode.flops_per_byte
+        assert row["prefill_seconds_per_byte"] == cost.prefill.seconds_per_byte
+        assert row["cache_bytes_per_byte"] == cost.cache_bytes_per_byte
+    assert "Serving, dense-70b context_bytes=4096 batch=1" in capsys.readouterr().out
+
+
+def test_a_text_may_have_sources_in_a_field_and_be_a_folder(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.jsonl").write_bytes((made.root / "english.jsonl").read_bytes())
+    report = run(tmp_path / "out", str(made.root / "gpt2"), "--text", str(tmp_path / "text"), "--source-field", "lang")
+    assert {row["group"] for row in report["rows"] if row["by"] == "source"} == {"english"}
+
+
+def test_training_text_that_is_measured_is_named(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = tmp_path / "trained-on.jsonl"
+    documents = [*made.english[:7], "something else", made.other[0]]
+    training.write_text("\n".join(json.dumps({"text": text}) for text in documents), encoding="utf-8")
+    root = made.root
+    command_line = [
+        str(root / "gpt2"),
+        str(root / "superwords"),
+        str(root / "english.jsonl"),
+        str(root / "other.jsonl"),
+    ]
+    report = run(tmp_path / "out", *command_line, "--training", f"gpt2={training}")
+    gpt2, superwords = report["tokenizers"]
+    assert gpt2["training_text"] == ["trained-on.jsonl"]
+    assert gpt2["in_training"]["documents"] == 8
+    assert gpt2["in_training"]["bytes"] == sum(len(text.encode()) for text in [*made.english[:7], made.other[0]])
+    assert gpt2["in_training"]["sources"] == ["english.jsonl", "other.jsonl"]
+    assert superwords["in_training"] is None
+    page = (tmp_path / "out" / "fertility.html").read_text(encoding="utf-8")
+    for said in (capsys.readouterr().out, page):
+        assert "gpt2 was trained on 8 of the 84 measured documents" in said
+        assert "trained-on.jsonl" in said
+
+
+def test_the_training_text_of_an_artifact_is_found(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "tiny.jsonl")
+    tiny = tiny_overrides(corpus, tmp_path)
+    assert run_until("train_superbpe", tiny) == 0
+    (superbpe,) = (tmp_path / "artifacts").glob("superbpe-*")
+    (bpe,) = (tmp_path / "artifacts").glob("bpe-*")
+    arms = [f"bpe={bpe}", f"superbpe={superbpe}", f"elsewhere={tmp_path / 'copy'}"]
+    Tokenizer.load(next((tmp_path / "artifacts").glob("tokenizer-*"))).save(tmp_path / "copy")
+    assert main.run(["fertility", *arms, str(corpus), "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out" / "fertility.json").read_text(encoding="utf-8"))
+    found = {arm["name"]: arm["in_training"] for arm in report["tokenizers"]}
+    n_documents = report["text"]["documents"]
+    assert found["bpe"] == found["superbpe"]
+    assert 0.5 * n_documents < found["bpe"]["documents"] < n_documents  # all but the held-out documents
+    assert found["elsewhere"] is None
+    with corpus.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"text": "one more"}) + "\n")
+    assert main.run(["fertility", arms[0], str(corpus), "--out", str(tmp_path / "again")]) == 0
+    report = json.loads((tmp_path / "again" / "fertility.json").read_text(encoding="utf-8"))
+    assert report["tokenizers"][0]["in_training"] is None  # the files are not those that it was trained on
+
+
+def test_the_training_text_that_a_tokenizer_itself_names_is_found(made: Made, tmp_path: Path) -> None:
+    training = tmp_path / "trained-on.jsonl"
+    training.write_text("\n".join(json.dumps({"text": text}) for text in made.english[:7]), encoding="utf-8")
+    tokenizer = Tokenizer.load(made.root / "gpt2")
+    for name, text in (("known", training), ("gone", tmp_path / "gone.jsonl")):
+        Tokenizer(tokenizer.definition, {"phase1": {"text": [str(text)]}}).save(tmp_path / name)
+    report = run(tmp_path / "out", str(tmp_path / "known"), str(tmp_path / "gone"), str(made.root / "english.jsonl"))
+    known, gone = report["tokenizers"]
+    assert (known["training_text"], known["in_training"]["documents"]) == (["trained-on.jsonl"], 7)
+    assert gone["in_training"] is None
+
+
+def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None:
+    path = str(made.root / "english.jsonl")
+    configs = [CorpusConfig([path]), CorpusConfig([path], max_bytes=1000), CorpusConfig([path], heldout_fraction=0.5)]
+    loaded = load_pretrained(made.root / "gpt2")
+    arms = [command.Arm(str(i), loaded, [Corpus(config)], None) for i, config in enumerate(configs)]
+    found = command._overlaps(arms, texts_of(made), 1)
+    for arm in arms:
+        overlap = found[arm.name].documents
+        assert overlap is not None
+        assert overlap.sum() == len(list(arm.training[0].documents()))
+
+
+def test_the_training_text_in_a_tokenizers_own_folder_is_found(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "some.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in made.english[:9]))
+    trained = ["train", str(tmp_path / "some.jsonl"), "--vocab-size", "300", "--to", str(tmp_path / "trained")]
+    assert main.run(trained) == 0
+    given = [str(tmp_path / "trained"), str(made.root / "english.jsonl")]
+    (tokenizer,) = run(tmp_path / "out", *given)["tokenizers"]
+    assert tokenizer["training_text"] == ["some.jsonl"]
+    assert tokenizer["in_training"]["documents"] == 9
+    (tmp_path / "some.jsonl").unlink()
+    capsys.readouterr()
+    (tokenizer,) = run(tmp_path / "again", *given)["tokenizers"]
+    assert tokenizer["training_text"] == [str(tmp_path / "some.jsonl")]
+    assert tokenizer["in_training"] is None
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Training text unknown" not in said
+    assert "some.jsonl, which is not here any more" in said
+
+
+def test_one_tokenizer_counts_tokens_by_file(
+    made: Made, trained: dict[str, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(made.root / name) for name in ("gpt2", "english.jsonl", "other.jsonl")]
+    report = run(tmp_path / "out", *given)
+    counts = {row["group"]: row["tokens"] for row in report["rows"] if row["by"] == "source"}
+    for name, documents in (("english.jsonl", made.english), ("other.jsonl", made.other)):
+        assert counts[name] == sum(len(encode(trained["gpt2"], text)) for text in documents)
+    said = capsys.readouterr().out
+    assert "Tokens by source" in said
+    assert all(f"{n:,}" in said for n in [*counts.values(), sum(counts.values())])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{root}/gpt2"], "no text given"),
+        (["{root}/english.jsonl"], "no tokenizer given"),
+        (["{root}/gpt2", "{root}/none.jsonl"], "none.jsonl"),
+        (["{root}/none/", "{root}/english.jsonl"], "does not exist"),
+        (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "two tokenizers are called 'gpt2'; write NAME=PATH"),
+        (["{root}/gpt2", "{root}/english.jsonl", "{root}/*.jsonl"], "is named twice"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--reference", "gtp2"], "the names are gpt2"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--training", "x={root}/other.jsonl"], "no tokenizer is called 'x'"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--pattern", "gpt2"], "NAME=PATTERN"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--alpha", "0"], "'0' is not a number above 0"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--field", "body"], "body"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--deployment", "dense-9b"], "dense-8b"),
+    ],
+)
+def test_mistakes_give_one_line(
+    arguments: list[str], said: str, made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [argument.format(root=made.root) for argument in arguments]
+    assert main.run(["fertility", *given, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_writes_nothing(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tally, "add", interrupted)
+    given = [str(made.root / "gpt2"), str(made.root / "english.jsonl"), "--out", str(tmp_path / "out")]
+    assert main.run(["fertility", *given]) == 130
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_text_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(UserError, match=re.escape("empty.txt")):
+        read([Text(None, Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))])

@@ -1,0 +1,174 @@
+"""The command of the vocabulary report; tests/browser/test_vocabulary.py opens its page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.cli import main
+from experiments.report.training_counts import tokenizer_folder, training_counts
+from tests import texts
+from tests.experiments.conftest import run_stages
+from tokenizer import Tokenizer, patterns
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Path:
+    root = tmp_path_factory.mktemp("tokenizers")
+    for name in ("superwords", "gpt2"):
+        trained[name].save(root / name)
+    (root / "text.txt").write_text("\n".join(texts.english()[1][:15]), encoding="utf-8")
+    return root
+
+
+def test_one_tokenizer_without_a_text(
+    folders: Path, tmp_path: Path, trained: dict[str, Tokenizer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main.run(["inspect", str(folders / "gpt2"), "--out", str(out)]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["tokens-gpt2.parquet", "vocabulary.html", "vocabulary.json"]
+    report = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
+    assert report["text"] is None
+    assert report["tokenizers"][0]["on_text"] is None
+    assert report["tokenizers"][0]["ordinary"] == trained["gpt2"].vocab_size - len(trained["gpt2"].special_tokens)
+    page = (out / "vocabulary.html").read_text(encoding="utf-8")
+    assert "No text was given" in page
+    outside_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', outside_scripts) == []
+    assert "bytes per token" not in capsys.readouterr().out
+
+
+def test_a_tokenizer_without_merges(folders: Path, tmp_path: Path) -> None:
+    Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"]).save(
+        tmp_path / "bytes"
+    )
+    command = [str(tmp_path / "bytes"), "--against", str(folders / "gpt2"), "--text", str(folders / "text.txt")]
+    assert main.run(["inspect", *command, "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out" / "vocabulary.json").read_text(encoding="utf-8"))
+    found = report["tokenizers"][0]
+    assert (found["ordinary"], found["merges"], found["superwords"]) == (256, 0, 0)
+    assert found["on_text"]["bytes_per_token"] == 1
+
+
+def test_two_tokenizers_on_a_text(
+    folders: Path, tmp_path: Path, trained: dict[str, Tokenizer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    command = [str(folders / "superwords"), "--against", str(folders / "gpt2"), "--text", str(folders / "text.txt")]
+    command += [
+        "--label",
+        "Super/words: 1",
+        "--alpha",
+        "2",
+        "--listed",
+        "7",
+        "--figures",
+        "csv",
+        "svg",
+        "--out",
+        str(out),
+    ]
+    assert main.run(["inspect", *command, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "Rényi efficiency (α=2)" in said
+    assert "function words only" in said
+    tokenizer = trained["superwords"]
+    text = (folders / "text.txt").read_text(encoding="utf-8")
+    ids = tokenizer.encode_ordinary(text)
+    report = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
+    measured = report["tokenizers"][0]["on_text"]
+    assert (measured["tokens"], measured["bytes"], measured["alpha"]) == (len(ids), len(text.encode()), 2)
+    assert [len(report["superwords"][name]) for name in ("most_frequent", "longest")] == [7, 7]
+    superwords, crossing = tokenizer.superword_ids(), tokenizer.crossing_ids()
+    assert sum(row["superwords"] for row in report["superwords"]["kinds"]) == len(superwords)
+    assert report["tokenizers"][0]["crossing"] == len(np.setdiff1d(crossing, superwords)) > 0
+    assert "other tokens across pretokens" in said
+    assert (
+        sum(row["tokens"] for row in report["lengths"] if row["tokenizer"] == "gpt2") == trained["gpt2"].vocab_size - 1
+    )
+    assert [[only["label"] for only in pair] for pair in report["only"]] == [["Super/words: 1", "gpt2"]]
+    table = pq.read_table(out / "tokens-Super-words-1.parquet").to_pydict()
+    assert table["count"] == np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
+    assert table["token"] == tokenizer.vocab
+    theirs = set(trained["gpt2"].vocab)
+    assert all(
+        (token in theirs) == known or special
+        for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True)
+    )
+    drawn = sorted(path.name for path in (out / "figures").iterdir())
+    assert drawn == [
+        f"{n}.{form}" for n in ("frequencies", "lengths", "text-lengths", "words") for form in ("csv", "svg")
+    ]
+    with (out / "figures" / "words.csv").open(encoding="utf-8", newline="") as file:
+        assert [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)] == report["superwords"]["by_words"]
+    assert (out / "figures" / "lengths.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main.run(["inspect", str(folders / "superwords" / "tokenizer.json"), "--out", str(out)]) == 0
+    (row,) = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))["tokenizers"]
+    assert row["label"] == "superwords"
+    # The file has no phases and its pattern lets words join: pretokens are those of the released SuperBPE's stage 1.
+    assert row["pretokens_by"] == "superbpe"
+    assert row["superwords"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{root}/nothing"], "nothing"),
+        (["{root}/gpt2", "--against", "{root}/gpt2"], "--against-label"),
+        (["{root}/gpt2", "--text", "{root}/none.txt"], "none.txt"),
+        (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "must be at least 0"),
+        (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
+        (["{root}/gpt2", "--words", "gtp2"], "did you mean"),
+        (["{root}/gpt2", "--contexts", "0"], "--contexts 0 must be at least 1"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], said: str, folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [argument.format(root=folders) for argument in arguments]
+    assert main.run(["inspect", *command, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_counts_are_found_beside_the_tokenizer(tiny: list[str], tmp_path: Path) -> None:
+    run_stages("train_superbpe", tiny, tmp_path / "outputs")
+    artifacts = tmp_path / "artifacts"
+    (record,) = artifacts.glob("superbpe-*")
+    both = Tokenizer.load(tokenizer_folder(record))
+    counts = training_counts(record, both)
+    assert counts is not None
+    log = pq.read_table(record / "merges.parquet")["count"].to_pylist()
+    assert counts[both.merge_ids[:, 2]].tolist() == log
+    assert (np.delete(counts, both.merge_ids[:, 2]) == -1).all()
+    found = {}
+    for folder in artifacts.glob("tokenizer-*"):
+        tokenizer = Tokenizer.load(folder)
+        found[tokenizer.sha256] = training_counts(folder, tokenizer)
+    assert (found[both.sha256] == counts).all()
+    (bpe,) = artifacts.glob("bpe-*")
+    whole = Tokenizer.load(tokenizer_folder(bpe))
+    merged = np.load(bpe / "merge_counts.npy")
+    assert found[whole.sha256][whole.merge_ids[:, 2]].tolist() == merged.tolist()
+    cut = whole.cut(whole.vocab_size - 20)
+    cut.save(artifacts / "tokenizer-cut")
+    of_cut = training_counts(artifacts / "tokenizer-cut", cut)
+    assert of_cut is not None
+    assert of_cut[cut.merge_ids[:, 2]].tolist() == merged[: len(cut.merge_ids)].tolist()
+    both.save(tmp_path / "elsewhere" / "alone")
+    assert training_counts(tmp_path / "elsewhere" / "alone", both) is None
+    assert main.run(["inspect", str(record), "--out", str(tmp_path / "report")]) == 0
+    table = pq.read_table(tmp_path / "report" / f"tokens-SuperBPE-{both.vocab_size}.parquet")
+    assert table["training_count"].to_pylist() == [None if count < 0 else count for count in counts.tolist()]

@@ -1,0 +1,198 @@
+"""The command `status`, which also removes artifacts."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from experiments import pipeline
+from experiments.cli import main
+from experiments.cli.compose import load
+from experiments.store import inventory, registry
+from experiments.store.artifacts import Store
+from tests.experiments.outputs import run_until as run
+from tests.experiments.store.demo import make
+from tokenizer.checksums import read_sealed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **contents: Any) -> Any:
+    def build(folder: Path) -> dict[str, Any]:
+        (folder / "data").write_text("x" * 1000)
+        return contents
+
+    return make(store, stage, config=contents, inputs=inputs or {}, build=build)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A report with all that it was made of, a model that nothing needs, and one of each kind of damage."""
+    store = Store(tmp_path / "artifacts")
+    count = _make(store, "count")
+    tokenizer = _make(store, "tokenizer", {"counts": count.hash})
+    _make(store, "bpe", {"counts": count.hash}, tokenizer=tokenizer.name)
+    shards = _make(store, "shards", {"tokenizer": tokenizer.hash})
+    lm = _make(store, "lm", {"shards": shards.hash})
+    evaluation = _make(store, "evaluation", {"lm": lm.hash})
+    _make(store, "report", {"evaluation bpe": evaluation.hash})
+    _make(store, "lm", {"shards": shards.hash}, seed=1)
+    (_make(store, "count", None, kind="damaged").path / "data").write_text("short")
+    old = _make(store, "count", None, kind="old").path / "manifest.json"
+    manifest = read_sealed(old)
+    sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
+    old.write_text(json.dumps({**manifest, "format": 2, "files": sizes}))
+    (store.root / ".count-0123456789ab.partial").mkdir()
+    (store.root / ".lm-0123456789ab.resumable").mkdir()
+    return store
+
+
+def _states(store: Store) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for item in inventory.take(store):
+        found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(item.stage)
+    return found
+
+
+def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _states(store) == {
+        "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
+        "free": ["lm"],
+        "damaged": ["count"],
+        "outdated": ["count"],
+        "leftover": ["count"],
+        "unfinished": ["lm"],
+    }
+    assert main.run(["status", f"artifacts={store.root}"]) == 0
+    out = capsys.readouterr().out
+    for expected in ("not needed", "damaged", "other format", "unfinished", "leftover", "pytest", "kB"):
+        assert expected in out
+    assert main.run(["status", str(store.root), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    (evaluation,) = (row for row in rows if row["stage"] == "evaluation")
+    assert evaluation["needs"][0].startswith("lm-")
+    assert {"made", "command", "seconds", "peak_memory_bytes", "n_bytes"} <= set(evaluation)
+
+
+def test_status_shows_an_artifact_without_a_manifest(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (tokenizer,) = store.names("tokenizer-")
+    (store.root / tokenizer / "manifest.json").unlink()
+    assert main.run(["status", f"artifacts={store.root}", "--verify"]) == 2
+    assert tokenizer in capsys.readouterr().err
+
+
+def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (evaluation,) = store.names("evaluation-")
+    data = store.root / evaluation / "data"
+    content = data.read_bytes()
+    data.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    assert main.run(["status", f"artifacts={store.root}"]) == 0
+    assert evaluation not in capsys.readouterr().err
+    assert main.run(["status", f"artifacts={store.root}", "--verify"]) == 2
+    complaint = capsys.readouterr().err
+    assert "2 of 12 artifacts are damaged" in complaint
+    assert evaluation in complaint
+
+
+def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(path.name for path in store.root.iterdir())
+    assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
+    assert "4 artifacts" in capsys.readouterr().out
+    assert sorted(path.name for path in store.root.iterdir()) == before
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
+    assert _states(store) == {
+        "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
+        "unfinished": ["lm"],
+    }
+    assert "1 unfinished stage (" in capsys.readouterr().out
+    (report,) = store.names("report-")
+    (kept,) = store.names("tokenizer-")
+    assert (
+        main.run(
+            ["status", "--clean", f"artifacts={store.root}", "--yes", "--unfinished", "--drop", report, "--keep", kept]
+        )
+        == 0
+    )
+    assert _states(store) == {"free": ["count", "bpe", "tokenizer"]}
+
+
+def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[str], tmp_path: Path) -> None:
+    store = Store(tmp_path / "artifacts")
+    assert run("train_superbpe", tiny) == 0
+    names = set(store.names("c")) | set(store.names("b")) | set(store.names("s")) | set(store.names("t"))
+    record = json.loads((tmp_path / "outputs" / "run.json").read_text())
+    assert set(record["artifacts"]) == names
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
+    assert all((store.root / name).is_dir() for name in names)
+    shutil.rmtree(tmp_path / "outputs")
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
+    assert [path.name for path in store.root.glob("[!.]*")] == []
+    assert registry.entries(store) == []
+
+
+def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:
+    """Among them is the tokenizer with all phase-1 merges, which is no arm's tokenizer."""
+    used = []
+    for name in ("first", "second"):
+        assert run("train_superbpe", [*tiny, "arms=[superbpe]", f"hydra.run.dir={tmp_path / name}"]) == 0
+        used.append(set(json.loads((tmp_path / name / "run.json").read_text())["artifacts"]))
+    assert used[0] == used[1] == {path.name for path in (tmp_path / "artifacts").glob("[!.]*")}
+
+
+def test_a_stage_reports_its_artifact_once(tiny: list[str], tmp_path: Path) -> None:
+    used = []
+    pipeline.run(load(tiny), "count", tmp_path, on_artifact=lambda artifact: used.append(artifact.name))
+    assert len(used) == len(set(used)) > 0
+
+
+def _hold(root: Path, folder: Path, started: Any) -> None:
+    store = Store(root)
+
+    def build(_: Path) -> dict[str, Any]:
+        started.set()
+        signal.pause()
+        return {}
+
+    folder.mkdir()
+    with registry.running(store, folder):
+        make(store, "demo", config={}, inputs={}, build=build)
+
+
+def test_nothing_that_a_live_run_uses_is_removed(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes = multiprocessing.get_context("spawn")
+    started = processes.Event()
+    process = processes.Process(target=_hold, args=(store.root, tmp_path / "run", started))
+    process.start()
+    assert started.wait(300)
+    assert "in work" in _states(store)
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 2
+    assert "1 runs are using" in capsys.readouterr().err
+    assert len(_states(store)["free"]) == 1
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
+    assert set(_states(store)) == {"whole", "unfinished"}
+
+
+def test_folders_that_are_not_artifacts_are_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store
+) -> None:
+    for command in (["status"], ["status", "--clean"]):
+        assert main.run([*command, f"artifacts={tmp_path / 'nowhere'}"]) == 2
+        assert "no such folder" in capsys.readouterr().err
+        assert main.run([*command, "artefacts=x"]) == 2
+        assert "write artifacts=FOLDER" in capsys.readouterr().err
+    assert main.run(["status", "--clean", str(store.root), "--drop", "lm-x"]) == 2
+    assert "contains no artifact lm-x" in capsys.readouterr().err
+    assert main.run(["status", str(store.root), "--yes"]) == 2
+    assert "add --clean" in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""Arms that change text or learned nothing are shown, and take part in no verdict, table, record or sweep."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from experiments.stages.comparison import ArmResult, Result, scored
+from experiments.stages.differences import differences
+from experiments.stages.verdict import decision, detail, verdict
+from experiments.store.runs import results
+from lm.data.shards import TextLoss
+from tests.lm.evaluate.test_evaluation import made_up
+
+_N = 98
+_LOWER = "lower changes or loses text in 98 of 98 documents, 100 % of the bytes"
+
+
+def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> ArmResult:
+    """An arm with three seeds, whose tokenizer changes this many documents of equal size."""
+    rng, sizes = np.random.default_rng(0), np.full(_N, 1000)
+    base = sizes * rng.normal(1.0, 0.2, _N)
+    lost = np.arange(_N) < changed
+    evaluations = [made_up(scale * (base + sizes * rng.normal(shift, 0.01, _N)), sizes, changed=lost) for _ in range(3)]
+    summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600)
+    lm = SimpleNamespace(contents=SimpleNamespace(summary=summary), name="lm")
+    loss = TextLoss(changed_documents=changed) if changed else None
+    arm = SimpleNamespace(
+        key=label,
+        label=label,
+        tokenizer=SimpleNamespace(vocab_size=300),
+        settings={},
+        artifact=lm,
+        record=None,
+        counts=None,
+    )
+    shards: Any = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
+    cost = {"context_bytes": 1, "context_tokens": 1.0, "bytes_per_token": 1.0, "prefill_flops_per_byte": 1.0}
+    cost |= {
+        "decode_flops_per_byte": 1.0,
+        "kv_bytes_per_byte": 1.0,
+        "kv_dtype": "bf16",
+        "parameters_total": 1,
+        "formulas": {},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)
+        artifacts = [
+            SimpleNamespace(path=each, contents=SimpleNamespace(cost=cost), name="evaluation") for each in evaluations
+        ]
+        models: Any = SimpleNamespace(arm=arm, training=shards, heldout=shards, lms=[lm] * 3)
+        return scored(models, cast("Any", artifacts))
+
+
+def test_a_lossy_arm_is_shown_and_decides_nothing() -> None:
+    result = Result.of(
+        [_arm("bpe", 0.0), _arm("superbpe", 0.0), _arm("lower", -0.07, changed=_N)], fixed_reference=True
+    )
+    assert (result.winner, result.leader, result.withheld) == (None, None, "")
+    said = verdict(result)
+    assert said.startswith("No significant difference between bpe and superbpe")
+    assert said.endswith(f"Not part of the verdict: {_LOWER}.")
+    assert decision(result, (0, 2)) == decision(result, (1, 2)) == f"withheld: {_LOWER}"
+    assert "corrected" not in detail(result)
+    rows = {row["tokenizer"]: row for row in differences(result)}
+    assert (rows["lower"]["decision"], rows["lower"]["withheld"], rows["lower"]["p"]) == ("withheld", _LOWER, None)
+    assert rows["superbpe"]["decision"] == "undecided"
+    assert [arm.withheld for arm in results(result).arms] == ["", "", _LOWER]
+
+
+def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None:
+    result = Result.of([_arm("lower", -0.07, changed=_N), _arm("bpe", 0.0)])
+    assert (result.winner, result.withheld, result.pair) == (None, _LOWER, (0, 1))
+    assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
+    assert detail(result).startswith("bpe − lower")
+    assert [arm.withheld for arm in results(result).arms] == [_LOWER, _LOWER]
+
+
+def test_a_model_that_learned_nothing_decides_nothing() -> None:
+    result = Result.of([_arm("bytes", 0.0, scale=12_000.0), _arm("bpe", 0.0, scale=10_000.0)])
+    assert result.winner is None
+    assert verdict(result).startswith("No verdict about the tokenizers: a model of bytes needs 17,")
+    assert "a model of bpe needs 14," in verdict(result)
+
+
+def test_documents_that_few_tokenizers_change_are_left_out_for_all() -> None:
+    result = Result.of([_arm("bpe", 0.0), _arm("nfc", 0.0), _arm("sure", -0.1)])
+    assert (result.documents, result.left_out) == (None, "")
+    smaller = dataclasses.replace(_arm("nfc", 0.0, changed=1))
+    for each in smaller.evaluations:
+        each.document_bytes[0] = 900  # below 1 % of the bytes
+    arms = [_arm("bpe", 0.0), smaller, _arm("sure", -0.1)]
+    for arm in arms:
+        for each in arm.evaluations:
+            each.document_bytes[0] = 900
+    result = Result.of(arms)
+    assert result.winner is result.arms[2]
+    assert {each.scores.n_documents for each in result.arms} == {_N - 1}
+    assert {each.n_documents for each in result.comparisons.values()} == {_N - 1}
+    assert "1 of 98 held-out documents (0.92 % of the bytes) are left out for all tokenizers" in detail(result)
