@@ -356,7 +356,6 @@ class Config:
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
     artifacts_cache: str | None = None
-    artifacts_cache_gb: float | None = None
     verify: Verify = "once"
     logger: str = "none"
     project: str = "superbpe"

@@ -243,7 +243,6 @@ def _made(job: _Job, beat: Beat) -> dict[str, Any]:
     store = Store.at(
         config.artifacts,
         config.artifacts_cache,
-        config.artifacts_cache_gb,
         on_use=lambda artifact: used.setdefault(artifact.name),
         verify=config.verify,
     )

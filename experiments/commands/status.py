@@ -19,7 +19,7 @@ from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, si, stderr
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
-from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
+from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer import storage
 from tokenizer.errors import UserError
 from tokenizer.urls import without_credentials
@@ -34,7 +34,6 @@ _WHY = {
     WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
     OUTDATED: "written in another format, not usable",
-    LEFTOVER: "left by a killed process",
     UNFINISHED: "unfinished",
 }
 

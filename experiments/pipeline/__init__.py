@@ -90,7 +90,6 @@ def run(
     store = Store.at(
         config.artifacts,
         config.artifacts_cache,
-        config.artifacts_cache_gb,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,
@@ -106,8 +105,6 @@ def run(
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
-        for name in store.clean():
-            shown.say(f"removed leftovers of {name} from a killed process", style="dim")
         warnings.showwarning = warn  # omits the source line that Python would print
         return _run(Context(config, store, shown, tracker), STAGES.index(until), folder)
 

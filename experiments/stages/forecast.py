@@ -97,7 +97,7 @@ def check_space(
     needed = sum(needs) + (0 if config.runner.name == "local" else max(needs))
     root = context.store.root
     unfinished = 0
-    for path in root.glob(".shards-*.resumable/**/*"):
+    for path in root.glob(".shards-*.partial/**/*"):
         with suppress(FileNotFoundError):  # another process is writing them
             unfinished += path.stat().st_size
     if needed > _ANNOUNCED_BYTES:

@@ -69,11 +69,9 @@ def running(store: Store, folder: Path) -> Iterator[None]:
         storage.disk.make_folder(registry)
         write_json(registry / f"{name}.json", {"folder": where})
         publish()  # fails early if the bucket cannot be written
-        store.on_upload = publish
         yield
         publish()
     finally:
-        store.on_upload = None
         alive.release()
 
 

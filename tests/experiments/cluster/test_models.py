@@ -77,7 +77,7 @@ def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, ray: FakeRa
     killed: list[int] = []
 
     def kill_one() -> None:
-        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.resumable/checkpoint.safetensors")))
+        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors")))
         ranks = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]
         killed.append(ranks[-1].pid)
         ranks[-1].kill()

@@ -343,7 +343,7 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
             run_stages("evaluate", elsewhere, tmp_path / "interrupted")
     assert "tasks to write their checkpoints" in caplog.text
     assert not list((tmp_path / "ray").glob(".tasks*"))
-    for folder in (tmp_path / "ray").glob(".lm-*.resumable"):
+    for folder in (tmp_path / "ray").glob(".lm-*.partial"):
         _, meta = load_tensors(folder / CHECKPOINT)
         assert meta["step"] == json.loads((folder / METRICS).read_text().splitlines()[-1])["step"] > 1
     with Killer(1) as killer:
