@@ -6,7 +6,7 @@ import io
 import json
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from experiments.logging.metrics import Labels
 from tokenizer import storage
@@ -17,28 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from experiments.logging.wandb_runs import WandbRuns
     from experiments.store.artifacts import Artifact
 
 LOGGERS = ("none", "wandb", "wandb-offline")
-
-
-class Runs(Protocol):
-    """A logger's runs: one of the pipeline, and one per model that it trains."""
-
-    def log(self, group: str, row: Mapping[str, Any]) -> None:
-        """Log one row: training metrics in the model's run, everything else in the pipeline's."""
-
-    def uses(self, artifact: Artifact[Any]) -> None:
-        """Record an artifact that was made or reused."""
-
-    def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Record that a stage is done."""
-
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table in the pipeline's run."""
-
-    def finish(self, *, failed: bool) -> None:
-        """Finish all runs."""
 
 
 def check_installed(logger: str) -> None:
@@ -66,7 +48,7 @@ class Tracker:
     ) -> None:
         storage.disk.make_folder(folder)
         self._file = io.TextIOWrapper(storage.disk.open(folder / "metrics.jsonl", "ab"), encoding="utf-8")
-        self._runs: Runs | None = None
+        self._runs: WandbRuns | None = None
         names = labels or Labels(folder.name, folder.name)
         try:
             if logger != "none":
