@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from experiments.cluster.machines import Machines
     from experiments.cluster.tasks import Cluster
     from experiments.config import RunnerConfig
 
@@ -24,10 +23,3 @@ def connect(runner: RunnerConfig) -> Cluster | None:
     from experiments.cluster.tasks import Cluster
 
     return Cluster(started(runner), runner)
-
-
-def machines_of(runner: RunnerConfig) -> Machines:
-    """Return the cluster that the settings name, or this machine."""
-    from experiments.cluster.machines import Machines
-
-    return connect(runner) or Machines(runner.threads)

@@ -77,7 +77,7 @@ def count(
         UserError: as `count_pretokens`.
     """
     found = cluster.map_parts("count", partial(_count, settings), [corpus], "train", None, folder, progress)
-    counted = [result for _, _, result in found if result.value["about"]["n_bytes"]]
+    counted = [result for result in found if result.value["about"]["n_bytes"]]
     if not counted:
         return count_pretokens(corpus, **settings)  # explains why there are no documents
     return _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
@@ -218,7 +218,7 @@ def encoded_by(
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
     done, first = writer.n_documents, 0
-    for _, _, result in cluster.map_parts("encode", encode, [corpus], split, tokenizer.sha256, folder):
+    for result in cluster.map_parts("encode", encode, [corpus], split, tokenizer.sha256, folder):
         for block in result.blocks():
             encoded = Encoded(**{"covered": None, **block})
             skip = min(max(done - first, 0), len(encoded.ends))

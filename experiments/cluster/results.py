@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     """A function of the argument of a task."""
 
 BEAT_SECONDS = 2.0
-VISIBLE_SECONDS = 60.0
-"""Time for a file of another machine to appear, on a file system that caches folders."""
-_POLL_SECONDS = 0.5
+_SHARE = "set runner.folder to a folder that all machines of the cluster share"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,37 +95,13 @@ class Result:
         """
         try:
             check_files(self.path.parent, self.files)
-        except (UserError, FileNotFoundError) as error:
+        except FileNotFoundError:
+            raise UserError(f"this machine does not see {self.path}, which a task has written; {_SHARE}") from None
+        except UserError as error:
             raise UserError(f"{error}; delete it, then run the same command again") from None
         with self.path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as packed:
             for names in self.names:
                 yield {name: np.lib.format.read_array(packed) for name in names}
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Result of work in this process, as `Result`."""
-
-    value: Any
-    held: list[dict[str, NDArray[Any]]]
-
-    @classmethod
-    def of(cls, work: Work, task: Task, beat: Beat) -> InMemory:
-        """Do the work of a task."""
-        held: list[dict[str, NDArray[Any]]] = []
-        return cls(_drained(work(task.argument, beat), held.append), held)
-
-    def blocks(self) -> Iterator[dict[str, Any]]:
-        """See `Result.blocks`."""
-        return iter(self.held)
-
-
-def _drained(blocks: Blocks, take: Callable[[dict[str, NDArray[Any]]], object]) -> Any:
-    while True:
-        try:
-            take(next(blocks))
-        except StopIteration as end:
-            return end.value
 
 
 def execute(work: Work, task: Task, folder: Path) -> Result:
@@ -136,19 +110,22 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     Raises:
         UserError: this machine does not see the folder.
     """
-    wait_until(folder.is_dir, folder, socket.gethostname())
+    if not folder.is_dir():
+        raise UserError(f"{socket.gethostname()} does not see {folder}; {_SHARE}")
     beat = _Beat(task, folder)
     if (known := Result.of(task, folder)) is not None:
         return known
-    path, names = task.file(folder, "data"), list[list[str]]()
-
-    def take(block: dict[str, NDArray[Any]]) -> None:
-        names.append(list(block))
-        for array in block.values():
-            np.lib.format.write_array(packed, array, allow_pickle=False)
-
+    path, names, blocks = task.file(folder, "data"), list[list[str]](), work(task.argument, beat)
     with replacing(path) as file, pa.CompressedOutputStream(file, "zstd") as packed:
-        value = _drained(work(task.argument, beat), take)
+        while True:
+            try:
+                block = next(blocks)
+            except StopIteration as end:
+                value = end.value
+                break
+            names.append(list(block))
+            for array in block.values():
+                np.lib.format.write_array(packed, array, allow_pickle=False)
     record = {"value": value, "files": recorded(folder, [path.name]), "names": names}
     write_sealed(task.file(folder, "json"), record)
     return Result(path=path, **record)
@@ -157,21 +134,6 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
 def as_progress(beat: Beat) -> Progress:
     """Report the progress of a function as signs of life."""
     return lambda _what, done, _total: beat(done)
-
-
-def wait_until(seen: Callable[[], bool], path: Path, machine: str) -> None:
-    """Wait for a file or a folder of another machine to appear.
-
-    Raises:
-        UserError: it does not.
-    """
-    deadline = time.monotonic() + VISIBLE_SECONDS
-    while not seen():
-        if time.monotonic() > deadline:
-            raise UserError(
-                f"{machine} does not see {path}; set runner.folder to a folder that all machines of the cluster share"
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 class Sign(NamedTuple):

@@ -13,22 +13,24 @@ import signal
 import subprocess
 import time
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cluster import results
-from experiments.cluster.machines import Machines
 from experiments.cluster.results import Result, Sign, Task, execute
-from tokenizer.checksums import check_sizes
 from tokenizer.errors import UserError, shortened
+from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from experiments.cluster.results import Work
     from experiments.config import RunnerConfig
+    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.progress import Progress
 
 RETRIES = 11
 """Ray repeats a task this often after its worker died."""
@@ -45,7 +47,7 @@ class LostError(Exception):
     """A process that a task has started died; Ray runs the task again."""
 
 
-class Cluster(Machines):
+class Cluster:
     """Runs tasks on a Ray cluster.
 
     Args:
@@ -54,7 +56,7 @@ class Cluster(Machines):
     """
 
     def __init__(self, ray: Any, runner: RunnerConfig) -> None:
-        super().__init__(runner.threads or 1, runner.part_mb * 1_000_000)
+        self.threads, self.part_bytes = runner.threads or 1, runner.part_mb * 1_000_000
         self.ray, self.timeout, self.workers = ray, runner.timeout_s, runner.workers
         self._folder = None if runner.folder is None else Path(runner.folder).resolve()
 
@@ -69,7 +71,12 @@ class Cluster(Machines):
 
     @contextmanager
     def results(self, folder: Path, *, resume: bool = True) -> Iterator[Path]:
-        """See `Machines.results`."""
+        """Yield a folder for the results of tasks, which is deleted at the end.
+
+        Args:
+            folder: the folder; `runner.folder` has one of a similar name instead, if it is set.
+            resume: whether to keep it after an error, so that the same command finds its results.
+        """
         path = folder.resolve()
         if self._folder is not None:
             path = self._folder / f"{path.parent.name}-{path.name}"
@@ -85,7 +92,7 @@ class Cluster(Machines):
         self,
         work: Work,
         tasks: Sequence[Task],
-        folder: Path | None,
+        folder: Path,
         report: Callable[[int], None] | None = None,
         *,
         gpus: int = 0,
@@ -94,7 +101,7 @@ class Cluster(Machines):
         """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
 
         Args:
-            work: as for `Machines.run`.
+            work: called with the argument of each task; yields blocks of arrays and returns JSON.
             tasks: the tasks.
             folder: folder for results, which all machines see.
             report: called with the bytes that are done, of finished and of running tasks.
@@ -103,9 +110,8 @@ class Cluster(Machines):
                 `STOP_SECONDS` to write a checkpoint before they are cancelled.
 
         Raises:
-            UserError: a task raised one, was lost too often, or wrote its file where this process cannot see it.
+            UserError: a task raised one, was lost too often, or did not see the folder.
         """
-        assert folder is not None
         folder.mkdir(parents=True, exist_ok=True)
         run = _Run(self, work, tasks, folder, gpus=gpus, checkpoints=checkpoints)
         try:
@@ -115,18 +121,47 @@ class Cluster(Machines):
                     if report is not None:
                         report(run.done())
                 run.top_up()  # before the caller spends time on the result
-                result = run.results[task]
-                results.wait_until(lambda: _is_visible(result), result.path, "this machine")  # noqa: B023
-                yield result
+                yield run.results[task]
         finally:
             run.cancel()
 
+    def map_parts(
+        self,
+        name: str,
+        work: Work,
+        corpora: Sequence[Corpus],
+        split: Split,
+        identity: Any,
+        folder: Path,
+        progress: Progress | None = None,
+        part_bytes: int = 0,
+    ) -> Generator[Result]:
+        """Work on the parts of some corpora; yields their results in order.
 
-def _is_visible(result: Result) -> bool:
-    with suppress(OSError, UserError):
-        check_sizes(result.path.parent, result.files)
-        return True
-    return False
+        Args:
+            name: start of the names of the results.
+            work: called with each part; `skipped` of its value is `part.part_skipped()`.
+            corpora: the corpora.
+            split: side of their held-out split.
+            identity: JSON of the settings that the results depend on.
+            folder: folder for results, which all machines see.
+            progress: called with the bytes of files read.
+            part_bytes: least size of a part.
+        """
+        parts = [corpus.parts(split, max(self.part_bytes, part_bytes)) for corpus in corpora]
+        tasks = [
+            Task(f"{name}-{i:05}", [split, identity, part.part_identity()], part, part.stored_bytes)
+            for i, part in enumerate(part for listed in parts for part in listed)
+        ]
+        tick = Throttle(progress, "bytes of files read", sum(task.size for task in tasks))
+        with closing(self.run(work, tasks, folder, tick)) as results:
+            for corpus, listed in zip(corpora, parts, strict=True):
+                skipped = []
+                for result in islice(results, len(listed)):
+                    skipped.append(result.value["skipped"])
+                    yield result
+                corpus.skipped.add_parts(skipped)
+                corpus.check_unchanged()
 
 
 @dataclass
@@ -249,9 +284,8 @@ class _Run:
         self.lively, machines = time.monotonic(), self.cluster.machines()
         if any(each.sign is not None and each.sign.node in machines for each in self.submitted.values()):
             return
-        needed = {"CPU": self.cluster.threads, "GPU": self.gpus}
-        taken = " and ".join(f"{n} {name}s" for name, n in needed.items() if n)
-        if any(all(machine.get(name, 0) >= n for name, n in needed.items()) for machine in machines.values()):
+        taken = f"{self.cluster.threads} CPUs and {self.gpus} GPUs"
+        if any(m.get("CPU", 0) >= self.cluster.threads and m.get("GPU", 0) >= self.gpus for m in machines.values()):
             why = f"the CPUs or GPUs of the Ray cluster are in use by other programs; each task takes {taken}"
         else:
             why = f"no machine of the Ray cluster has {taken}, which each task takes; start one with `ray start`"

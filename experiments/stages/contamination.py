@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cli.console import percent, si
-from experiments.cluster import machines_of
+from experiments.cluster import connect
 from experiments.cluster.results import as_progress
 from experiments.results import Contamination
 from tokenizer import storage
 from tokenizer._native import Batch
-from tokenizer.corpus.overlap import Overlap, measured_text, scan
+from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text, scan
 from tokenizer.durable import replacing
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.cluster.machines import Machines
     from experiments.cluster.results import Beat, Blocks, Result
+    from experiments.cluster.tasks import Cluster
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.corpus.corpus import Corpus
     from tokenizer.progress import Progress
 
 KIND = "contamination"
@@ -72,11 +72,18 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
     n_words = context.config.eval.contamination
     if not n_words:
         return None
-    machines, corpora, progress = machines_of(context.config.runner), [text.corpus], context.reporter.progress
+    runner, corpus, progress = context.config.runner, text.corpus, context.reporter.progress
+    cluster = connect(runner)
+
+    def find(folder: Path) -> Overlap:
+        if cluster is not None:
+            with cluster.results(folder / "parts") as results:
+                return search(cluster, corpus, results, n_words, progress)
+        training = corpus.batches("train", readers=2, in_order=False)
+        return find_overlap(corpus.batches("heldout"), training, n_words, threads=runner.threads, progress=progress)
 
     def build(folder: Path) -> Contamination:
-        with machines.results(folder / "parts") as results:
-            found = search(machines, corpora, "heldout", corpora, results, n_words, progress)
+        found = find(folder)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, words=found.words, shared_words=found.shared)
         return Contamination(
@@ -97,7 +104,7 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
             config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
-            resumable=context.config.runner.name != "local",
+            resumable=cluster is not None,
         )
     overlap = HeldoutOverlap.load(artifact)
     what = f"{overlap.sentence().removesuffix('.')}, of {si(artifact.contents.training_bytes)}B"
@@ -105,50 +112,37 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
     return overlap
 
 
-def search(
-    machines: Machines,
-    measured: Sequence[Corpus],
-    split: Split,
-    training: Sequence[Corpus],
-    folder: Path | None,
-    n_words: int,
-    progress: Progress | None = None,
-) -> Overlap:
-    """Look for documents of some corpora in the training documents of others, see `find_overlap`.
+def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progress: Progress | None = None) -> Overlap:
+    """Look for the held-out documents of a corpus in its training documents, as `find_overlap` does, by tasks.
 
     Args:
-        machines: Where the parts are read.
-        measured: Corpora of the documents to look for.
-        split: Their documents.
-        training: Corpora of the training documents.
-        folder: Folder for results, from `machines.results`.
+        cluster: Where the tasks run.
+        corpus: The corpus.
+        folder: Folder for results, which all machines see.
         n_words: Words of an n-gram; 0 to compare whole documents only.
         progress: Called with the bytes of files read.
 
     Raises:
-        UserError: If there are no documents to look for, or no training documents.
+        UserError: If there are no held-out documents, or no training documents.
     """
-    collect = partial(_collect, split)
-    found = [result for _, _, result in machines.map_parts("measured", collect, measured, split, None, folder)]
+    measured = list(cluster.map_parts("measured", _collect, [corpus], "heldout", None, folder))
     # Each task reads all measured text, so it searches at least as much.
-    size, n_bytes = sum(result.value["bytes"] for result in found), 0
-    overlap = measured_text(_texts(found), n_words)
+    size, n_bytes = sum(result.value["bytes"] for result in measured), 0
+    overlap = measured_text(_texts(measured), n_words)
     if size:
-        work = partial(_search, found, n_words, machines.threads)
-        parts = machines.map_parts("overlap", work, training, "train", n_words, folder, progress, part_bytes=size)
-        for _, _, result in parts:
+        work = partial(_search, measured, n_words, cluster.threads)
+        for result in cluster.map_parts("overlap", work, [corpus], "train", n_words, folder, progress, part_bytes=size):
             overlap.mark(next(result.blocks())["marks"])
             n_bytes += result.value["bytes"]
     if not n_bytes:
-        for corpus in training if size else measured:
-            for _ in corpus.batches("train" if size else split):  # explains why there are no documents
-                pass
+        for _ in corpus.batches("train" if size else "heldout"):  # explains why there are no documents
+            pass
     return Overlap(*overlap.found(), n_bytes)
 
 
-def _collect(split: Split, part: Corpus, beat: Beat) -> Blocks:
+def _collect(part: Corpus, beat: Beat) -> Blocks:
     n_bytes = 0
-    for batch in part.batches(split):
+    for batch in part.batches("heldout"):
         beat(n_bytes := n_bytes + batch.n_bytes)
         yield {"data": np.asarray(batch.data), "offsets": np.asarray(batch.offsets)}
     return {"bytes": n_bytes, "skipped": part.part_skipped()}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cluster import machines_of
+from experiments.cluster import connect
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import Grouping
@@ -17,18 +16,16 @@ from tokenizer.errors import UserError
 from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from experiments.cluster.machines import Machines
     from experiments.cluster.results import Beat, Blocks
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.corpus import Corpus, Split
-    from tokenizer.progress import Progress
+    from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
 # Increased when the rules for grouping documents change.
@@ -43,11 +40,17 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     """
     config = text.corpus.config
 
-    machines, progress = machines_of(context.config.runner), context.reporter.progress
+    cluster, progress = connect(context.config.runner), context.reporter.progress
+
+    def find(folder: Path) -> Survey:
+        if cluster is None:
+            return survey(text.corpus, "heldout", hashes=True)
+        with cluster.results(folder / "parts") as results:
+            found = cluster.map_parts("survey", _survey, [text.corpus], "heldout", None, results, progress)
+            return joined(Survey(**result.value["names"], **next(result.blocks())) for result in found)
 
     def build(folder: Path) -> HeldoutDocuments:
-        with machines.results(folder / "parts") as results:
-            found = joined(part for _, _, part in survey_parts(machines, [text.corpus], "heldout", results, progress))
+        found = find(folder)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, bytes=found.n_bytes, source=found.source, script=found.script)
         return HeldoutDocuments(
@@ -65,7 +68,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
             config={"source_field": config.source_field, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
-            resumable=context.config.runner.name != "local",
+            resumable=cluster is not None,
         )
     found = artifact.contents.names
     what = f"heldout: {artifact.contents.n_documents:,} documents of {len(found['source']):,} sources, scripts: "
@@ -73,25 +76,8 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     return artifact
 
 
-def survey_parts(
-    machines: Machines, corpora: Sequence[Corpus], split: Split, folder: Path | None, progress: Progress | None = None
-) -> Iterator[tuple[Corpus, Corpus, Survey]]:
-    """Survey the documents of some corpora; yields corpus, part and survey for each part, in order.
-
-    Args:
-        machines: Where the parts are read.
-        corpora: The corpora.
-        split: The documents to read.
-        folder: Folder for results, from `machines.results`.
-        progress: Called with the bytes of files read.
-    """
-    work = partial(_survey, split)
-    for corpus, part, result in machines.map_parts("survey", work, corpora, split, None, folder, progress):
-        yield corpus, part, Survey(**result.value["names"], **next(result.blocks()))
-
-
-def _survey(split: Split, part: Corpus, beat: Beat) -> Blocks:
-    found = vars(survey(part, split, hashes=True, done=beat))
+def _survey(part: Corpus, beat: Beat) -> Blocks:
+    found = vars(survey(part, "heldout", hashes=True, done=beat))
     names = {name: value for name, value in found.items() if isinstance(value, list)}
     yield {name: value for name, value in found.items() if name not in names}
     return {"names": names, "skipped": part.part_skipped()}

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.cluster import results, tasks
+from experiments.cluster import tasks
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tests.superbpe.conftest import larger  # noqa: F401
 from tokenizer import Corpus, CorpusConfig
@@ -15,7 +15,6 @@ from tokenizer import Corpus, CorpusConfig
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(results, "VISIBLE_SECONDS", 0.1)
 
 
 @pytest.fixture

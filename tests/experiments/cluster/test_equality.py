@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.cluster import parts
-from experiments.cluster.machines import Machines
 from experiments.cluster.parts import count, encoded_by
 from experiments.cluster.tasks import RETRIES
 from experiments.stages.contamination import search
@@ -119,13 +118,12 @@ def test_overlaps_are_equal(files, cluster, tmp_path, ngram_words):
     expected = find_overlap(again(files).batches("heldout"), again(files).batches("train"), ngram_words)
     assert expected.words.sum() > expected.shared.sum() > 0 or ngram_words == 0
     cluster.ray.faults = {"overlap-00003": ["lost", "lost"], "measured-00001": ["lost"]}
-    for machines, folder in ((cluster, tmp_path / "parts"), (Machines(1), None)):
-        corpus = again(files)
-        found = search(machines, [corpus], "heldout", [corpus], folder, ngram_words)
-        for column, local in zip(found[:3], expected[:3], strict=True):
-            np.testing.assert_array_equal(column, local)
-        assert found.training_bytes == expected.training_bytes
-        assert corpus.skipped.counts
+    corpus = again(files)
+    found = search(cluster, corpus, tmp_path / "parts", ngram_words)
+    for column, local in zip(found[:3], expected[:3], strict=True):
+        np.testing.assert_array_equal(column, local)
+    assert found.training_bytes == expected.training_bytes
+    assert corpus.skipped.counts
 
 
 @pytest.mark.parametrize("settings", [{"min_document_bytes": 10**6}, {"heldout_fraction": 0.0}])
@@ -141,10 +139,9 @@ def test_errors_are_those_of_this_machine(files, cluster, tmp_path, settings):
     assert str(found.value) == str(expected.value)
     with pytest.raises(UserError) as expected:
         list(empty.batches("heldout"))
-    for machines in (cluster, Machines(1)):
-        with pytest.raises(UserError) as found:
-            search(machines, [empty], "heldout", [empty], tmp_path / "overlap", 5)
-        assert str(found.value) == str(expected.value)
+    with pytest.raises(UserError) as found:
+        search(cluster, empty, tmp_path / "overlap", 5)
+    assert str(found.value) == str(expected.value)
 
 
 def test_a_text_with_a_budget_is_one_task(files, cluster, tmp_path):

@@ -176,7 +176,7 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
     assert 0 < overlapping.shared.sum() < overlapping.words.sum()
 
     def searching(folder):
-        found = search(cluster, [Corpus(split.config)], "heldout", [Corpus(split.config)], folder, 3)
+        found = search(cluster, Corpus(split.config), folder, 3)
         assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
         assert found.training_bytes == overlapping.training_bytes
 
