@@ -15,10 +15,10 @@ from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, 
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer import patterns
+from tokenizer.definition import check_special_tokens
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.files import weighted
 from tokenizer.patterns import resolve
-from tokenizer.special import check_special_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -19,9 +19,9 @@ from lm.evaluate.deployment import Deployment
 from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
 from superbpe.rules import Rules
-from tokenizer.checksums import Verify
 from tokenizer.corpus.corpus import CorpusConfig
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.files import Verify
 from tokenizer.urls import shown
 
 if typing.TYPE_CHECKING:

@@ -22,9 +22,9 @@ from experiments.store.artifacts import Store
 from lm.data.shards import TextLoss
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
-from tokenizer.checksums import digest
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,9 +24,8 @@ from superbpe.sources import Selection
 from superbpe.start import Start
 from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET, longest_token
 from tokenizer.progress import Progress, Throttle
-from tokenizer.spelling import longest_token
 from tokenizer.tokenizer import Tokenizer
 
 Veto = Callable[[bytes, bytes, int], bool]

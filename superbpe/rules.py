@@ -48,7 +48,7 @@ class Rules:
             (`SCRIPT_ATOMS`), so that phase 2 builds words from characters. Requires `phase1_fence="kept"`. Phase-1
             tokens of several such characters become unreachable; a phase 1 trained with `script_aware` has none.
         max_words: maximum number of words in a new token: non-empty parts between spaces (0x20).
-        max_bytes: maximum length of a new token in bytes; None for `tokenizer.spelling.LONGEST_TOKEN`, the upper limit.
+        max_bytes: maximum length of a new token in bytes; None for the upper limit (`LONGEST_TOKEN`).
         max_tokens: maximum number of phase-1 tokens in a new token.
         forbid: strings that no new token may contain.
         min_count: pairs that occur less often are not merged.

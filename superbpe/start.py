@@ -11,9 +11,8 @@ import numpy.typing as npt
 from superbpe.rules import Rules, script_aware
 from superbpe.transition import Merges, competes, resolve_transition
 from tokenizer import patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET, check_special_tokens
 from tokenizer.errors import UserError, quoted
-from tokenizer.special import check_special_tokens
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import merges_that_fit
 

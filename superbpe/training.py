@@ -18,9 +18,9 @@ from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
 from tokenizer.corpus.texts import Text
+from tokenizer.definition import LONGEST_TOKEN
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, thread_count
-from tokenizer.spelling import LONGEST_TOKEN
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import MOST_TOKENS, TIE_BREAKS, warn_of_long_tokens
 

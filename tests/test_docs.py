@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-
 from experiments.cli.commands import COMMANDS
-from experiments.cli.compose import check, known_keys
 from experiments.cli.help import STAGES
+
+from experiments.cli.compose import check, known_keys
 from superbpe.rules import PHASE1
 
 _ROOT = Path(__file__).parents[1]

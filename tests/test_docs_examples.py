@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from experiments.cli.help import STAGES
 
 from experiments.cli import commands
-from experiments.cli.help import STAGES
 from tests import texts
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, formats, train_bpe

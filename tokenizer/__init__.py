@@ -27,7 +27,6 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
     )
     raise ImportError(message) from error
 
-from tokenizer.extras import name_missing_extras
 
 if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus, CorpusConfig
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from tokenizer.train.bpe import train_bpe
     from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
-name_missing_extras()
 
 Batch = _native.Batch
 

@@ -6,10 +6,12 @@ import difflib
 import math
 import numbers
 import operator
+import re
 import typing
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from importlib import metadata
 from types import NoneType, UnionType
 from typing import Any, SupportsIndex
 
@@ -26,6 +28,26 @@ class UserError(ValueError):
 
 class DataError(UserError):
     """A mistake in the data itself, which `on_error=skip` leaves out."""
+
+
+DISTRIBUTION = "superbpe-framework"
+_DISTRIBUTIONS = {"hydra": "hydra-core", "vl_convert": "vl-convert-python"}
+"""Names of distributions that are not the names of their packages."""
+
+
+def missing_extra(error: ModuleNotFoundError) -> UserError:
+    """The error for a package that is not installed, which names the first extra that installs it.
+
+    Raises:
+        ModuleNotFoundError: no extra of this distribution installs the package.
+    """
+    package = str(error.name).partition(".")[0]
+    distribution = _DISTRIBUTIONS.get(package, package).replace("_", "-")
+    for requirement in metadata.requires(DISTRIBUTION) or []:
+        if found := re.match(rf"{re.escape(distribution)}\b(?!-).*; extra == .(\w+)", requirement):
+            how = f"install it with: pip install '{DISTRIBUTION}[{found[1]}]'"
+            return UserError(f"the package {package} is not installed; {how}")
+    raise error
 
 
 _QUOTED = 200

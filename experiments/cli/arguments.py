@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,7 +17,7 @@ from tokenizer.errors import UserError, did_you_mean
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tokenizer import Corpus, Tokenizer
     from tokenizer.pretrained import Pretrained
@@ -213,37 +214,26 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
 
 
 @contextmanager
-def new_folder(folder: Path, option: str = "--to") -> Iterator[Path]:
-    """Create an empty folder for results before the work starts, and remove it if the work leaves it empty.
-
-    Raises:
-        UserError: The folder exists and is not empty, or it cannot be created.
-    """
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{option} {folder} exists; name another folder, or remove it")
-    with out_folder(folder, option):
-        yield folder
-
-
-@contextmanager
-def out_folder(folder: Path, option: str = "--out") -> Iterator[Path]:
+def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Iterator[Path]:
     """Create a folder for results before the work starts, and remove what was created if the work leaves it empty.
 
+    Args:
+        folder: The folder.
+        option: The option that names it.
+        new: Whether it must be empty.
+
     Raises:
-        UserError: The folder cannot be created or written to.
+        UserError: The folder cannot be written to, or is not empty.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if new and os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{option} {folder} exists; name another folder, or remove it")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        for path in missing:
-            with suppress(OSError):
-                path.rmdir()
-        raise UserError(f"{option} {folder}: cannot write there ({error.strerror}); name another place") from None
-    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise UserError(f"{option} {folder}: cannot write there ({error.strerror}); name another place") from None
         yield folder
     finally:
         for path in missing:
@@ -251,16 +241,31 @@ def out_folder(folder: Path, option: str = "--out") -> Iterator[Path]:
                 path.rmdir()
 
 
-def labels_of(sources: Sequence[str]) -> list[str]:
-    """Names of tokenizers; equal names of different folders get the name of the parent folder too."""
-    labels = {source: label_of(source) for source in sources}
-    names = list(labels.values())
-    return [
-        f"{Path(source).absolute().parent.name}/{Path(source).name}"
-        if names.count(labels[source]) > 1
-        else labels[source]
-        for source in sources
-    ]
+def named(entry: str) -> tuple[str | None, str]:
+    """Split NAME=PATH; None for an entry without a name."""
+    name, equals, path = entry.partition("=")
+    return (name, path) if equals and not Path(entry).exists() else (None, entry)
+
+
+def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
+    """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
+
+    Equal names of folders get the name of the parent folder too.
+
+    Raises:
+        UserError: Two tokenizers have the same name.
+    """
+    pairs = [named(entry) for entry in entries]
+    labels = [name or label_of(path) for name, path in pairs]
+    paths: dict[str, str] = {}
+    for (name, path), label in zip(pairs, labels, strict=True):
+        unique = label
+        if name is None and labels.count(label) > 1 and Path(path).exists():
+            unique = f"{Path(path).absolute().parent.name}/{Path(path).name}"
+        if unique in paths:
+            raise UserError(f"two tokenizers are called {unique!r}; write NAME=PATH, as in other={path}")
+        paths[unique] = path
+    return paths
 
 
 def label_of(source: str) -> str:
@@ -280,3 +285,15 @@ def label_of(source: str) -> str:
     if path.is_dir():
         return path.absolute().name
     return path.absolute().parent.name if path.name in TOKENIZER_FILES else path.stem
+
+
+def of_tokenizer(option: str, entry: str, names: Collection[str]) -> tuple[str | None, str]:
+    """Split NAME=VALUE of an option; NAME must be a tokenizer, None stands for all of them.
+
+    Raises:
+        UserError: No tokenizer has this name.
+    """
+    name, value = named(entry)
+    if name is not None and name not in names:
+        raise UserError(f"{option} {entry!r}: no tokenizer is called {name!r}; the names are {', '.join(names)}")
+    return name, value

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -28,8 +29,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.process import describe, stoppable
-from tokenizer.errors import UserError
+from experiments.cli.process import stoppable
+from lm.train.interrupt import Terminated
+from tokenizer.errors import UserError, missing_extra
 from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
@@ -182,6 +184,9 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
     except UserError as error:
         complain(error)
         return 2
+    except ModuleNotFoundError as error:
+        complain(missing_extra(error))
+        return 2
     except (OSError, RuntimeError) as error:
         known = system_error(error)
         if known is None and isinstance(error, OSError):
@@ -192,9 +197,9 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         complain(known)
         return 2
     except KeyboardInterrupt as stop:
-        how, stopped = describe(stop)
+        how, number = ("terminated", signal.SIGTERM) if isinstance(stop, Terminated) else ("interrupted", signal.SIGINT)
         stderr.print(f"\n{how}: {after_stop}", style="yellow", soft_wrap=True)
-        return stopped
+        return 128 + number  # as a shell reports a process that this signal ended
     return code or 0
 
 
@@ -245,10 +250,8 @@ def print_table(
         lines = [Text(title, style="bold")]
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
-            lines += [
-                Text(row[0]),
-                *(Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell),
-            ]
+            lines.append(Text(row[0]))
+            lines += [Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell]
         for line in [*lines, Text(caption)] if caption else lines:
             target.print(line, soft_wrap=True)
         return
@@ -493,12 +496,3 @@ def _every(seconds: float, action: Callable[[], None]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-class ConsoleHandler(logging.Handler):
-    """Sends log records to the console that draws the progress bars, so that they do not overwrite each other."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
-        style = "red" if record.levelno >= logging.ERROR else "yellow"
-        console.print(Text(self.format(record), style=style), soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import traceback
@@ -15,9 +16,9 @@ from omegaconf import OmegaConf
 from rich.text import Text
 
 from experiments.cli import sweep
-from experiments.cli.compose import check, launching, normalized, to_config
+from experiments.cli.compose import check, first_cell, normalized, to_config
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
-from experiments.cli.process import unmasked
+from experiments.cli.process import stoppable
 from experiments.logging.metrics import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
@@ -40,43 +41,40 @@ def run(arguments: argparse.Namespace) -> int:
         UserError: The settings are wrong; a mistake that shows during the run is printed and recorded.
     """
     overrides, stage = normalized(arguments.overrides), arguments.until.replace("-", "_")
-    swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=arguments.multirun)
-    flags = []
-    for name in ("cfg", "package", "config_name", "config_dir"):
-        if (value := getattr(arguments, name)) is not None:
-            flags += [f"--{name.replace('_', '-')}", value]
+    swept = check(arguments.overrides, arguments.config_dir, sweep=arguments.multirun)
+    flags = [f"--{name}={value}" for name in ("cfg", "package") if (value := getattr(arguments, name)) is not None]
+    if arguments.config_dir is not None:
+        flags.append(f"--config-dir={Path(arguments.config_dir).resolve()}")
     if "bpe.vocab_size" in swept:
         overrides += largest_size(swept["bpe.vocab_size"], overrides)
     codes: list[int] = []
     if not arguments.multirun or arguments.cfg:
         _hydra(stage, [*flags, *overrides], [], codes)
         return max(codes, default=0, key=_gravity)
-    settings = launching(arguments.overrides, arguments.config_name, arguments.config_dir)
-    n_cells = sweep.number_of_cells(swept)
+    settings = first_cell(arguments.overrides, arguments.config_dir)
+    folder, n_cells = Path(settings.hydra.sweep.dir).resolve(), math.prod(map(len, swept.values()))
     shares = sweep.share_out(
-        settings.launcher,
-        settings.launcher_name,
+        settings.hydra.launcher,
+        settings.hydra.runtime.choices["hydra/launcher"],
         n_cells,
-        settings.threads,
+        settings.runner.threads,
         explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in overrides),
     )
-    if shares.warning:
-        stderr.print(f"warning: {shares.warning}", style="yellow", soft_wrap=True)
-    sweep.begin(settings.folder)
+    sweep.begin(folder)
     # The folder's name contains the time, so it is fixed here: `runs.find` has to know where the records are.
-    argv = [*flags, "--multirun", *overrides, *shares.overrides, f"hydra.sweep.dir='{settings.folder}'"]
+    argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{folder}'"]
     failure, stopped = None, False
     try:
         _hydra(stage, argv, list(swept), codes)
     except Exception as error:
         failure = error  # cells do not raise, so the launcher failed; for instance, its process was killed
-        if isinstance(error, UserError) or not runs.find(settings.folder):
+        if isinstance(error, UserError) or not runs.find(folder):
             raise
     except KeyboardInterrupt:
         stopped = True
         raise
     finally:
-        cells = sweep.finish(settings.folder, n_cells, stopped=stopped)
+        cells = sweep.finish(folder, n_cells, stopped=stopped)
     if failure is not None:
         reason = " ".join(str(failure).split())
         stderr.print(f"the launcher failed: {type(failure).__name__}: {reason}", style="red", soft_wrap=True)
@@ -152,7 +150,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         for handler in logging.root.handlers:
             if isinstance(handler, logging.FileHandler):
                 reporter.say(f"log: {handler.baseFilename}", style="dim")
-        with unmasked():
+        with stoppable():
             outcome = pipeline.run(
                 config,
                 stage,

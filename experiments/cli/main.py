@@ -23,7 +23,7 @@ import importlib
 import sys
 
 from experiments.cli.console import complain, console, exit_code, spell
-from tokenizer.errors import UserError, did_you_mean
+from tokenizer.errors import UserError, did_you_mean, missing_extra
 
 COMMANDS: dict[str, dict[str, str]] = {
     "tokenizers": {
@@ -74,8 +74,8 @@ def run(argv: list[str]) -> int:
         parser = command.parser()
         spell(parser.spelling())
         arguments = parser.parse_args(argv[1:])
-    except UserError as error:  # a package is not installed
-        complain(error)
+    except (UserError, ModuleNotFoundError) as error:
+        complain(missing_extra(error) if isinstance(error, ModuleNotFoundError) else error)
         return 2
     except SystemExit as end:  # argparse has printed the help or a mistake
         return int(end.code or 0)

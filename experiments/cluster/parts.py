@@ -17,9 +17,8 @@ from lm.data.sharding import check_complete, encode_batches, reading_threads
 from superbpe.counting import MemoryFullError, measure
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
-from tokenizer.checksums import digest, n_bytes_of
+from tokenizer.files import check_free, digest, n_bytes_of
 from tokenizer.progress import Throttle
-from tokenizer.space import check_free
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tokenizer.checksums import check_files, check_sizes, digest, read_sealed, recorded, write_sealed
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
+from tokenizer.files import check_files, check_sizes, digest, read_sealed, recorded, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -1,9 +1,8 @@
-"""`superbpe downstream MODEL... --out FOLDER [--tasks hellaswag]`: evaluate models on lm-eval tasks.
+"""`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
 whose data come from the hub, or of `--include-path FOLDER`; `--tasks list` lists them. `--tasks FOLDER` runs all tasks
-in a folder of YAML files. Without `--tasks`, two small tasks are made from held-out text: from `--text`, or from the
-corpus among the artifacts. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
+in a folder of YAML files. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
 
 Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
 task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
@@ -22,13 +21,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.arguments import TEXT, Parser, out_folder, whole
+from experiments.cli.arguments import Parser, out_folder, whole
 from experiments.cli.console import Reporter, console, finish, percent
-from experiments.commands.heldout_tasks import write_tasks
-from experiments.results import Folder
-from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models, open_model
-from tokenizer import Corpus, CorpusConfig
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -43,12 +38,9 @@ def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
     options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for results and made tasks")
+    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the results")
     options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
     options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
-    options.add_argument("--text", nargs="+", metavar="FILE", help=f"held-out text to make tasks from: {TEXT}")
-    options.add_argument("--items", type=whole(), default=200, help="items of each made task (%(default)s)")
-    options.add_argument("--seed", type=whole(0), default=0, help="seed of the made tasks (%(default)s)")
     options.add_argument("--limit", type=whole(), help="use at most this many items of each task")
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -71,34 +63,39 @@ def run(arguments: argparse.Namespace) -> None:
         for task in _library(arguments.include_path).all_tasks:  # groups too
             print(task)
         return
-    if not arguments.models or arguments.out is None:
-        raise UserError("name a MODEL to evaluate, and a folder for the results with --out FOLDER")
+    if not arguments.models or arguments.out is None or not arguments.tasks:
+        raise UserError("name a MODEL to evaluate, --tasks NAMES, and a folder for the results with --out FOLDER")
+    manager, names = _tasks(arguments.tasks, arguments.include_path)
     with out_folder(arguments.out):
-        results = _results(arguments)
+        models = load_models(arguments.models, arguments.device)
+        results = evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
     finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
 
 
-def _results(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Find the tasks, and evaluate the models on them."""
-    folder = Path(arguments.tasks) if arguments.tasks and Path(arguments.tasks).is_dir() else None
-    names = []
-    if arguments.tasks is not None and folder is None:
-        manager, names = _library(arguments.include_path), [name for name in arguments.tasks.split(",") if name]
-        _check_names(manager, names)
-    models = load_models(arguments.models, arguments.device)
-    if not names:
-        if folder is None:
-            folder = arguments.out / "tasks"
-            n_items = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
-            what = ", ".join(f"{name}: {n} items" for name, n in n_items.items())
-            Reporter(console).say(f"tasks: {folder} ({what})")
-        manager = _library(folder, defaults=False)
-        names = sorted(manager.all_subtasks)  # those of a group run once
-        if not names:
-            raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
-    return evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
+def _tasks(chosen: str, include_path: Path | None) -> tuple[Any, list[str]]:
+    """lm-eval's `TaskManager`, and the names of the tasks: all tasks of a folder, or those that are named."""
+    if Path(chosen).is_dir():
+        manager = _library(Path(chosen), defaults=False)
+        if not manager.all_subtasks:
+            raise UserError(f"{chosen} has no lm-eval tasks; put their YAML files there")
+        return manager, sorted(manager.all_subtasks)  # those of a group run once
+    manager, names = _library(include_path), [name for name in chosen.split(",") if name]
+    for name in names:
+        if name not in manager.all_tasks:
+            raise UserError(
+                f"unknown task {name!r}{did_you_mean(name, manager.all_tasks)}; --tasks list lists all, "
+                "--tasks FOLDER takes a folder of tasks"
+            )
+    return manager, names
+
+
+def _library(folder: Path | None, *, defaults: bool = True) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
 
 
 def register() -> None:
@@ -139,22 +136,6 @@ def _lm_eval(words: Sequence[str]) -> None:
         cli_evaluate()
     finally:
         sys.argv = before
-
-
-def _library(folder: Path | None, *, defaults: bool = True) -> Any:
-    from lm_eval.tasks import TaskManager
-
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
-
-
-def _check_names(manager: Any, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in manager.all_tasks:
-            raise UserError(
-                f"unknown task {name!r}{did_you_mean(name, manager.all_tasks)}; --tasks list lists all, "
-                "--tasks FOLDER takes a folder of tasks"
-            )
 
 
 def evaluate(
@@ -244,23 +225,6 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
         n_bytes += len(sample["arguments"][right][1].encode())
     if n_bytes:
         yield {**common, "metric": "answer_bits_per_byte", "value": nats / math.log(2) / n_bytes, "stderr": None}
-
-
-def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterator[str]:
-    paths = arguments.text
-    if paths is None:
-        root = models[0].artifact.folder.parent
-        store = Store(root)
-        artifacts = [store.find(name, Folder) for name in store.names("corpus-")]
-        found = [artifact.path / "heldout.jsonl.zst" for artifact in artifacts if artifact is not None]
-        if len(found) != 1:
-            raise UserError(
-                f"{root} contains {len(found)} corpora to make tasks from; name held-out text with --text FILE, or "
-                "tasks with --tasks FOLDER"
-            )
-        paths = [str(found[0])]
-    # No documents are held out here, so the training split is the whole text.
-    yield from Corpus(CorpusConfig(paths=list(map(str, paths)))).documents()
 
 
 def _show(results: dict[str, Any]) -> None:

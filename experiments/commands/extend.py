@@ -18,9 +18,9 @@ from experiments.cli.arguments import (
     add_text,
     add_threads,
     add_tokenizer,
-    new_folder,
     open_exact,
     open_text,
+    out_folder,
     size,
     transition,
     whole,
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"--vocab-size {arguments.vocab_size} is below the {start.vocab_size} tokens of {arguments.tokenizer}"
         )
     reporter = Reporter(console)
-    with new_folder(arguments.to) as folder:
+    with out_folder(arguments.to, "--to", new=True) as folder:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
         extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
         formats.write(extended, folder, "superbpe")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import (
     TOKENIZER,
@@ -19,11 +20,13 @@ from experiments.cli.arguments import (
     Parser,
     add_text_settings,
     add_threads,
-    labels_of,
+    named,
     number,
+    of_tokenizer,
     open_any,
     open_text,
     out_folder,
+    tokenizers_of,
     whole,
 )
 from experiments.cli.compose import load
@@ -37,14 +40,14 @@ from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
-from tokenizer.checksums import digest
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
+from tokenizer.files import digest
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -78,19 +81,6 @@ class Arm:
     trained_on: list[str] | None
 
 
-class Overlap(NamedTuple):
-    """Measured documents that are in training text.
-
-    Attributes:
-        text: Names of the training files; None if they are unknown.
-        documents: bool[n_documents], whether a document has the same text as one of theirs; None if they are unknown or
-            cannot be read any more.
-    """
-
-    text: list[str] | None
-    documents: NDArray[np.bool_] | None
-
-
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser(
@@ -112,7 +102,7 @@ def parser() -> Parser:
         "the command finds the text that a tokenizer's own folder or its run recorded",
     )  # fmt: skip
     options.add_argument(
-        "--pattern", nargs="+", default=[], metavar="NAME=PATTERN",
+        "--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN",
         help="pattern, for formats without one (GPT-2's files, tiktoken's)",
     )  # fmt: skip
     add_text_settings(options)
@@ -157,7 +147,7 @@ def run(arguments: argparse.Namespace) -> None:
             if not counted.tokens.any():
                 raise UserError(f"{arm.name} gives no token for this text; leave it out")
             reference_tokens = tallies[arms.index(reference)].tokens
-            in_training = overlaps[arm.name].documents
+            in_training = overlaps[arm.name]
             rows.append(measures.rows(arm.name, counted, documents, reference_tokens, arguments.alpha, in_training))
         report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
         write_json(arguments.out / NUMBERS, report)
@@ -166,26 +156,20 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.figures is not None:
             save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
     _print(reporter, report)
-    named = [_named(entry)[1] for entry in arguments.given if not _is_text(entry)]
-    against = ["--against", *named[1:]] if named[1:] else []
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", named[0], *against])
-
-
-def _named(entry: str) -> tuple[str | None, str]:
-    """Split NAME=PATH; None for an entry without a name."""
-    name, equals, path = entry.partition("=")
-    return (name, path) if equals and not Path(entry).exists() else (None, entry)
+    first, *others = [named(entry)[1] for entry in arguments.given if not _is_text(entry)]
+    against = ["--against", *others] if others else []
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", first, *against])
 
 
 def _is_text(entry: str) -> bool:
-    path = Path(_named(entry)[1])
+    path = Path(named(entry)[1])
     return _TEXT.search(path.name) is not None and path.name not in TOKENIZER_FILES
 
 
 def _texts(arguments: argparse.Namespace) -> list[Text]:
     texts, seen = [], set()
     for entry in [*filter(_is_text, arguments.given), *arguments.text]:
-        name, path = _named(entry)
+        name, path = named(entry)
         corpus = open_text(arguments, [path], source_field=arguments.source_field, max_bytes=arguments.max_bytes)
         for file in (file.resolve() for file, _ in corpus.files):
             if file in seen:
@@ -201,40 +185,23 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
 
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
-    paths: dict[str, str] = {}
-    entries = [_named(entry) for entry in arguments.given if not _is_text(entry)]
-    for (name, path), unnamed in zip(entries, labels_of([path for _, path in entries]), strict=True):
-        label = name or unnamed
-        if label in paths:
-            raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
-        paths[label] = path
+    paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
-    patterns = dict(_for_arm("--pattern", entry, paths) for entry in arguments.pattern)
-    if None in patterns:
-        raise UserError(f"--pattern {patterns[None]!r} must name its tokenizer: NAME=PATTERN")
-    training = [_for_arm("--training", entry, paths) for entry in arguments.training]
+    patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
+    training = [of_tokenizer("--training", entry, paths) for entry in arguments.training]
     arms = []
     for name, path in paths.items():
-        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=patterns.get(name))
-        corpora = [open_text(arguments, [text]) for other, text in training if other in (None, name)]
-        trained_on = None
+        pattern = next((pattern for of, pattern in patterns if of in (None, name)), None)
+        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=pattern)
+        trained_on, corpora = None, [open_text(arguments, [text]) for of, text in training if of in (None, name)]
         if not corpora:
             recorded = from_artifacts(Path(path)) if Path(path).exists() else None
             trained_on, corpora = from_provenance(loaded.tokenizer, lambda files: open_text(arguments, files))
             corpora = corpora if recorded is None else [recorded]
-        if files := [file.name for corpus in corpora for file, _ in corpus.files]:
-            trained_on = files
-        arms.append(Arm(name, loaded, corpora, trained_on))
+        files = [file.name for corpus in corpora for file, _ in corpus.files]
+        arms.append(Arm(name, loaded, corpora, files or trained_on))
     return arms
-
-
-def _for_arm(option: str, entry: str, arms: Iterable[str]) -> tuple[str | None, str]:
-    """Split NAME=VALUE of an option; NAME must be a tokenizer."""
-    name, value = _named(entry)
-    if name is not None and name not in arms:
-        raise UserError(f"{option} {entry!r}: no tokenizer is called {name!r}; the names are {', '.join(arms)}")
-    return name, value
 
 
 def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
@@ -246,22 +213,20 @@ def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
 
 def _overlaps(
     arms: Sequence[Arm], texts: Sequence[Text], threads: int, progress: Progress | None = None
-) -> dict[str, Overlap]:
-    """Overlap of each tokenizer's training text with the documents."""
+) -> dict[str, NDArray[np.bool_] | None]:
+    """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
     by_text: dict[str, NDArray[np.bool_]] = {}
-    overlaps = {}
+    overlaps: dict[str, NDArray[np.bool_] | None] = {}
     for arm in arms:
-        documents = None
+        overlaps[arm.name] = None
         if any(corpus.files for corpus in arm.training):
             key = digest([corpus.identity() for corpus in arm.training])
             if key not in by_text:
                 measured = (batch for text in texts for batch in text.corpus.batches("all"))
-                training = (
-                    batch for corpus in arm.training for batch in corpus.batches("train", readers=2, in_order=False)
-                )
-                by_text[key] = find_overlap(measured, training, threads=threads, progress=progress).whole
-            documents = by_text[key]
-        overlaps[arm.name] = Overlap(arm.trained_on, documents)
+                read_ahead = (corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
+                found = find_overlap(measured, chain.from_iterable(read_ahead), threads=threads, progress=progress)
+                by_text[key] = found.whole
+            overlaps[arm.name] = by_text[key]
     return overlaps
 
 
@@ -272,15 +237,14 @@ def _report(
     texts: Sequence[Text],
     documents: Documents,
     rows: Sequence[Sequence[measures.Row]],
-    overlaps: dict[str, Overlap],
+    overlaps: dict[str, NDArray[np.bool_] | None],
     deployed: Deployment,
 ) -> dict[str, Any]:
     """All numbers, as written to `fertility.json`."""
     tokenizers = []
     for arm, (overall, *others) in zip(arms, rows, strict=True):
-        trained_on, overlap = overlaps[arm.name]
         in_training = None
-        if overlap is not None:
+        if (overlap := overlaps[arm.name]) is not None:
             sources = [row.group for row in others if row.by == SOURCE and row.in_training_bytes]
             in_training = {
                 "documents": int(overlap.sum()),
@@ -293,7 +257,7 @@ def _report(
                 **arm.loaded.about(),
                 "vocab_size": arm.loaded.tokenizer.vocab_size - len(arm.loaded.added),
                 "superwords": len(arm.loaded.tokenizer.superword_ids()),
-                "training_text": trained_on,
+                "training_text": arm.trained_on,
                 "in_training": in_training,
                 "loses_text": bool(overall.changed_documents or overall.lost_bytes),
             }

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cli.arguments import (
+    TOKENIZER,
     Parser,
     add_text_settings,
-    add_tokenizer,
-    labels_of,
+    named,
     number,
+    of_tokenizer,
     open_exact,
     open_text,
     out_folder,
+    tokenizers_of,
     whole,
 )
 from experiments.cli.console import finish, percent, print_table, si
@@ -55,8 +57,13 @@ def parser() -> Parser:
         "inspect",
         "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
     )
-    add_tokenizer(options)
-    options.add_argument("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare")
+    options.add_argument("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
+    options.add_argument(
+        "--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER"
+    )
+    options.add_argument(
+        "--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one"
+    )
     options.add_argument(
         "--text", nargs="+", default=[], metavar="FILE",
         help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
@@ -66,9 +73,6 @@ def parser() -> Parser:
         "--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)"
     )
     options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--label", help="name of the tokenizer in the report")
-    options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
-    options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="patterns of the others")
     options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
     options.add_argument(
         "--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)"
@@ -90,10 +94,12 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
     settings = Settings(alpha=arguments.alpha, listed=arguments.listed, contexts=arguments.contexts)
     words = None if arguments.words is None else resolve(arguments.words)
-    labels = _labels(arguments)
-    patterns = [arguments.pattern, *_one_each("pattern", arguments)]
-    paths = [arguments.tokenizer, *arguments.against]
-    tokenizers = [open_exact(path, pattern=pattern) for path, pattern in zip(paths, patterns, strict=True)]
+    paths = tokenizers_of([arguments.tokenizer, *arguments.against])
+    patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
+    tokenizers = [
+        open_exact(path, pattern=next((pattern for of, pattern in patterns if of in (None, name)), None))
+        for name, path in paths.items()
+    ]
     with out_folder(arguments.out):
         batches = _batches(arguments)
         sides = [
@@ -101,14 +107,14 @@ def run(arguments: argparse.Namespace) -> None:
                 label, path, tokenizer, batches, alpha=settings.alpha,
                 trained=training_counts(Path(path), tokenizer), described=tokens.describe(tokenizer, words),
             )
-            for path, label, tokenizer in zip(paths, labels, tokenizers, strict=True)
+            for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
         ]  # fmt: skip
         report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
         written = _write(arguments, report, sides)
         _print(report)
         if arguments.history:
             written += _history(arguments.out, sides, batches)
-    finish(*written, then=["export", arguments.tokenizer, "FOLDER", "--to", "hf"])
+    finish(*written, then=["export", named(arguments.tokenizer)[1], "FOLDER", "--to", "hf"])
 
 
 def _batches(arguments: argparse.Namespace) -> list[Batch]:
@@ -125,26 +131,6 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
             taken.append(document.text)
             room -= len(document.text.encode())
     return [Batch.from_texts(taken)]
-
-
-def _labels(arguments: argparse.Namespace) -> list[str]:
-    """Labels of all tokenizers: as given, or their names."""
-    paths = [arguments.tokenizer, *arguments.against]
-    given = [arguments.label, *_one_each("label", arguments)]
-    labels = [label or name for label, name in zip(given, labels_of(paths), strict=True)]
-    if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two tokenizers are called {twice[0]!r}; name them with --label and --against-label")
-    return labels
-
-
-def _one_each(option: str, arguments: argparse.Namespace) -> list[str | None]:
-    """The values of `--against-OPTION`, one per tokenizer of `--against`; None if the option was not given."""
-    given = getattr(arguments, f"against_{option}") or [None] * len(arguments.against)
-    if len(given) != len(arguments.against):
-        raise UserError(
-            f"--against-{option} has {len(given)} values for {len(arguments.against)} tokenizers; give one for each"
-        )
-    return list(given)
 
 
 def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequence[Side]) -> list[Path]:

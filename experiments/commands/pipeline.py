@@ -96,7 +96,6 @@ def parser() -> Parser:
     )
     options.add_argument("--package", metavar="GROUP", help="with --cfg: print only this group")
     options.add_argument("--config-dir", metavar="FOLDER", help="folder with your own configurations")
-    options.add_argument("--config-name", metavar="NAME", help="another primary configuration than `config`")
     return options
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_text, add_threads, new_folder, open_text, size, transition, whole
+from experiments.cli.arguments import Parser, add_text, add_threads, open_text, out_folder, size, transition, whole
 from experiments.cli.console import Reporter, finish, si
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
     phase1 = PHASE1[preset] if preset else {"pattern": "gpt2", "unit": "document"}
     pattern = resolve(arguments.pattern or phase1["pattern"])
     reporter = Reporter()
-    with new_folder(arguments.to):
+    with out_folder(arguments.to, "--to", new=True):
         corpus = open_text(arguments, arguments.text)
         if preset and not arguments.separator:
             _check_documents(corpus)

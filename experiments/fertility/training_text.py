@@ -15,10 +15,9 @@ from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.text import embedded_text
 from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
-from tokenizer.checksums import digest
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.files import read_json, weighted
+from tokenizer.files import digest, read_json, weighted
 from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:

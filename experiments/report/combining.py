@@ -25,9 +25,8 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
-from tokenizer.checksums import digest
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import digest, read_json
 from tokenizer.pretrained import load_saved
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lm.model.device import resolve_device
 from lm.train.config import trained_steps
 from tokenizer import storage
 from tokenizer.errors import UserError
-from tokenizer.space import check_free
+from tokenizer.files import check_free
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,9 +20,9 @@ from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT
 from tokenizer import storage
-from tokenizer.checksums import read_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,8 +12,8 @@ from experiments.results import TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
 from experiments.store.manifest import FORMAT
 from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.durable import write_whole
+from tokenizer.files import digest
 from tokenizer.train.bpe import train_bpe
 from tokenizer.train.counting import PretokenCounts
 

@@ -18,8 +18,8 @@ from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from pathlib import Path

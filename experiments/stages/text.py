@@ -18,12 +18,11 @@ from experiments.store.artifacts import Artifact
 from superbpe.sources import Source
 from tokenizer import Batch
 from tokenizer._native import DocumentFilter
-from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, weighted
+from tokenizer.files import check_file, digest, weighted
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 from tokenizer.urls import shown
 

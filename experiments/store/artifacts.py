@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from experiments.results import Contents
 from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
-from tokenizer.checksums import Verify, check_files, check_sizes, digest, read_sealed, recorded
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import confined
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, read_sealed, recorded
 from tokenizer.storage import naming
 from tokenizer.urls import is_remote
 
@@ -107,7 +106,7 @@ class Store:
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
         verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.checksums.check_files`.
+        progress: Called while that takes place, as in `tokenizer.files.check_files`.
         bucket: The bucket, if `root` is its cache.
     """
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from experiments.store.manifest import MANIFEST, Manifest
 from lm.data.shard_files import HashedFile
 from tokenizer import storage
-from tokenizer.checksums import n_bytes_of
 from tokenizer.corpus import remote
 from tokenizer.durable import replacing_path, write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import n_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Bucket:
     Args:
         url: Its URL, without credentials.
         manifests: Local folder for manifests.
-        progress: Called during transfers, as in `tokenizer.checksums.check_files`.
+        progress: Called during transfers, as in `tokenizer.files.check_files`.
     """
 
     def __init__(self, url: str, manifests: Path, progress: Callable[[str, int, int | None], None] | None) -> None:

@@ -11,8 +11,8 @@ from experiments.results import Folder
 from experiments.store import registry, runs
 from experiments.store.artifacts import DAMAGE, DOWNLOAD, NAME, PARTIAL, Store, seconds_so_far
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
-from tokenizer.checksums import n_bytes_of
 from tokenizer.errors import UserError
+from tokenizer.files import n_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

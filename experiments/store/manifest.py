@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.store.runs import RECORD, load
-from tokenizer.checksums import digest
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from tokenizer.checksums import remember_checksum
+from tokenizer.files import remember_checksum
 from tokenizer.storage import naming
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ bytes (`lm.bytelevel.byte_model`), and straddles are counted.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,7 +50,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         lost_sample: Number of prompts for which the share of non-canonical tokenizations is measured.
 
     Attributes:
-        bytewise: The model that scores bytes; its `cost` adds up.
+        bytewise: The model that scores bytes.
         straddles: Number of requests in which a token spans prompt and answer.
         requests: Number of likelihoods requested.
         lost: Shares of non-canonical tokenizations of `lost_sample` prompts.
@@ -94,14 +93,13 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         return self.lm.tokenizer.encode_ordinary(string)
 
     def facts(self) -> dict[str, Any]:
-        """Straddles, cost and share of non-canonical tokenizations so far, JSON-able."""
+        """Straddles and share of non-canonical tokenizations so far, JSON-able."""
         return {
             "scoring": self.scoring,
             "requests": self.requests,
             "straddles": self.straddles,
             "straddle_share": self.straddles / max(1, self.requests),
             "noncanonical_share": float(np.mean(self.lost)) if self.lost else None,
-            "cost": dataclasses.asdict(self.bytewise.cost),
         }
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
@@ -134,7 +132,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
             some = groups[first : first + self.bytewise.batch_rows]
             for prompt, _ in some[: max(0, self._lost_sample - len(self.lost))]:
                 self.lost.append(self.bytewise.next_byte(prompt).lost)
-            scores = self.bytewise.choices_of([(prompt, [requests[i].args[1] for i in each]) for prompt, each in some])
+            scores = self.bytewise.choices([(prompt, [requests[i].args[1] for i in each]) for prompt, each in some])
             members = [i for _, each in some for i in each]
             greedy = self.bytewise.greedy_of([requests[i].args[::-1] for i in members])
             results |= zip(members, zip(np.concatenate(scores).tolist(), greedy, strict=True), strict=True)

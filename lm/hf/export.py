@@ -20,8 +20,7 @@ from tokenizer import formats
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE, hf_config
-from tokenizer.interface import byte_level_bpe
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from superbpe.inspection.vocabulary import display
 from superbpe.transition import times_applied
 from tokenizer import _native
-from tokenizer.base import n_words
 from tokenizer.errors import UserError
+from tokenizer.interface import n_words
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
     Args:
         tokenizer: each token must have a single derivation, as in tokenizers trained here.
         batches: the text; read once.
-        threads: see `Tokenizer.encode_documents`.
+        threads: see `Tokenizer.encode_batch`.
 
     Raises:
         UserError: a token has several derivations, so tokens do not determine which merges were applied.
@@ -98,7 +98,7 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
         n_bytes += batch.n_bytes
         n_documents += len(batch)
         for encoder, count in zip(encoders, counts, strict=True):
-            ids, _ = encoder.encode_documents(batch, threads=threads)
+            ids, _ = encoder.encode_batch(batch, threads=threads)
             count += np.bincount(ids, minlength=encoder.vocab_size)
     counts = [count[encoder.ordinary_ids()] for encoder, count in zip(encoders, counts, strict=True)]
     every = times_applied(ranks, counts[0])

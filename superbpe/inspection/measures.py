@@ -46,7 +46,7 @@ def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
     """Encode documents. Special strings are ordinary text."""
     ids, token_ends, data, byte_ends, n_words, tokens, n_bytes = [], [], [], [], 0, 0, 0
     for batch in batches:
-        found, offsets = tokenizer.encode_documents(batch)
+        found, offsets = tokenizer.encode_batch(batch)
         ids.append(found)
         token_ends.append(offsets[1:] + tokens)
         tokens += len(found)

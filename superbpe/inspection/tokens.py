@@ -12,8 +12,8 @@ import regex
 from superbpe.inspection.kinds import kind
 from superbpe.inspection.vocabulary import display
 from tokenizer import _native, patterns
-from tokenizer.alphabet import NOT_IN_UTF8
-from tokenizer.base import n_words
+from tokenizer.definition import NOT_IN_UTF8
+from tokenizer.interface import n_words
 
 if TYPE_CHECKING:
     from tokenizer.patterns import Pattern

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenizer.base import n_words
+from tokenizer.interface import n_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

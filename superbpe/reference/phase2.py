@@ -20,7 +20,7 @@ import regex
 from superbpe.rules import SCRIPT_ATOMS
 from tokenizer import patterns
 from tokenizer import reference as bpe
-from tokenizer.spelling import longest_token
+from tokenizer.definition import longest_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

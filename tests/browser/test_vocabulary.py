@@ -16,8 +16,7 @@ from superbpe.inspection import tokens
 from tests import texts
 from tests.browser.waiting import wait_for
 from tokenizer import Batch, Tokenizer, patterns
-from tokenizer.alphabet import ALPHABET
-from tokenizer.definition import Definition
+from tokenizer.definition import ALPHABET, Definition
 
 pytestmark = pytest.mark.slow
 

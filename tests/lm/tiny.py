@@ -7,7 +7,7 @@ import torch
 from lm.model.language_model import LanguageModel
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer import Tokenizer, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 
 def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_multiple=16):

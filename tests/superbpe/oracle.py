@@ -1,17 +1,87 @@
-"""Merges and pieces by the readable reference."""
+"""Rules, corpora and trainings, and their merges and pieces by the readable reference."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from superbpe import Rules, reference
-from tokenizer import Batch, Tokenizer
+from hypothesis import strategies as st
+
+from superbpe import PRESETS, Rules, reference, train_superbpe
+from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+from tokenizer.reference import TIE_BREAKS
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator, Sequence
 
     from tokenizer.reference import Merge, Pair, Word
+
+
+RULES = {
+    **PRESETS,
+    "spans": replace(PRESETS["spans"], sample=1.0),
+    "nothing": Rules(),
+    "kept": Rules(phase1_fence="kept"),
+    "kept, uw fence": Rules(phase1_fence="kept", fence="uw-2025-fence", unit="line"),
+    "kept, punctuation": Rules(phase1_fence="kept", fence="punctuation-fence", max_words=2),
+    "words": Rules(fence="uw-2025-fence", max_words=2),
+    "one word": Rules(max_words=1),
+    "bytes": Rules(unit="line", max_bytes=7),
+    "veto": Rules(forbid=("e ", ".", "é")),
+    "rare": Rules(min_count=3, fence="punctuation-fence"),
+    "short spans": Rules(span_trigger=7, span_cap=3),
+    "wide spans": Rules(span_trigger=2, span_cap=9, unit="line"),
+    "truncated": Rules(fence="punctuation-fence", truncate_quantile=0.6, unit="line"),
+    "truncated, kept": Rules(
+        fence="punctuation-fence", truncate_quantile=0.4, phase1_fence="kept", span_trigger=4, span_cap=2
+    ),
+    "odd fence": Rules(fence=r"(?=[aeiou])|\n"),
+    "odd fence, kept": Rules(fence=r"(?<=[aeiou])|th", phase1_fence="kept"),
+    "tokens": Rules(max_tokens=3, counting="non-overlapping", tie_break="lexicographic-greatest"),
+    "runs, fenced": replace(PRESETS["runs"], fence="[aeiou] ", unit="line", max_words=3, max_tokens=2),
+    "runs of words": replace(PRESETS["runs"], eligible="^ [a-z]+$", counting="overlapping", span_trigger=4, span_cap=3),
+    "runs of characters": replace(PRESETS["runs"], script_atoms=True),
+    "boundless, few eligible": replace(PRESETS["boundless"], eligible="e|t"),
+}
+COMPETING = [name for name, rules in RULES.items() if rules.interleave]
+NOT_COMPETING = [name for name in RULES if name not in COMPETING]
+SPECIALS = ("<|endoftext|>",)
+
+
+LETTERS = st.sampled_from(["ab ", "a ", "ab: .", "a1 \n", "é a", "東京 a"])
+TEXTS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, max_size=24))
+PRETOKENS = st.fixed_dictionaries(
+    {
+        "phase1_fence": st.just("kept"),
+        "atoms": st.just("pretokens"),
+        "eligible": st.sampled_from([r"\p{L}", ".", "^ ?a+$"]),
+        "interleave": st.booleans(),
+        "script_atoms": st.booleans(),
+    }
+)
+TOKENS = st.fixed_dictionaries({"phase1_fence": st.sampled_from(["lifted", "kept"])})
+SMALL_RULES = st.builds(
+    lambda atoms, **rules: Rules(**atoms, **rules),
+    atoms=TOKENS | PRETOKENS,
+    unit=st.sampled_from(["document", "line"]),
+    fence=st.sampled_from(
+        ["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", "sentence-fence"]
+    ),
+    max_words=st.sampled_from([None, None, 1, 2]),
+    max_bytes=st.sampled_from([None, None, 2, 5]),
+    max_tokens=st.sampled_from([None, None, 2, 3]),
+    counting=st.sampled_from(["overlapping", "non-overlapping"]),
+    tie_break=st.sampled_from([None, *TIE_BREAKS]),
+    forbid=st.sampled_from([(), (), (": ",), ("a ", "1")]),
+    min_count=st.sampled_from([1, 1, 2]),
+    span_trigger=st.sampled_from([None, None, 2, 5]),
+    span_cap=st.sampled_from([2, 3, 10]),
+    truncate_quantile=st.sampled_from([None, None, 0.3, 0.9, 1.0]),
+)
+
+
+CORPORA = st.lists(TEXTS, min_size=1, max_size=6).filter(any)
 
 
 def batches(documents: Sequence[str], size: int | None = None) -> Callable[[], Iterator[Batch]]:
@@ -73,3 +143,29 @@ def expected_lists(
 def pairs(merges: Sequence[Merge]) -> list[Pair]:
     """Merges without their counts."""
     return [(left, right) for left, right, _ in merges]
+
+
+def train(phase1, documents, name, **options):
+    """Train 160 merges. The first 100 are of phase 1, unless the rules find the transition."""
+    transition = "auto" if name in COMPETING else 356
+    return train_superbpe(
+        phase1, batches(documents), vocab_size=256 + 160 + 1, transition=transition, rules=RULES[name], **options
+    )
+
+
+def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
+    """A training on a tiny corpus, and the two lists of merges that the reference gives for it."""
+    counts = count_pretokens([Batch.from_texts(documents)], "gpt2", unit=rules.unit)
+    phase1 = train_bpe(counts, 256 + n_kept + 25, special_tokens=["b a"][: n_kept % 2])
+    n_kept = min(n_kept, len(phase1.merges))
+    specials = len(phase1.special_tokens)
+    tokenizer = train_superbpe(
+        phase1,
+        batches(documents, 2),
+        vocab_size=256 + specials + n_kept + 20,
+        transition_merges=None if rules.interleave else n_kept,
+        rules=rules,
+        tie_break=tie_break,
+        **options,
+    )
+    return tokenizer, expected_lists(documents, phase1, rules, n_kept, n_kept + 20, tie_break)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from superbpe import PRESETS
 from tests import texts
 from tests.properties import examples
-from tests.superbpe.oracle import pieces_of
-from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES, small, train
+from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, pieces_of, small, train
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.formats import hf_json

@@ -8,7 +8,7 @@ from superbpe import PRESETS, Rules, train_superbpe
 from superbpe.rules import script_aware
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 

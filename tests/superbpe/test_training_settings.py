@@ -6,8 +6,7 @@ import pytest
 
 from superbpe import Rules, train_superbpe
 from superbpe.passes import Passes
-from tests.superbpe.oracle import batches
-from tests.superbpe.test_training import RULES
+from tests.superbpe.oracle import RULES, batches
 from tokenizer import Tokenizer, UserError, patterns
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from superbpe import Rules, train_superbpe
-from tests.superbpe.oracle import batches, expected, pairs
-from tests.superbpe.test_training import RULES
+from tests.superbpe.oracle import RULES, batches, expected, pairs
 
 
 def recorded(refuse):

@@ -6,28 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
-from tokenizer.alphabet import NOT_IN_UTF8
-from tokenizer.definition import Definition
+from tests.generated import ONE_PASS, TWO_PASS, arbitrary, by_definition, spelled
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer.definition import NOT_IN_UTF8, Definition
 from tokenizer.patterns import Pattern
-
-ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
-TWO_PASS = ["two_pass", "two_pass_unfenced"]
-
-
-def by_definition(tokenizer, text):
-    """Token bytes by the readable reference."""
-    if tokenizer.mode == "one-pass":
-        cut = tokenizer.fence or tokenizer.pattern
-        return reference.encode(text, tokenizer.merges, cut.regex or None)
-    phase1, phase2 = tokenizer.merges[: tokenizer.n_phase1_merges], tokenizer.merges[tokenizer.n_phase1_merges :]
-    return reference.encode_two_pass(
-        text, phase1, phase2, tokenizer.pattern.regex or None, tokenizer.fence.regex or None
-    )
-
-
-def spelled(tokenizer, ids):
-    return [tokenizer.vocab[i] for i in ids]
 
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
@@ -48,39 +30,12 @@ def test_ids_of_dense_text_equal_the_reference(name, trained, text):
     assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
 
 
-# Merges that no training gave: any two known tokens may join, partial characters included, and ids are in any order.
-@st.composite
-def arbitrary_tokenizers(draw):
-    fence = draw(st.sampled_from([None, "punctuation-fence", "uw-2025-fence", "[b]", "(?=a)"]))
-    alphabet = draw(st.sampled_from([b"ab ", b"a .", b"\xc3\xa9\xa8 a", b"ab1\n"]))
-    known = [(bytes([byte]), byte) for byte in alphabet]
-    merges = []
-    for _ in range(draw(st.integers(0, 14))):
-        (left, left_id), (right, right_id) = draw(st.sampled_from(known)), draw(st.sampled_from(known))
-        token = left + right
-        if len(token) <= 12 and token not in dict(known):
-            merges.append((left_id, right_id, 256 + len(merges)))
-            known.append((token, merges[-1][2]))
-    size = 257 + len(merges)
-    ids = np.arange(size)
-    if draw(st.booleans()):
-        ids = np.random.default_rng(draw(st.integers(0, 99))).permutation(size)
-    return Tokenizer(
-        Definition(
-            byte_ids=ids[:256].tolist(),
-            merge_ids=ids[np.array(merges, np.int64).reshape(-1, 3)],
-            n_phase1_merges=draw(st.integers(0, len(merges))) if fence else len(merges),
-            pattern=patterns.resolve(draw(st.sampled_from(["gpt2", "llama3", "none", "a+| b"]))),
-            fence=patterns.resolve(fence) if fence else None,
-            mode=draw(st.sampled_from(["one-pass", "two-pass"])) if fence else "one-pass",
-            special_tokens={"<s>": int(ids[-1])},
-        )
-    )
+ARBITRARY = st.randoms(use_true_random=False).map(arbitrary)
 
 
 @pytest.mark.parametrize("examples", [250, pytest.param(1500, marks=pytest.mark.slow)])
 def test_ids_of_arbitrary_tokenizers_equal_the_reference(examples):
-    @given(tokenizer=arbitrary_tokenizers(), text=st.text(alphabet="aab  .1\néè", max_size=40))
+    @given(tokenizer=ARBITRARY, text=st.text(alphabet="aab  .1\néè", max_size=40))
     @settings(max_examples=examples, deadline=None, derandomize=True)
     def check(tokenizer, text):
         assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
@@ -108,7 +63,7 @@ def test_batches_are_encoded_as_one_by_one_on_any_number_of_threads(name, traine
         ids, offsets = tokenizer.encode_batch(documents, threads=threads)
         assert (ids.dtype, offsets.dtype, len(offsets)) == (np.uint32, np.int64, len(documents) + 1)
         assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == alone
-    again, where = tokenizer.encode_documents(Batch.from_texts(documents))
+    again, where = tokenizer.encode_batch(Batch.from_texts(documents))
     np.testing.assert_array_equal(again, ids)
     np.testing.assert_array_equal(where, offsets)
 

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from tests.tokenizer.formats.other_formats import ONE_PASS
+from tests.generated import ONE_PASS
 from tokenizer import Definition, Tokenizer, UserError, formats
 
 KINDS = ("gpt2", "superwords", "two_pass")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tokenizer import _native
-from tokenizer.base import BaseTokenizer
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
 from tokenizer.documents import check_not_files
@@ -86,7 +85,7 @@ def _batches(
         raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
     if _is_arrow(text) and not isinstance(text, Iterator):
         return _not_empty(batch_column(text, config))
-    if callable(text) and not isinstance(text, BaseTokenizer):
+    if callable(text) and not hasattr(text, "encode_batch"):
         return _batches(text(), config, read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
         raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.definition import MOST_IDS
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import parse_json
 from tokenizer.formats import unprintable
-from tokenizer.spelling import MOST_IDS
 
 _INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
 _META_SPACE = "▁"

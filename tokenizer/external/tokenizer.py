@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, documents
-from tokenizer.base import BaseTokenizer, n_words
-from tokenizer.codec import Ids, Offsets, Stream
 from tokenizer.documents import Texts
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import make_folder, parse_json, read_bytes
 from tokenizer.formats.text import check_members
+from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 
 FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
@@ -28,8 +27,8 @@ _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
 
-class ExternalTokenizer(BaseTokenizer):
-    """A tokenizer run by the software it was made with; see `tokenizer.interface.TokenizerLike`.
+class ExternalTokenizer(TokenizerLike):
+    """A tokenizer run by the software it was made with; see `TokenizerLike`.
 
     Args:
         software: encodes and decodes.

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, files, patterns
-from tokenizer.checksums import SEAL, digest
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
+from tokenizer.files import SEAL, digest
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import check_members, write_files
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 FILE = "superbpe.json"
 FORMAT_VERSION = 5

@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from tokenizer import patterns
-from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
-from tokenizer.definition import Definition, Described, Stored
+from tokenizer.definition import (
+    BYTE_CHARACTERS,
+    NO_TOKEN,
+    Definition,
+    Described,
+    Stored,
+    missing_byte,
+    printable,
+    unprintable,
+)
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.text import check_ids, read_json, read_text
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import refuse
-from tokenizer.spelling import NO_TOKEN
+from tokenizer.special import refuse
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """File names of a vocabulary and its merges."""

@@ -12,15 +12,22 @@ from typing import Any
 import numpy as np
 
 from tokenizer import _native, files, patterns
-from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
-from tokenizer.definition import Definition, Stored
+from tokenizer.definition import (
+    BYTE_CHARACTERS,
+    NO_TOKEN,
+    Definition,
+    Stored,
+    missing_byte,
+    named_as_text,
+    unprintable,
+    unprintable_all,
+)
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.formats import cuts
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap, whole_pretoken
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import check_ids, check_members, read_bytes
-from tokenizer.preparation import FORMS, Preparation, normalized
-from tokenizer.spelling import NO_TOKEN
+from tokenizer.special import FORMS, Preparation, normalized
 
 IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word", "normalized")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tokenizer import storage
+from tokenizer.definition import MOST_IDS
 from tokenizer.durable import partial_name
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import make_folder, parse_json
 from tokenizer.files import read_bytes as read_stored
-from tokenizer.spelling import MOST_IDS
 
 _SHOWN = 60  # characters shown of an invalid value
 

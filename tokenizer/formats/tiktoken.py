@@ -21,14 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.alphabet import missing_byte
-from tokenizer.definition import Definition, Described, Stored
+from tokenizer.definition import MOST_IDS, NO_TOKEN, Definition, Described, Stored, missing_byte
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.text import read_text
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import refuse
-from tokenizer.spelling import MOST_IDS, NO_TOKEN
+from tokenizer.special import refuse
 
 PREFIX = "tiktoken:"
 """Start of a source that names an encoding of tiktoken."""

@@ -13,9 +13,8 @@ import tokenizers
 
 from tokenizer import _native, formats
 from tokenizer.errors import UserError, quoted
-from tokenizer.preparation import Preparation, normalized
 from tokenizer.progress import THREADS_VARIABLE, thread_count
-from tokenizer.special import SpecialSets
+from tokenizer.special import Preparation, SpecialSets, normalized
 from tokenizer.tokenizer import Tokenizer
 
 _PARALLELISM = "TOKENIZERS_PARALLELISM"

@@ -19,13 +19,12 @@ from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.texts import Text
+from tokenizer.definition import check_special_tokens
 from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
-from tokenizer.files import check_file, temporary_folder
+from tokenizer.files import check_file, check_free, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
-from tokenizer.space import check_free
-from tokenizer.special import check_special_tokens
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.arguments import labels_of
+from experiments.cli.arguments import tokenizers_of
 from experiments.store import artifacts, registry
 
 
@@ -21,7 +21,7 @@ def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch,
     names = ("tokenizer-1111", "tokenizer-4444", "plain")
     for name in names:
         (tmp_path / name).mkdir()
-    found = labels_of([*(str(tmp_path / name) for name in names), "openai/gpt2"])
+    found = list(tokenizers_of([*(str(tmp_path / name) for name in names), "openai/gpt2"]))
     assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
 
 
@@ -29,4 +29,4 @@ def test_folders_with_the_same_name_have_their_parents_name(tmp_path: Path) -> N
     paths = [tmp_path / parent / "tokenizer" for parent in ("one", "two")]
     for path in paths:
         path.mkdir(parents=True)
-    assert labels_of([str(path) for path in paths]) == ["one/tokenizer", "two/tokenizer"]
+    assert list(tokenizers_of([str(path) for path in paths])) == ["one/tokenizer", "two/tokenizer"]

@@ -128,9 +128,7 @@ def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
         tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
     missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]])
     monkeypatch.setattr(tasks, "execute", lambda *_: missing)
-    with pytest.raises(
-        UserError, match=r"this machine does not see .*part\.data, which .*; set runner\.folder"
-    ):
+    with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set runner\.folder"):
         run(FakeRay(), Writing(), 1, tmp_path)
 
 

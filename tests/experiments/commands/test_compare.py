@@ -18,8 +18,8 @@ from experiments.stages.comparison import TaskScore
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
 from tokenizer import Corpus, CorpusConfig
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 
 @pytest.fixture(scope="module")
@@ -204,9 +204,9 @@ def test_a_downstream_score_is_the_mean_over_seeds() -> None:
     [
         (["nowhere"], "does not exist"),
         (["."], "contains no run"),
-        (["SWEEP", "--baseline", "Unigram"], "unknown tokenizer 'Unigram'"),
+        (["SWEEP", "--reference", "Unigram"], "unknown tokenizer 'Unigram'"),
         (["SWEEP", "--labels", "a", "b"], "2 labels were given for 3 tokenizers"),
-        (["SWEEP", "--samples", "-1"], "--samples -1 must be at least 0"),
+        (["SWEEP", "--samples", "-1"], "--samples: '-1' is not a whole number of at least 0"),
     ],
 )
 def test_mistakes_are_named(

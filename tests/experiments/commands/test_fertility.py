@@ -339,7 +339,7 @@ def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None
     arms = [command.Arm(str(i), loaded, [Corpus(config)], None) for i, config in enumerate(configs)]
     found = command._overlaps(arms, texts_of(made), 1)
     for arm in arms:
-        overlap = found[arm.name].documents
+        overlap = found[arm.name]
         assert overlap is not None
         assert overlap.sum() == len(list(arm.training[0].documents()))
 
@@ -384,11 +384,11 @@ def test_one_tokenizer_counts_tokens_by_file(
         (["{root}/english.jsonl"], "no tokenizer given"),
         (["{root}/gpt2", "{root}/none.jsonl"], "none.jsonl"),
         (["{root}/none/", "{root}/english.jsonl"], "does not exist"),
-        (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "two tokenizers are called 'gpt2'; write NAME=PATH"),
+        (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "gpt2'; write NAME=PATH"),
         (["{root}/gpt2", "{root}/english.jsonl", "{root}/*.jsonl"], "is named twice"),
         (["{root}/gpt2", "{root}/english.jsonl", "--reference", "gtp2"], "the names are gpt2"),
         (["{root}/gpt2", "{root}/english.jsonl", "--training", "x={root}/other.jsonl"], "no tokenizer is called 'x'"),
-        (["{root}/gpt2", "{root}/english.jsonl", "--pattern", "gpt2"], "NAME=PATTERN"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--pattern", "gpt2"], "takes no pattern"),
         (["{root}/gpt2", "{root}/english.jsonl", "--alpha", "0"], "'0' is not a number above 0"),
         (["{root}/gpt2", "{root}/english.jsonl", "--field", "body"], "body"),
         (["{root}/gpt2", "{root}/english.jsonl", "--deployment", "dense-9b"], "dense-8b"),

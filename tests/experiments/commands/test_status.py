@@ -18,7 +18,7 @@ from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
-from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

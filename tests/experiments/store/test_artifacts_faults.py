@@ -15,9 +15,9 @@ import pytest
 from experiments.store.artifacts import MANIFEST, Store
 from tests.experiments.store.demo import Demo, make
 from tests.flipping import flips
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 ROOT = Path(__file__).parents[3]
 

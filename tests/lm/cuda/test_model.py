@@ -115,7 +115,7 @@ def test_generation(device):
 
 def test_byte_probabilities(device):
     requests = [("ab s", [" ab", "1"]), ("", ["s'"]), ("ab " * 8, ["a", "ab s"])]
-    expected, found = (ByteModel(lm).choices_of(requests) for lm in language_models(device))
+    expected, found = (ByteModel(lm).choices(requests) for lm in language_models(device))
     for ours, theirs in zip(found, expected, strict=True):
         assert ours == pytest.approx(theirs, abs=1e-4)
 

@@ -24,7 +24,7 @@ from tests.superbpe.oracle import batches
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 transformers = pytest.importorskip("transformers")
 from tokenizer.hf import SuperBPETokenizerFast  # noqa: E402

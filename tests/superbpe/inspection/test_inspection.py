@@ -5,7 +5,7 @@ import pytest
 
 from superbpe.inspection import vocabulary as inspection
 from tokenizer import patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 from tokenizer.tokenizer import Tokenizer, n_words
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}

@@ -9,7 +9,7 @@ import pytest
 from superbpe.inspection import contexts, measures, tokens
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,10 @@ import pytest
 
 from tests.tokenizer.corpus.endpoint import Endpoint
 from tokenizer import UserError, storage
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.corpus import remote
 from tokenizer.corpus.remote_disk import bucket_path, on_bucket
 from tokenizer.durable import move_file, replacing, write_whole
-from tokenizer.files import read_arrays
-from tokenizer.space import check_free
+from tokenizer.files import check_free, read_arrays, read_sealed, write_sealed
 
 FAULTS = [500, 503, "cut", 500]
 

@@ -4,7 +4,6 @@ import json
 
 from tokenizer.formats import printable
 
-ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
 TOKENS = {b"ab": 256, b"abc": 257, b"bc": 258, b"xyz": 259}  # nothing makes xyz
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.alphabet import ALPHABET, printable
-from tokenizer.checksums import digest
+from tokenizer.definition import ALPHABET, printable
+from tokenizer.files import digest
 from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
 

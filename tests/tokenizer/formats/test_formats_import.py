@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests import texts
-from tests.tokenizer.formats.other_formats import ONE_PASS, added, hf_file, sequence, split
+from tests.generated import ONE_PASS
+from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, _native, formats, patterns
 from tokenizer.formats import printable, tiktoken, unprintable
 from tokenizer.formats.text import read_json

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tokenizer.formats.test_formats import edit
-from tokenizer import Tokenizer, UserError, _native, formats, patterns, spelling
+from tokenizer import Tokenizer, UserError, _native, definition, formats, patterns
 
 
 @pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
@@ -83,7 +83,7 @@ def test_vocabularies_spell_the_same_in_any_order(monkeypatch):
 
         def spelled(array=array, size=size):
             try:
-                return spelling.spell(range(256), array, {b"xyz": 256 + 9}, {"<s>": 256 + 10 + size})
+                return definition.spell(range(256), array, {b"xyz": 256 + 9}, {"<s>": 256 + 10 + size})
             except UserError as error:
                 return str(error)
 

@@ -1,4 +1,4 @@
-"""Changed files of every format: a sample of what `python -m tests.fuzz` loads, and all that it found."""
+"""Samples of `tests.campaigns`, and all that changed files have found."""
 
 import random
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests import fuzz_files
+from tests import campaigns, changed_files
 from tests.properties import examples
 
 # Each was once an error other than a UserError, a message as long as the file, or another tokenizer.
@@ -32,10 +32,26 @@ FINDINGS = [
 
 @pytest.mark.parametrize(("kind", "number"), FINDINGS)
 def test_what_was_found_stays_fixed(kind, number, tmp_path):
-    fuzz_files.case(random.Random(f"{kind} {number}"), kind, tmp_path)
+    changed_files.case(random.Random(f"{kind} {number}"), kind, tmp_path)
 
 
-@examples(200, 300, kind=st.sampled_from(list(fuzz_files.KINDS)), number=st.integers(0, 2**40))
+@examples(200, 300, kind=st.sampled_from(list(changed_files.KINDS)), number=st.integers(0, 2**40))
 def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
     with tempfile.TemporaryDirectory() as folder:
-        fuzz_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
+        changed_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
+
+
+@pytest.mark.parametrize("campaign", [campaigns.encoders])
+@pytest.mark.parametrize("n", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore")
+def test_campaigns_find_nothing(campaign, n):
+    for number in range(n):
+        campaign(None, random.Random(f"{campaign.__name__} {number}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("campaign", [campaigns.kills, campaigns.errors, campaigns.damage])
+def test_campaigns_on_an_experiment_find_nothing(campaign, tmp_path):
+    experiment = campaigns.Experiment(tmp_path)
+    for number in range(1 if campaign is campaigns.kills else 3):
+        campaign(experiment, random.Random(f"{campaign.__name__} {number}"))
