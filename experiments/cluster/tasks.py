@@ -23,6 +23,7 @@ from experiments.cluster import results
 from experiments.cluster.results import Result, Sign, Task, execute
 from tokenizer.errors import UserError, shortened
 from tokenizer.progress import Throttle
+from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -53,12 +54,17 @@ class Cluster:
     Args:
         ray: the module, connected to the cluster.
         runner: settings.
+
+    Raises:
+        UserError: `runner.folder` is a URL.
     """
 
     def __init__(self, ray: Any, runner: RunnerConfig) -> None:
         self.threads, self.part_bytes = runner.threads or 1, runner.part_mb * 1_000_000
         self.ray, self.timeout, self.workers = ray, runner.timeout_s, runner.workers
         self._folder = None if runner.folder is None else Path(runner.folder).resolve()
+        if is_remote(runner.folder or ""):
+            raise UserError(f"runner.folder={runner.folder} must be a folder that all machines of the cluster share")
 
     def slots(self) -> int:
         """Number of tasks that can run at the same time."""
