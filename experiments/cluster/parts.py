@@ -75,7 +75,7 @@ def count(
     Raises:
         UserError: as `count_pretokens`.
     """
-    found = cluster.map_parts("count", partial(_count, settings), [corpus], "train", None, folder, progress)
+    found = cluster.map_parts("count", partial(_count, settings), corpus, "train", None, folder, progress)
     counted = [result for result in found if result.value["about"]["n_bytes"]]
     if not counted:
         return count_pretokens(corpus, **settings)  # explains why there are no documents
@@ -217,7 +217,7 @@ def encoded_by(
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
     done, first = writer.n_documents, 0
-    for result in cluster.map_parts("encode", encode, [corpus], split, tokenizer.sha256, folder):
+    for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
         for block in result.blocks():
             encoded = Encoded(**{"covered": None, **block})
             skip = min(max(done - first, 0), len(encoded.ends))

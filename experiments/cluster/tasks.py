@@ -15,7 +15,6 @@ import time
 from collections import deque
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +118,7 @@ class Cluster:
             UserError: a task raised one, was lost too often, or did not see the folder.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        run = _Run(self, work, tasks, folder, gpus=gpus, checkpoints=checkpoints)
+        run = _Run(self, work, tasks, folder, gpus, checkpoints)
         try:
             for task in tasks:
                 while task not in run.results:
@@ -135,39 +134,37 @@ class Cluster:
         self,
         name: str,
         work: Work,
-        corpora: Sequence[Corpus],
+        corpus: Corpus,
         split: Split,
         identity: Any,
         folder: Path,
         progress: Progress | None = None,
         part_bytes: int = 0,
     ) -> Generator[Result]:
-        """Work on the parts of some corpora; yields their results in order.
+        """Work on the parts of a corpus; yields their results in order.
 
         Args:
             name: start of the names of the results.
             work: called with each part; `skipped` of its value is `part.part_skipped()`.
-            corpora: the corpora.
-            split: side of their held-out split.
+            corpus: the corpus.
+            split: side of its held-out split.
             identity: JSON of the settings that the results depend on.
             folder: folder for results, which all machines see.
             progress: called with the bytes of files read.
             part_bytes: least size of a part.
         """
-        parts = [corpus.parts(split, max(self.part_bytes, part_bytes)) for corpus in corpora]
+        parts = corpus.parts(split, max(self.part_bytes, part_bytes))
         tasks = [
             Task(f"{name}-{i:05}", [split, identity, part.part_identity()], part, part.stored_bytes)
-            for i, part in enumerate(part for listed in parts for part in listed)
+            for i, part in enumerate(parts)
         ]
-        tick = Throttle(progress, "bytes of files read", sum(task.size for task in tasks))
+        tick, skipped = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []
         with closing(self.run(work, tasks, folder, tick)) as results:
-            for corpus, listed in zip(corpora, parts, strict=True):
-                skipped = []
-                for result in islice(results, len(listed)):
-                    skipped.append(result.value["skipped"])
-                    yield result
-                corpus.skipped.add_parts(skipped)
-                corpus.check_unchanged()
+            for result in results:
+                skipped.append(result.value["skipped"])
+                yield result
+        corpus.skipped.add_parts(skipped)
+        corpus.check_unchanged()
 
 
 @dataclass
@@ -183,22 +180,10 @@ class _Submitted:
 
 class _Run:
     def __init__(
-        self,
-        cluster: Cluster,
-        work: Work,
-        tasks: Sequence[Task],
-        folder: Path,
-        *,
-        gpus: int,
-        checkpoints: bool,
+        self, cluster: Cluster, work: Work, tasks: Sequence[Task], folder: Path, gpus: int, checkpoints: bool
     ) -> None:
-        self.cluster, self.ray, self.folder, self.gpus, self.checkpoints = (
-            cluster,
-            cluster.ray,
-            folder,
-            gpus,
-            checkpoints,
-        )
+        self.cluster, self.ray, self.folder = cluster, cluster.ray, folder
+        self.gpus, self.checkpoints = gpus, checkpoints
         self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
         self.waiting = deque(task for task in tasks if task not in self.results)
         self.submitted: dict[Any, _Submitted] = {}
@@ -247,8 +232,6 @@ class _Run:
             if not isinstance(error.cause, LostError):
                 raise (error.cause or error) from error
             why = str(error.cause)
-        except errors.RuntimeEnvSetupError as error:
-            raise UserError(f"the machines of the Ray cluster cannot start a task: {shortened(error)}") from None
         except errors.RayError as error:
             why = each.why or f"{type(error).__name__}: {shortened(error)}"
         else:

@@ -125,13 +125,13 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
     Raises:
         UserError: If there are no held-out documents, or no training documents.
     """
-    measured = list(cluster.map_parts("measured", _collect, [corpus], "heldout", None, folder))
+    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", None, folder))
     # Each task reads all measured text, so it searches at least as much.
     size, n_bytes = sum(result.value["bytes"] for result in measured), 0
     overlap = measured_text(_texts(measured), n_words)
     if size:
         work = partial(_search, measured, n_words, cluster.threads)
-        for result in cluster.map_parts("overlap", work, [corpus], "train", n_words, folder, progress, part_bytes=size):
+        for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
             overlap.mark(next(result.blocks())["marks"])
             n_bytes += result.value["bytes"]
     if not n_bytes:

@@ -46,7 +46,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         if cluster is None:
             return survey(text.corpus, "heldout", hashes=True)
         with cluster.results(folder / "parts") as results:
-            found = cluster.map_parts("survey", _survey, [text.corpus], "heldout", None, results, progress)
+            found = cluster.map_parts("survey", _survey, text.corpus, "heldout", None, results, progress)
             return joined(Survey(**result.value["names"], **next(result.blocks())) for result in found)
 
     def build(folder: Path) -> HeldoutDocuments:

@@ -29,9 +29,7 @@ class FakeRay:
         self.killed: set[int] = set()
         self.names: dict[Future, str] = {}
         self.stop = threading.Event()
-        self.exceptions = SimpleNamespace(
-            RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError, RuntimeEnvSetupError=ImportError
-        )
+        self.exceptions = SimpleNamespace(RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError)
 
     def is_initialized(self) -> bool:
         return True
