@@ -8,12 +8,12 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
-from experiments.logging.metrics import Labels
+from experiments.logging import Labels
 from tokenizer import storage
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -90,11 +90,6 @@ class Tracker:
         if self._runs is not None:
             self._runs.done(stage, artifact, row)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table with the logger; the report contains it already."""
-        if self._runs is not None:
-            self._runs.table(name, columns, rows)
-
     def summary(self, values: Mapping[str, Any]) -> None:
         """Record the final numbers of the run."""
         self.log("summary", values)
@@ -108,22 +103,3 @@ class Tracker:
         self._file.close()
         if self._runs is not None:
             self._runs.finish(failed=error is not None)
-
-
-def tables(numbers: bytes) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """Return the tables of a `report.json` for the logger: columns and rows by name."""
-    report = json.loads(numbers)
-    columns = ["text", "id", "n_bytes", "n_words", "count"]
-    words = [
-        [arm["label"], *(row[column] for column in columns)]
-        for arm in report["superwords"]
-        for row in {row["id"]: row for row in (*arm["most_frequent"], *arm["longest"])}.values()
-    ]
-    samples = [
-        [side["label"], side["n_tokens"], side["bytes_per_token"], "|".join(piece["text"] for piece in side["pieces"])]
-        for side in report["sample"]["sides"]
-    ]
-    return {
-        "superwords": (["tokenizer", *columns], words),
-        "samples": (["tokenizer", "n_tokens", "bytes_per_token", "text"], samples),
-    }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import recorded
-from experiments.logging.tracking import Tracker, tables
+from experiments.logging.tracking import Tracker
 from experiments.settings import of_models
 from experiments.stages import TITLES, beforehand, documents, text
 from experiments.stages.context import Context
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from experiments.config import Config
-    from experiments.logging.metrics import Labels
+    from experiments.logging import Labels
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
     from experiments.stages.forecast import Training
@@ -252,9 +252,6 @@ def _report(context: Context, corpus: Text, result: Result) -> Path:
     from experiments.stages import reporting
 
     artifact = reporting.report(context, corpus, result)
-    if context.config.logger != "none":
-        for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
-            context.tracker.table(name, columns, rows)
     return artifact.path / reporting.PAGE
 
 

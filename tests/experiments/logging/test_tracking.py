@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments.cli.compose import load
-from experiments.logging import tracking
-from experiments.logging.metrics import Labels
-from experiments.logging.tracking import Tracker, tables
+from experiments.logging import Labels, tracking
+from experiments.logging.tracking import Tracker
 from experiments.results import Folder
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import Manifest
-from tests.experiments.report.sample import sample_report
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
 
     errors = type("errors", (), {"Error": OSError, "CommError": OSError})
     fake = type(sys)("wandb")
-    fake.__dict__.update(init=init, errors=errors, Artifact=FakeArtifact, Table=lambda columns, data: (columns, data))
+    fake.__dict__.update(init=init, errors=errors, Artifact=FakeArtifact)
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.delitem(sys.modules, "experiments.logging.wandb_runs", raising=False)
     importlib.import_module("experiments.logging.wandb_runs")
@@ -130,7 +128,6 @@ def _work(folder: Path, logger: str) -> None:
         tracker.done("lm bpe", model, {})
         tracker.uses(judged)
         tracker.done("evaluate bpe", judged, {"bits_per_byte": 1.25, "bytes_per_token": 4.0})
-        tracker.table("superwords", ["text"], [[" of the"]])
         tracker.log("comparison", {"difference": -0.1})
         tracker.summary({"bpe/val/bpb": 1.25})
 
@@ -150,7 +147,6 @@ def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model_with_their_lineage(
     assert runs["lm"].summary["seconds"] == 1.5
     assert runs["pipeline"].summary["comparison/difference"] == -0.1
     assert runs["pipeline"].summary["shards/bpe/train_bytes_per_token"] == 4.5
-    assert runs["pipeline"].history == [{"superwords": (["text"], [[" of the"]])}]
     logged = {artifact.name: artifact for run in started for artifact in run.logged}
     assert {name: artifact.type for name, artifact in logged.items()} == {
         "tokenizer-1": "tokenizer",
@@ -181,14 +177,6 @@ def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.M
         load(["logger=wandb"])
 
 
-def test_tables_are_those_of_the_report() -> None:
-    found = tables(json.dumps(sample_report()).encode())
-    columns, rows = found["superwords"]
-    assert columns[:2] == ["tokenizer", "text"]
-    assert ["SuperBPE", " of the"] in [row[:2] for row in rows]
-    assert [row[0] for row in found["samples"][1]] == ["BPE", "SuperBPE"]
-
-
 @pytest.mark.slow
 def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     """The whole pipeline with the real library, which writes runs that can be synced later."""
@@ -199,5 +187,5 @@ def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     found = list((tmp_path / "outputs" / "wandb").glob("offline-run-*/*.wandb"))
     assert len(found) == 1 + 2  # the pipeline, two models
     contents = b"".join(path.read_bytes() for path in found)
-    for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"superwords", b"tokenizer-"):
+    for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"tokenizer-"):
         assert expected in contents
