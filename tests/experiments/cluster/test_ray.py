@@ -333,7 +333,7 @@ def interrupt_after_progress(run: tasks._Run) -> int:
 def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
-    overrides += ["budget.train_bytes=700000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
+    overrides += ["budget.train_bytes=3000000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
     run_stages("shard", elsewhere, tmp_path / "shards")
