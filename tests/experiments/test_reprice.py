@@ -1,4 +1,4 @@
-"""The command `reprice`: a ladder of budgets under other assumptions."""
+"""The command `compare` with settings: a ladder of budgets under other assumptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import reprice
+from experiments.cli import main
 from lm.evaluate.bits_per_byte import Evaluation
 from tests.experiments.outputs import run_until as run
 
@@ -27,7 +27,7 @@ def ladder(tiny_module: list[str]) -> Path:
 
 
 def repriced(ladder: Path, out: Path, *settings: str) -> dict:
-    assert reprice.run([str(ladder), *settings, "--out", str(out)]) == 0
+    assert main.run(["compare", str(ladder), *(settings or ["average=micro"]), "--out", str(out)]) == 0
     return json.loads((out / "ladder.json").read_text())
 
 
@@ -126,11 +126,11 @@ def test_the_best_depths_of_a_run_are_priced(tiny_module: list[str], tmp_path: P
 def test_mistakes_are_one_line(
     ladder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: list[str], message: str
 ) -> None:
-    assert reprice.run([str(ladder), *settings, "--out", str(tmp_path / "out")]) == 2
+    assert main.run(["compare", str(ladder), *settings, "--out", str(tmp_path / "out")]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 
 
 def test_a_run_without_a_ladder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reprice.run([str(tmp_path)]) == 2
+    assert main.run(["compare", str(tmp_path), "average=macro"]) == 2
     assert "name the folder of a run" in " ".join(capsys.readouterr().err.split())
