@@ -9,8 +9,8 @@ from experiments.cli.arguments import Parser, add_text, add_threads, add_tokeniz
 from experiments.cli.console import Reporter, finish, si
 from lm.data.sharding import reading_threads, write_shards
 from lm.data.shards import END_OF_TEXT
+from tokenizer.durable import naming
 from tokenizer.errors import UserError
-from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     import argparse

@@ -27,7 +27,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, Source, train_superbpe
-from tokenizer import Corpus, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, storage, train_bpe
+from tokenizer import Corpus, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
 from tokenizer.files import weighted
 from tokenizer.train.counting import mix_counts
 from tokenizer.urls import shown
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
         extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
         formats.write(extended, folder, "superbpe")
-    storage.disk.remove(_checkpoint(folder), missing_ok=True)
+    _checkpoint(folder).unlink(missing_ok=True)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")

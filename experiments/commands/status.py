@@ -20,7 +20,7 @@ from experiments.cli.console import Reporter, console, duration, finish, si, std
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.urls import without_credentials
 
@@ -204,7 +204,7 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         elif item.path.name.startswith("."):
-            storage.disk.remove_folder(item.path)
+            remove_folder(item.path)
         else:
             store.remove(item.name)
         return free

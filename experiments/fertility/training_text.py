@@ -15,7 +15,8 @@ from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.text import embedded_text
 from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
 from tokenizer.files import digest, read_json, weighted
 from tokenizer.urls import is_remote

@@ -29,7 +29,7 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Store
 from lm.evaluate import distributed as distributed_evaluation
 from lm.train import distributed, loop
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
@@ -163,7 +163,7 @@ class ModelTasks:
                             context.store.use(used)
                         results.append(result.value)
         finally:
-            storage.disk.remove_folder(folder, ignore_errors=True)
+            remove_folder(folder, ignore_errors=True)
         return results
 
 
@@ -306,7 +306,6 @@ def _made(job: _Job, reporter: Reporter) -> dict[str, Any]:
     store = Store.at(
         job.config.artifacts,
         job.config.artifacts_cache,
-        job.config.artifacts_cache_gb,
         on_use=lambda artifact: used.setdefault(artifact.name),
         verify=job.config.verify,
     )
