@@ -36,13 +36,7 @@ def _commands(page: Path) -> list[list[str]]:
             words = shlex.split(line, comments=True)
             found.append(words[words.index("-m") + 1 :])
         elif line.startswith("superbpe "):
-<<<<<<< HEAD
-            _, name, *arguments = shlex.split(line, comments=True)
-            assert name in NAMES, line
-            found.append([f"experiments.commands.{name.replace('-', '_')}", *arguments])
-=======
             found.append(shlex.split(line, comments=True)[1:])
->>>>>>> refs/heads/commands
     return found
 
 
@@ -69,21 +63,6 @@ def test_every_relative_link_has_a_target(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
 def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
-<<<<<<< HEAD
-    for module, *arguments in _commands(page):
-        if module == "pytest":
-            continue
-        file = _ROOT / (module.replace(".", "/") + ".py")
-        file = file if file.exists() else file.with_suffix("") / "__main__.py"
-        assert file.exists(), module
-        if module in ("experiments.pipeline", "experiments.commands.pipeline"):
-            if overrides := [word for word in arguments if "=" in word]:
-                check(overrides, sweep="--multirun" in arguments)
-            continue
-        folder = [path.read_text() for path in (*file.parent.glob("*.py"), file)]
-        for flag in [word for word in arguments if word.startswith("--")]:
-            assert any(f'"{flag}"' in source for source in folder), f"{module} {flag}"
-=======
     for name, *arguments in _commands(page):
         flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
         if "." in name and name != "experiments.pipeline":
@@ -99,7 +78,6 @@ def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
             overrides = [word for word in arguments if "=" in word and not word.startswith("--")]
             if command == "pipeline" and overrides:
                 check(overrides, sweep="--multirun" in flags)
->>>>>>> refs/heads/commands
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)

@@ -23,11 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-<<<<<<< HEAD
-from experiments.cli.main import run
-=======
 from experiments.cli import main
->>>>>>> refs/heads/commands
 from tests import texts
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, formats, train_bpe
@@ -90,23 +86,14 @@ def _blocks(page: Path) -> list[_Block]:
 def _overrides(written: list[str]) -> dict[str, str]:
     """Settings of a tiny run, and the documented ones where they do not make it longer."""
     documented = dict(word.split("=", 1) for word in written)
-<<<<<<< HEAD
-    is_bakeoff = documented.get("experiment") == "bakeoff"
-    if is_bakeoff:
-=======
     ladder = documented.get("experiment") == "bakeoff"
     if ladder:
->>>>>>> refs/heads/commands
         documented = {"arms": "[bpe,superbpe,bpe_4k,superbpe_4k]", **documented}
     for arm in re.findall(r"\w+_4k", documented.get("arms", "")):
         documented[f"arms.{arm}.bpe.vocab_size"] = "350"
     tiny = dict(word.split("=", 1) for word in tiny_overrides(Path(_TEXT), Path()))
     small = {key: value for key, value in _SMALL.items() if key in documented}
-<<<<<<< HEAD
-    bakeoff = {key: value for key, value in _BAKEOFF.items() if key not in documented} if is_bakeoff else {}
-=======
     bakeoff = {key: value for key, value in _BAKEOFF.items() if key not in documented} if ladder else {}
->>>>>>> refs/heads/commands
     steps = {"lm.train.bytes_per_step": "1024", "budget.tolerance": "0.3"}
     steps = steps if bakeoff or "budget.ladder" in documented else {}
     return {**tiny, **documented, **bakeoff, **small, **steps, "corpus.heldout_fraction": "0.1"}
@@ -123,16 +110,10 @@ def _run_command(line: str) -> None:
     assert program == "superbpe", f"{line!r} cannot be run here: write <!-- not run: REASON --> before its block"
     name, *words = words
     if name == "pipeline":
-<<<<<<< HEAD
-        flags, settings = ([word for word in words if ("=" in word) is set_] for set_ in (False, True))
-        words = [*flags, *(f"{key}={value}" for key, value in _overrides(settings).items())]
-    assert run([name, *words]) == 0, line
-=======
         settings = [word for word in words if "=" in word and not word.startswith("--")]
         flags = [word for word in words if word not in settings]
         words = [*flags, *(f"{key}={value}" for key, value in _overrides(settings).items())]
     assert main.run([name, *words]) == 0, line
->>>>>>> refs/heads/commands
 
 
 def _small(code: str) -> str:
@@ -179,15 +160,10 @@ def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.jsonl").unlink()
     with contextlib.chdir(folder):
         sizes = {"pattern": "gpt2", "bpe.unit": "document", "bpe.vocab_size": "350", "superbpe.vocab_size": "350"}
-<<<<<<< HEAD
-        settings = [f"{key}={value}" for key, value in (_overrides([]) | sizes).items()]
-        assert run(["pipeline", "--until", "evaluate", *settings]) == 0
-=======
         assert (
             main.run(["pipeline", "--until", "evaluate", *(f"{k}={v}" for k, v in (_overrides([]) | sizes).items())])
             == 0
         )
->>>>>>> refs/heads/commands
         corpus = Corpus(CorpusConfig(paths=[_TEXT], heldout_fraction=0.0))
         others = {"llama3": "llama3", "meta-llama/Meta-Llama-3-8B": "llama3", "o200k": "o200k", "my-tokenizer": "gpt2"}
         for name, pattern in others.items():

@@ -183,11 +183,7 @@ def _table_of(folder: Path, what: str, side: Side) -> Path:
 
 
 def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
-<<<<<<< HEAD
-    """Write the effect of each merge on the text, and the curves."""
-=======
-    """Write the effect of each merge on the text, and print that of phase 2's first merges."""
->>>>>>> refs/heads/commands
+    """Write the effect of each merge on the text."""
     import pyarrow.parquet as pq
 
     written = []
@@ -197,45 +193,4 @@ def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> l
         with replacing(path) as file:
             pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
         written.append(path)
-<<<<<<< HEAD
-        rows += [
-            {"tokenizer": harmless(side.label), "vocab_size": size, "bytes_per_token": value}
-            for size, value in measured.curve(_POINTS)
-        ]
-    drawing = io.StringIO()
-    curve_chart(rows).save(drawing, format="svg")
-    write_whole(folder / "curve.svg", drawing.getvalue())
-    return [*written, folder / "curve.svg"]
-
-
-def curve_chart(rows: list[dict[str, Any]]) -> Any:
-    """Bytes per token against vocabulary size."""
-    import altair as alt
-
-    scale, axis = alt.Scale(type="log", nice=False), alt.Axis(format="~s", tickCount=8)
-    legend = alt.Legend(title=None, orient="top-left", labelLimit=400)
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(strokeWidth=2.5)
-        .encode(
-            x=alt.X("vocab_size:Q", title="vocabulary size", scale=scale, axis=axis),
-            y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False)),
-            color=alt.Color("tokenizer:N", legend=legend),
-        )
-        .properties(width=640, height=360, title="Bytes per token by vocabulary size")
-    )
-=======
-        if measured.lifted.size < measured.applied.size:
-            cells = [
-                [
-                    f"{row.merges:,}",
-                    percent(row.superword_share),
-                    percent(round(row.saved, 4) + 0.0, 2),
-                    "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
-                ]
-                for row in history.early_statistics(side.tokenizer, measured)
-            ]
-            head = ["merges", "superwords among them", "tokens saved", "bytes per token"]
-            print_table(f"Phase 2 of {side.label}", head, cells, "merges 0: only the fence is lifted")
     return written
->>>>>>> refs/heads/commands

@@ -166,16 +166,12 @@ def main(argv: Sequence[str]) -> int:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return run_command(["pipeline", *argv])
-    from lm.evaluate import distributed as distributed_evaluation  # Torch takes a second to load
-    from lm.train import distributed, loop
+    from lm.train import distributed  # Torch takes a second to load
 
     restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them
 
-    def join(task: dict[str, Any]) -> None:
-        (distributed_evaluation if distributed_evaluation.is_ours(task) else loop).join(task)
-
     try:
-        return distributed.launch(lambda: run_command(["pipeline", *argv]), join)
+        return distributed.launch(lambda: run_command(["pipeline", *argv]))
     except UserError as error:
         complain(error)
         return 2

@@ -27,8 +27,7 @@ from experiments.stages.context import Context
 from experiments.stages.models import Chain
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Store
-from lm.evaluate import distributed as distributed_evaluation
-from lm.train import distributed, loop
+from lm.train import distributed
 from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
@@ -284,11 +283,8 @@ def _process(job: _Job, data: Path) -> dict[str, Any]:
             outcome["lost"] = str(error)
         return 0
 
-    def join(other: dict[str, Any]) -> None:
-        (distributed_evaluation if distributed_evaluation.is_ours(other) else loop).join(other)
-
     try:
-        distributed.launch(first, join)
+        distributed.launch(first)
     except UserError as error:  # raised in every process
         outcome["error"] = str(error)
     return outcome

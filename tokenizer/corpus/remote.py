@@ -339,7 +339,8 @@ def _system(url: str) -> tuple[Any, str]:
     except ModuleNotFoundError as error:
         extra = "hf" if scheme == "hf" else "cloud"
         raise UserError(
-            f"{shown(url)} requires the package {error.name}; install it with: pip install 'superbpe-framework[{extra}]'"
+            f"{shown(url)} requires the package {error.name}; install the extra: "
+            f"pip install 'superbpe-framework[{extra}]'"
         ) from None
 
 

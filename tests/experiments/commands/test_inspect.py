@@ -203,10 +203,3 @@ def test_the_history_is_a_log_per_tokenizer(
     assert [row["phase"] for row in log] == [1] * 30 + [2] * 30
     assert log[-1]["tokens"] == len(both.encode_ordinary(TEXT))
     assert pq.read_table(tmp_path / "merges-plain.parquet").num_rows == 40
-<<<<<<< HEAD
-    drawn = "".join(ET.parse(tmp_path / "curve.svg").getroot().itertext())
-    assert "plain" in drawn
-    assert "superbpe" in drawn
-=======
-    assert "tokens saved" in capsys.readouterr().out
->>>>>>> refs/heads/commands
