@@ -117,7 +117,7 @@ def test_the_best_depths_of_a_run_are_priced(tiny_module: list[str], tmp_path: P
         (["shares.web=much"], "the share of a source is a number between 0 and 1"),
         (["shares.nowhere=0.5"], "nowhere"),
         (
-            ["--tolerance", "0.01"],
+            ["average=micro", "--tolerance", "0.01"],
             "more than 1 % apart; train both with budget=equal_flops, or accept a larger tolerance",
         ),
         (["lm=small"], "write deployment=NAME"),
