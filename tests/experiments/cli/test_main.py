@@ -296,6 +296,22 @@ def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--transition", "0.7"], "settings are written KEY=VALUE, without dashes: superbpe.transition=…"),
+        (["--train-bytes=1MB"], "or budget.train_bytes=…"),
+        (["--multirunn", "a=1,2"], "unknown option --multirunn (did you mean '--multirun'?)"),
+        (["--until", "train"], "argument --until: invalid choice: 'train'"),
+    ],
+)
+def test_flags_that_are_settings_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["pipeline", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
 def test_the_version() -> None:
     started = [sys.executable, "-m", "experiments", "--version"]
     assert subprocess.run(started, capture_output=True, text=True).stdout.startswith("superbpe 0.")
