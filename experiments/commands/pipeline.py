@@ -10,7 +10,7 @@ import textwrap
 import traceback
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -64,13 +64,14 @@ class _PipelineParser(Parser):
         names = [key.rpartition(".")[2] for key in keys()]
         return {f"{name}=": f"{key}=" for key in keys() if names.count(name := key.rpartition(".")[2]) == 1}
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Print the message, with the settings that unknown flags such as `--transition` probably mean, and exit."""
-        flags = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in self._words if word in message]
-        found = [key for flag in flags for key in known_keys() if key.rpartition(".")[2] == flag]
-        meant = f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
-        complain(UserError(f"{message}; settings are written KEY=VALUE, without dashes{meant}"))
-        self.exit(2)
+        flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
+        names = [flag[2:].replace("-", "_") for flag in flags if flag not in self._option_string_actions]
+        if meant := [f"{key}=…" for name in names for key in known_keys() if key.rpartition(".")[2] == name]:
+            complain(UserError(f"settings are written KEY=VALUE, without dashes: {' or '.join(meant)}"))
+            self.exit(2)
+        super().error(message)
 
     def format_help(self) -> str:
         """The flags, the main settings with what their dataclasses say about them, and examples."""
