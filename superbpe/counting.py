@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from superbpe.sources import Selection, Source, check_not_empty
 from superbpe.transition import Merges
-from tokenizer import _native, storage
+from tokenizer import _native
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError
@@ -277,7 +277,7 @@ class Parts:
     def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
         """See `Runner`."""
         task = self._task(state, pass_)
-        storage.disk.make_folder(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         files = self._files(task, 0, len(self.parts))
         try:
             self._count(task, files, Throttle(progress, pass_.title))
@@ -334,7 +334,7 @@ class Parts:
     def _remove(self, files: Iterable[str]) -> None:
         if self.key is None:
             for file in files:
-                storage.disk.remove(Path(file), missing_ok=True)
+                Path(file).unlink(missing_ok=True)
 
     def _map(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> Iterator[Any]:
         results = iter(self.map(function, arguments))
@@ -444,10 +444,10 @@ def merge_parts(task: Task, argument: tuple[Sequence[str], str]) -> Partial:
 
 def _finished(path: Path, task: Task) -> Partial | None:
     """The result in a file that an earlier call has written; None if there is none."""
-    if not storage.disk.exists(path):
+    if not path.exists():
         return None
     with _parquet(path) as file:
-        return Partial(str(path), *_about(file, path, task), storage.disk.size(path))
+        return Partial(str(path), *_about(file, path, task), path.stat().st_size)
 
 
 def _write(
@@ -479,7 +479,7 @@ def _write(
             key = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(keys))
             names = pa.DictionaryArray.from_arrays(np.zeros(len(counts), np.int8), [name]).cast(pa.string())
             writer.write_table(pa.table([names, key, pa.array(counts)], schema=schema))
-    return Partial(str(path), dict(n_bytes), full, storage.disk.size(path))
+    return Partial(str(path), dict(n_bytes), full, path.stat().st_size)
 
 
 _Group = tuple[str, npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.uint64]]
@@ -523,7 +523,7 @@ def _parquet(path: Path) -> Iterator[Any]:
     damaged = f"{path} is damaged; delete it, so that its part is counted again"
     try:
         check_file(path)
-        with storage.disk.borrowed(path) as local, pq.ParquetFile(local) as file:
+        with pq.ParquetFile(path) as file:
             yield file
     except FileNotFoundError:
         raise UserError(f"{path}, the result of a pass over a part of the corpus, is missing") from None

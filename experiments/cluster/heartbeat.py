@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tokenizer import storage
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
@@ -51,7 +50,7 @@ class Heartbeat:
         with suppress(OSError, UserError):
             write_whole(self._path, json.dumps(Beat(done, time.time())))
             # After the write: on NFS, it makes this machine look at the folder again.
-            if storage.disk.exists(self._path.parent / _STOP):
+            if (self._path.parent / _STOP).exists():
                 raise KeyboardInterrupt
         self._next = time.monotonic() + _INTERVAL_SECONDS
 
@@ -59,7 +58,7 @@ class Heartbeat:
 def last_beat(data: Path) -> Beat | None:
     """What a task has written last; None if there is nothing to read yet."""
     with suppress(OSError, ValueError, TypeError):
-        return Beat(*json.loads(storage.disk.read(data.with_suffix(".progress"))))
+        return Beat(*json.loads(data.with_suffix(".progress").read_bytes()))
     return None
 
 

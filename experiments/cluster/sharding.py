@@ -15,7 +15,6 @@ import xxhash
 from experiments.cluster.tasks import Task, returned
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
-from tokenizer import storage
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 
@@ -82,7 +81,7 @@ def _written(tasks: Sequence[Task], folder: Path, done: int) -> tuple[list[dict[
         value = returned(task, folder)
         if value is None or first + value["documents"] > done:
             break
-        storage.disk.remove(task.data(folder), missing_ok=True)
+        task.data(folder).unlink(missing_ok=True)
         skipped.append(value["skipped"])
         first += value["documents"]
     return skipped, first
@@ -119,7 +118,7 @@ _LISTS = {"documents": "<i8", "xxh3_64": "<u8", "ends": "<i8", "sizes": "<i8", "
 
 def _blocks(result: Result, dtype: str) -> Iterator[Encoded]:
     """The documents of each block of a part, with the place of their tokens."""
-    with storage.disk.open(result.data, "rb") as file:
+    with result.data.open("rb") as file:
         file.seek(result.value["lists"])
         packed = file.read()
     if xxhash.xxh3_128_hexdigest(packed) != result.value["xxh3_128"]:
@@ -130,7 +129,7 @@ def _blocks(result: Result, dtype: str) -> Iterator[Encoded]:
     for documents, digest in zip(lists.get("documents", ()), lists.get("xxh3_64", ()), strict=True):
         ends, sizes, normalized = (lists[name][document : document + documents] for name in _OF_DOCUMENTS)
         n = int(ends[-1])
-        with storage.disk.open(result.data, "rb") as file:
+        with result.data.open("rb") as file:
             file.seek(at)
             block = file.read(n * np.dtype(dtype).itemsize)
         if xxhash.xxh3_64_intdigest(block) != digest:

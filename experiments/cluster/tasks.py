@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
-from experiments.store.cache import marked
-from tokenizer import storage
-from tokenizer.corpus.remote_disk import bucket_path, on_bucket, use_buckets
+from experiments.store.cache import bucket_of
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import digest, read_sealed, write_sealed
+from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -96,7 +96,7 @@ def returned(task: Task, folder: Path) -> Any:
 def finished(task: Task, folder: Path) -> Any:
     """What the call of a finished task returned, or None; a task whose data was deleted is not finished."""
     value = returned(task, folder)
-    return value if value is not None and storage.disk.exists(task.data(folder)) else None
+    return value if value is not None and task.data(folder).exists() else None
 
 
 def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
@@ -105,8 +105,6 @@ def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
     Returns:
         `{"value": ...}`, `{"error": ...}` for the user, or `{"lost": ...}` if the task must be run again.
     """
-    if on_bucket(folder):
-        use_buckets()
     if (value := finished(task, folder)) is None:
         try:
             value = task.call(shared, task.data(folder))
@@ -191,8 +189,7 @@ class Cluster:
     def results(self, folder: Path) -> Iterator[Path]:
         """Yield the folder for the results of an artifact's tasks, which is deleted when the block succeeds.
 
-        It is in `runner.folder`, or else in the folder of the artifact, or else, if that is in the local cache of a
-        bucket, which other machines do not see, in the bucket.
+        It is in `runner.folder`, or else in the folder of the artifact.
 
         Args:
             folder: the unfinished folder of the artifact.
@@ -200,27 +197,24 @@ class Cluster:
         shared = self.shared(folder.parent)
         parts = folder.resolve() / "parts" if shared is None else shared / folder.name
         yield parts
-        storage.disk.remove_folder(parts)
+        remove_folder(parts)
 
     def shared(self, artifacts: Path) -> Path | None:
         """The folder for results that all machines share; None for that of the artifacts.
 
         Raises:
-            UserError: it would be in a bucket, but the backend needs files.
+            UserError: it would be in the local cache of a bucket, which other machines do not see.
         """
-        cache = marked(artifacts)
         if self._folder is not None:
-            path = bucket_path(self._folder)
-        elif cache is not None and self._backend.several_machines():
-            path = bucket_path(f"{cache['url']}/.tasks")
-        else:
-            return None
-        if on_bucket(path) and self._backend.needs_files:
+            if is_remote(self._folder):
+                raise UserError(f"runner.folder={self._folder}: name a folder of a file system that all machines share")
+            return Path(self._folder).resolve()
+        if (url := bucket_of(artifacts)) is not None and self._backend.several_machines():
             raise UserError(
-                f"results of tasks cannot be in {cache['url'] if cache else self._folder} with this runner, whose jobs "
-                "are files: set runner.folder to a folder of a file system that all nodes share"
+                f"artifacts={url} are in a cache on this machine, which others do not see: set runner.folder to a "
+                "folder of a file system that all machines share"
             )
-        return path if on_bucket(path) else path.resolve()
+        return None
 
     def map(self, function: Callable[[Any], Any], arguments: Sequence[Any], folder: Path) -> Iterator[Any]:
         """Results of a function that keeps them itself, in the order of its arguments; like the builtin `map`.
@@ -261,7 +255,7 @@ class Cluster:
         Raises:
             UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
         """
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(_LOOK_UPS) as pool:
             values = list(pool.map(partial(finished, folder=folder), tasks))
         results = {i: value for i, value in enumerate(values) if value is not None}
@@ -432,7 +426,7 @@ def wait_for(data: Path) -> None:
         UserError: it does not.
     """
     deadline = time.monotonic() + _VISIBLE_SECONDS
-    while not storage.disk.exists(data):
+    while not data.exists():
         if time.monotonic() > deadline:
             raise UserError(
                 f"a task has written {data}, which this machine does not see; set runner.folder to a folder that all "

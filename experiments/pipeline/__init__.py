@@ -90,7 +90,6 @@ def run(
     store = Store.at(
         config.artifacts,
         config.artifacts_cache,
-        config.artifacts_cache_gb,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,

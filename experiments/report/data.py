@@ -21,7 +21,6 @@ from experiments.stages.verdict import (
 )
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
 from superbpe.inspection import history
-from superbpe.inspection import vocabulary as inspection
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
 
@@ -116,9 +115,7 @@ def _compression(
     if not isinstance(tokenizer, Tokenizer) or not tokenizer.definition.has_own_layout():
         ids, _ = tokenizer.encode_batch(documents, threads=threads)
         return [(tokenizer.vocab_size, sum(len(document.encode()) for document in documents) / max(len(ids), 1))]
-    found = history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads)
-    values = found.bytes_per_token()
-    return [(size, float(values[size - found.first_size])) for size in inspection.curve_sizes(tokenizer, points)]
+    return history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads).curve(points)
 
 
 def _title(labels: Sequence[str]) -> str:

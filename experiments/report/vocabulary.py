@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.store.manifest import command_line
 from superbpe.inspection import measures, tokens
-from superbpe.inspection.kinds import KINDS
+from superbpe.inspection.tokens import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from experiments.report.engine import engine
 from experiments.report.packing import pack
 from experiments.report.vocabulary import Settings
 from experiments.report.vocabulary_charts import figures
-from superbpe.inspection import contexts, tokens
-from superbpe.inspection.kinds import KINDS
+from superbpe.inspection import measures, tokens
+from superbpe.inspection.tokens import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _packed(one: Side, others: Sequence[Side]) -> str:
 def _packed_contexts(one: Side, settings: Settings) -> str:
     if one.encoded is None:
         return ""
-    found = contexts.contexts(
+    found = measures.contexts(
         one.encoded,
         one.tokens,
         per_token=settings.contexts,

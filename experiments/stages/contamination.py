@@ -10,7 +10,6 @@ import numpy as np
 from experiments.cli.console import percent, si
 from experiments.cluster import connect, contamination
 from experiments.results import Contamination
-from tokenizer import storage
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import replacing
 
@@ -47,7 +46,7 @@ class HeldoutOverlap:
     @classmethod
     def load(cls, artifact: Artifact[Contamination]) -> HeldoutOverlap:
         """Load the result of `measure`."""
-        with np.load(storage.disk.local(artifact.path / _ARRAYS), allow_pickle=False) as file:
+        with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
             return cls(artifact.hash, artifact.contents, file["shared_words"] == 0)
 
     def sentence(self) -> str:

@@ -27,9 +27,8 @@ from experiments.stages.context import Context
 from experiments.stages.models import Chain
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Store
-from lm.evaluate import distributed as distributed_evaluation
-from lm.train import distributed, loop
-from tokenizer import storage
+from lm.train import distributed
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
@@ -163,7 +162,7 @@ class ModelTasks:
                             context.store.use(used)
                         results.append(result.value)
         finally:
-            storage.disk.remove_folder(folder, ignore_errors=True)
+            remove_folder(folder, ignore_errors=True)
         return results
 
 
@@ -229,7 +228,7 @@ class _Reporter(Reporter):
     """
 
     def __init__(self, heartbeat: Heartbeat, runs: Mapping[str, tuple[int, int]]) -> None:
-        super().__init__(Console(quiet=True), bars=False)
+        super().__init__(Console(quiet=True), alone=False)
         self._heartbeat, self._runs, self._run, self._bytes = heartbeat, runs, (0, 0), 0
 
     @contextmanager
@@ -284,11 +283,8 @@ def _process(job: _Job, data: Path) -> dict[str, Any]:
             outcome["lost"] = str(error)
         return 0
 
-    def join(other: dict[str, Any]) -> None:
-        (distributed_evaluation if distributed_evaluation.is_ours(other) else loop).join(other)
-
     try:
-        distributed.launch(first, join)
+        distributed.launch(first)
     except UserError as error:  # raised in every process
         outcome["error"] = str(error)
     return outcome
@@ -306,7 +302,6 @@ def _made(job: _Job, reporter: Reporter) -> dict[str, Any]:
     store = Store.at(
         job.config.artifacts,
         job.config.artifacts_cache,
-        job.config.artifacts_cache_gb,
         on_use=lambda artifact: used.setdefault(artifact.name),
         verify=job.config.verify,
     )

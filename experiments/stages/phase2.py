@@ -19,10 +19,8 @@ from superbpe.inspection.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
-from tokenizer import storage
-from tokenizer.corpus.remote_disk import on_bucket
 from tokenizer.errors import UserError
-from tokenizer.files import digest
+from tokenizer.files import digest, free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +58,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
         run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
         if memory is not None:
             most = si(len(parts) * max(memory, _SEAMS_MB) * 1e6)
-            free = "" if on_bucket(folder) else f" ({si(storage.disk.free_bytes(folder))}B free)"
+            free = f" ({si(free_bytes(folder))}B free)"
             usual = "0.2 to 0.4 bytes per byte of text"
             context.reporter.say(f"each pass writes {usual}, at most {most}B, to {folder}{free}")
         return Parts(parts, folder, run, threads=cluster.threads, key=key)

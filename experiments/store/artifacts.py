@@ -25,9 +25,9 @@ from experiments.results import Contents
 from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
-from tokenizer import storage
+from tokenizer.durable import naming, remove_folder, sync
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, check_sizes, digest, n_bytes_of, read_sealed, recorded
+from tokenizer.files import Verify, check_files, check_sizes, digest, read_sealed, recorded
 from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
@@ -119,30 +119,29 @@ class Store:
         self._unpublished: list[str] = []
         self.on_upload: Callable[[], None] | None = None
         self.bucket: Bucket | None = None
-        if (mark := cache.marked(root)) is not None:
+        if (url := cache.bucket_of(root)) is not None:
             from experiments.store.bucket import Bucket
 
-            self.bucket = Bucket(mark["url"], root / ".manifests", progress)
-            self._cache = cache.Cache(root, mark["bytes"], self.filelock)
+            self.bucket = Bucket(url, root / ".manifests", progress)
 
     @classmethod
-    def at(cls, where: str | Path, folder: str | None = None, gigabytes: float | None = None, **options: Any) -> Store:
+    def at(cls, where: str | Path, folder: str | None = None, **options: Any) -> Store:
         """Return the store in a folder, or in a bucket with its cache.
 
         Args:
             where: Folder, or URL.
             folder: For a URL: local folder of the cache; None for one in the user's cache folder.
-            gigabytes: For a URL: maximum size of the cache.
             options: Arguments of the class.
 
         Raises:
             UserError: If the URL, or one of the settings, cannot be used.
         """
         if is_remote(str(where)):
-            return cls(cache.cache_of(str(where), folder, gigabytes), **options)
-        for name, value in (("artifacts_cache", folder), ("artifacts_cache_gb", gigabytes)):
-            if value is not None:
-                raise UserError(f"{name}={value} has no effect, because artifacts={where} is a local folder; remove it")
+            return cls(cache.cache_of(str(where), folder), **options)
+        if folder is not None:
+            raise UserError(
+                f"artifacts_cache={folder} has no effect, because artifacts={where} is a local folder; remove it"
+            )
         return cls(Path(where), **options)
 
     @property
@@ -222,19 +221,12 @@ class Store:
         assert self.bucket is not None
         if not (self.root / name).exists():
             return
-        self._cache.hold(name)
         if not self.bucket.has(name):
             with self.lock(name):  # another process may be uploading it
                 if not self.bucket.has(name):
                     self.bucket.upload(self.root / name)
             if self.on_upload is not None:
                 self.on_upload()
-        self._make_space()
-
-    def _make_space(self, incoming: int = 0) -> None:
-        bucket = self.bucket
-        assert bucket is not None
-        self._cache.make_space(incoming, lambda name: not bucket.has(name), self._discard)
 
     def _download(self, artifact: Artifact[Any]) -> None:
         """Get an artifact's files. Those of an interrupted attempt are not read again."""
@@ -243,8 +235,7 @@ class Store:
             if artifact.folder.exists():
                 return
             partial = self.root / f".{artifact.name}.download"
-            self._make_space(n_bytes_of(artifact.manifest.files))
-            storage.disk.make_folder(partial)
+            partial.mkdir(parents=True, exist_ok=True)
             self.bucket.download(artifact.name, partial)
             self._name(partial)
 
@@ -265,19 +256,19 @@ class Store:
             if self._on_build is not None:
                 self._on_build()
             if not resumable:
-                storage.disk.remove_folder(partial)
-            storage.disk.make_folder(partial)
+                remove_folder(partial)
+            partial.mkdir(parents=True, exist_ok=True)
             for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
                 if unfinished.is_file():
-                    storage.disk.remove(unfinished)
+                    unfinished.unlink()
             with measured(partial) as cost:
                 try:
                     self._building += 1
-                    with storage.naming(partial):
+                    with naming(partial):
                         contents = build(partial)
                 except BaseException:
                     if not resumable:
-                        storage.disk.remove_folder(partial, ignore_errors=True)
+                        remove_folder(partial, ignore_errors=True)
                     raise
                 finally:
                     self._building -= 1
@@ -298,15 +289,15 @@ class Store:
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
-            storage.disk.remove(partial / MANIFEST, missing_ok=True)
+            (partial / MANIFEST).unlink(missing_ok=True)
             return False
         self._name(partial)
         return True
 
     def _name(self, partial: Path) -> None:
         name = partial.name.removeprefix(".").removesuffix(partial.suffix)
-        storage.disk.rename(partial, self.root / name)
-        storage.disk.sync(self.root)
+        partial.replace(self.root / name)
+        sync(self.root)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -375,10 +366,8 @@ class Store:
         Raises:
             UserError: If a file is damaged or missing.
         """
-        if self.bucket is not None:
-            self._cache.hold(artifact.name)
-            if not artifact.folder.exists():
-                self._download(artifact)
+        if self.bucket is not None and not artifact.folder.exists():
+            self._download(artifact)
         try:
             check_files(artifact.folder, artifact.manifest.files, verify or self._verify, self._progress)
         except FileNotFoundError as error:
@@ -408,9 +397,9 @@ class Store:
     def _discard(self, name: str) -> None:
         """Delete a folder. It is renamed first, so that it is never half deleted under its name."""
         doomed = self.root / f".{name}.removed"
-        storage.disk.remove_folder(doomed, ignore_errors=True)
-        storage.disk.rename(self.root / name, doomed)
-        storage.disk.remove_folder(doomed, ignore_errors=True)
+        remove_folder(doomed, ignore_errors=True)
+        (self.root / name).replace(doomed)
+        remove_folder(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -430,16 +419,16 @@ class Store:
     def clean(self) -> list[str]:
         """Delete the leftovers of killed processes, except resumable ones; return the names."""
         for removed in self.root.glob(".*.removed"):
-            storage.disk.remove_folder(removed, ignore_errors=True)
+            remove_folder(removed, ignore_errors=True)
         for partial in self.root.glob(".*.download"):
             if (self.root / partial.name.removeprefix(".").removesuffix(".download")).exists():
-                storage.disk.remove_folder(partial, ignore_errors=True)
+                remove_folder(partial, ignore_errors=True)
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
             with self.if_free(name) as free:  # otherwise a live process is writing it
                 if free and ((self.root / name).exists() or not self._complete(partial)):
-                    storage.disk.remove_folder(partial, ignore_errors=True)
+                    remove_folder(partial, ignore_errors=True)
                     stale.append(name)
         return stale
 
@@ -465,7 +454,7 @@ class Store:
         """
         folder = self.root / ".locks"
         try:
-            storage.disk.make_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
@@ -502,5 +491,5 @@ def _files(folder: Path) -> list[str]:
 
 def _sync_all(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
-        storage.disk.sync(path)
-    storage.disk.sync(folder)
+        sync(path)
+    sync(folder)

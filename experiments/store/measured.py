@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizer import storage
 from tokenizer.durable import write_whole
 
 if TYPE_CHECKING:
@@ -34,13 +33,13 @@ def measured(folder: Path) -> Iterator[dict[str, float | int]]:
         if folder.exists():
             with suppress(OSError):  # on a full disk, the block raises the error already
                 write_whole(record, str(cost["seconds"]))
-    storage.disk.remove(record, missing_ok=True)
+    record.unlink(missing_ok=True)
 
 
 def seconds_so_far(folder: Path) -> float | None:
     """Return the seconds that earlier attempts of an unfinished stage took; None if unknown."""
     try:
-        return float(storage.disk.read(folder / SECONDS))
+        return float((folder / SECONDS).read_bytes())
     except (OSError, ValueError):
         return None
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.store.artifacts import Store
 from experiments.store.runs import RECORD, load
-from tokenizer import storage
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import digest, read_json
@@ -65,7 +64,7 @@ def running(store: Store, folder: Path) -> Iterator[None]:
         alive.acquire()
     try:
         registry = store.root / _FOLDER
-        storage.disk.make_folder(registry)
+        registry.mkdir(parents=True, exist_ok=True)
         write_json(registry / f"{name}.json", {"folder": where})
         publish()  # fails early if the bucket cannot be written
         store.on_upload = publish
@@ -100,7 +99,7 @@ def entries(store: Store) -> list[Entry]:
 
 def forget(store: Store, entry: Entry) -> None:
     """Remove a run of this machine from the registry."""
-    storage.disk.remove(entry.path)
+    entry.path.unlink()
     if store.bucket is not None:
         store.bucket.forget_record(f"{_machine()}/{entry.path.stem}")
 

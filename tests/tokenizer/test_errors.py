@@ -31,7 +31,7 @@ def test_every_import_is_of_the_base_or_of_an_extra() -> None:
         name.partition(".")[0]
         for path in sources
         if "benchmarks" not in path.parts
-        for name in imported_names(path.read_text(encoding="utf-8"), ".".join(path.relative_to(ROOT).parts[:-1]))
+        for name in imported_names(path.read_text(encoding="utf-8"))
     }
     for package in used - set(sys.stdlib_module_names) - PACKAGES - base - PROBED:
         message = str(missing_extra(ModuleNotFoundError(name=f"{package}.part")))

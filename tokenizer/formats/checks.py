@@ -7,9 +7,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from tokenizer import storage
 from tokenizer.definition import MOST_IDS, Definition
-from tokenizer.durable import partial_name
+from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import make_folder
 
@@ -108,15 +107,14 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         for name, content in files.items():
             partial = partial_name(folder / name)
             ready.append((partial, folder / name))
-            with storage.naming(folder / name):
-                with storage.disk.open(partial, "wb") as file:
-                    file.write(content.encode() if isinstance(content, str) else content)
-                storage.disk.sync(partial)
+            with naming(folder / name):
+                partial.write_bytes(content.encode() if isinstance(content, str) else content)
+                sync(partial)
         for name in remove:
-            storage.disk.remove(folder / name, missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
         for partial, final in ready:
-            storage.disk.rename(partial, final)
-        storage.disk.sync(folder)
+            partial.replace(final)
+        sync(folder)
     finally:
         for partial, _ in ready:
-            storage.disk.remove(partial, missing_ok=True)
+            partial.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, patterns, storage
+from tokenizer import _native, patterns
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
@@ -136,8 +136,7 @@ class PretokenCounts:
         path = Path(path)
         try:
             check_file(path)
-            with storage.disk.borrowed(path) as local:
-                return cls._read(path, local)
+            return cls._read(path)
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `superbpe pipeline --until count`") from None
         except UserError:
@@ -151,12 +150,12 @@ class PretokenCounts:
             ) from None
 
     @classmethod
-    def _read(cls, path: Path, local: Path) -> PretokenCounts:
-        """Counts from a file's local copy; `path` is for messages."""
+    def _read(cls, path: Path) -> PretokenCounts:
+        """Counts from a file that may be damaged."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pq.read_table(local)
+        table = pq.read_table(path)
         about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
         if not isinstance(about, dict) or about.get("version") != _FORMAT_VERSION:
             raise UserError(f"{path} is not a file of pretoken counts of format version {_FORMAT_VERSION}; count again")
@@ -213,7 +212,8 @@ def count_pretokens(
         special_tokens: strings that are cut out of the text before the pattern applies.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
-            end. Does not include the returned counts and the text being read. None for no limit.
+            end. Does not include the returned counts, the text being read and the interpreter: a limit of 64 MB took
+            186 MB for 396 MB of text with 1.6 million distinct pretokens. None for no limit.
         spill_folder: parent of the temporary folder for these runs, which is deleted at the end; None for the
             system's temporary folder.
         progress: called with the number of bytes done.

@@ -1,6 +1,5 @@
 """Counts and shards of a cluster equal those of this machine's threads, byte by byte."""
 
-import errno
 import json
 import re
 from functools import partial
@@ -20,7 +19,7 @@ from lm.data.shard_writer import Writer
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests import other_tokenizers
 from tests.experiments.cluster.backend import Threads, cluster_of
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, storage, train_bpe
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.external.load import load_pretrained
 
@@ -110,23 +109,6 @@ def test_a_damaged_part_is_an_error_that_names_it(corpus, cluster, tmp_path, dam
     write_encoded(tmp_path / "found", tokenizer, source)
     write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), threads=1)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
-
-
-def test_results_on_another_file_system_are_copied(corpus, cluster, tmp_path, monkeypatch):
-    tokenizer = train_bpe(count_pretokens(corpus, **SETTINGS), 300)
-    write_shards(tmp_path / "expected", tokenizer, again(corpus).batches(), threads=1)
-    rename = storage.disk.rename
-
-    def between_folders(source, target):
-        if source.parent.name == "parts" != target.parent.name:
-            raise OSError(errno.EXDEV, "Invalid cross-device link")
-        rename(source, target)
-
-    monkeypatch.setattr(storage.disk, "rename", between_folders)
-    source = partial(encoded_by, cluster, corpus, "train", tokenizer, tmp_path / "parts")
-    write_encoded(tmp_path / "found", tokenizer, source)
-    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
-    assert not list((tmp_path / "parts").glob("tokens-*"))
 
 
 def interrupted(method, calls):

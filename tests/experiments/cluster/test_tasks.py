@@ -131,18 +131,17 @@ def test_the_bytes_of_finished_tasks_are_reported(tmp_path):
     assert seen == sorted(seen)
 
 
-def test_several_machines_share_a_folder_or_the_bucket_of_the_artifacts(tmp_path):
+def test_several_machines_share_a_folder(tmp_path):
     backend = Threads()
     cache = cache_of("s3://bucket/artifacts", str(tmp_path / "cache"))
     with cluster_of(backend).results(cache / "count-1") as parts:
         assert parts == cache / "count-1" / "parts"
     backend.several = True
-    assert cluster_of(backend).shared(cache) == Path("s3:/bucket/artifacts/.tasks")
-    assert cluster_of(backend, folder="gs://me@other/tasks/").shared(cache) == Path("gs:/other/tasks")
-    backend.needs_files = True
-    message = r"cannot be in s3://bucket/artifacts with this runner.*set runner.folder"
-    with pytest.raises(UserError, match=message), cluster_of(backend).results(cache / "count-1"):
-        pass
+    message = r"artifacts=s3://bucket/artifacts are in a cache on this machine.*set runner.folder"
+    with pytest.raises(UserError, match=message):
+        cluster_of(backend).shared(cache)
+    with pytest.raises(UserError, match=r"runner.folder=gs://other/tasks: name a folder of a file system"):
+        cluster_of(backend, folder="gs://other/tasks").shared(cache)
     with cluster_of(backend, folder=str(tmp_path / "shared")).results(cache / "count-1") as parts:
         assert parts == tmp_path / "shared" / "count-1"
     with cluster_of(backend).results(tmp_path / "artifacts" / "count-1"):

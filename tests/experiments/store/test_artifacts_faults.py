@@ -137,7 +137,7 @@ def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pyte
     store = Store(tmp_path)
     name = make(store, "demo", config={}, inputs={}, build=_build).name
     with monkeypatch.context() as patch:
-        patch.setattr("tokenizer.storage.Disk.remove_folder", lambda *_, **__: None)  # killed after the rename
+        patch.setattr("experiments.store.artifacts.remove_folder", lambda *_, **__: None)  # killed after the rename
         store.remove(name)
     store.clean()
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
