@@ -17,8 +17,7 @@ from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_
 from experiments.store.cache import bucket_of
 from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
-from tokenizer.files import digest, read_sealed, write_sealed
-from tokenizer.urls import is_remote
+from tokenizer.files import digest, is_remote, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

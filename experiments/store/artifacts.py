@@ -27,8 +27,7 @@ from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
 from tokenizer.durable import naming, remove_folder, sync
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, check_sizes, digest, read_sealed, recorded
-from tokenizer.urls import is_remote
+from tokenizer.files import Verify, check_files, check_sizes, digest, is_remote, read_sealed, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
