@@ -21,8 +21,7 @@ from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.errors import UserError, did_you_mean
-from tokenizer.files import Verify
-from tokenizer.urls import shown
+from tokenizer.files import Verify, shown
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

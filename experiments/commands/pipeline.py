@@ -29,7 +29,7 @@ from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.runs import Recorder, Run
 from tokenizer.errors import UserError
-from tokenizer.urls import is_remote, shown
+from tokenizer.files import is_remote, shown
 
 if TYPE_CHECKING:
     import argparse
