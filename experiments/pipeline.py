@@ -1,51 +1,51 @@
-"""The whole experiment, from text to report: `python -m experiments.pipeline`.
+"""The whole experiment, from text to report: `python -m experiments.pipeline`, the same as `superbpe pipeline`.
 
 A stage is skipped if its artifact exists. So the same command resumes after an interruption, and a changed setting
 repeats only the stages that depend on it.
 
-This is the only place that sees the whole configuration: each stage gets its inputs and its own settings.
+This is the only module that sees the whole configuration: a stage gets its inputs and its own settings.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import part, recorded
 from experiments.logging.tracking import Tracker
-from experiments.runs import list_runs
+from experiments.runs import chains, list_runs
 from experiments.settings import resolved
-from experiments.stages import beforehand, contamination, corpus, heldout
+from experiments.stages import TITLES, contamination, corpus, heldout
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import registry
 from experiments.store.artifacts import Store
+from lm.evaluate.config import EvalConfig
+from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from experiments.arms import Arm
+    from experiments.cluster.models import ModelTasks
     from experiments.config import Config
-    from experiments.logging.metrics import Labels
+    from experiments.logging import Labels
+    from experiments.results import HeldoutDocuments, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
+    from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.corpus import Text
+    from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
-
-STAGES = {
-    "count": "read and count the text",
-    "train_bpe": "train BPE merges (phase 1)",
-    "train_superbpe": "train superwords (phase 2)",
-    "shard_corpus": "encode the text",
-    "train_lm": "train language models",
-    "evaluate": "evaluate the models on held-out text",
-    "report": "write the report",
-}
-"""The stages, in order, with what they do."""
+    from lm.model.config import ModelConfig
+    from lm.train.config import TrainConfig
 
 
 class Outcome(NamedTuple):
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
     Attributes:
         result: Comparison of the largest models at the largest budget.
         page: Path of the report.
-        rungs: Comparison at every size and budget, smallest first; `result` is the last.
+        rungs: Comparison of the largest models at every budget, smallest first; `result` is the last.
     """
 
     result: Result | None = None
@@ -75,7 +75,7 @@ def run(
 
     Args:
         config: The experiment.
-        until: The last stage to run, one of `STAGES`.
+        until: The last stage to run, one of `experiments.stages.TITLES`.
         folder: Folder for this run's own files: `metrics.jsonl`, the logger's files, the page of a ladder of budgets.
         reporter: Shows the progress; None for the terminal.
         on_artifact: Called with every artifact that the run makes or reuses.
@@ -94,7 +94,6 @@ def run(
     store = Store.at(
         config.artifacts,
         config.artifacts_cache,
-        config.artifacts_cache_gb,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,
@@ -110,77 +109,198 @@ def run(
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
-        for name in store.clean():
-            shown.say(f"removed leftovers of {name} from a killed process", style="dim")
         warnings.showwarning = warn  # omits the source line that Python would print
         return _run(Context(store, shown, tracker, config.runner), config, until, folder)
 
 
 def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     """Run the stages that do not need Torch first, because importing Torch takes seconds; then the others."""
-    stages = list(STAGES)[: list(STAGES).index(until) + 1]
+    stages = list(TITLES)[: list(TITLES).index(until) + 1]
     if "train_lm" in stages and config.lm.train.device not in ("auto", "cpu"):
         from lm.model.device import resolve_device
 
         resolve_device(config.lm.train.device)  # fails early if the device is missing
     arms = resolve_arms(config)
-    if not any(arm.recipe == "superbpe" for arm in arms):
-        stages = [stage for stage in stages if stage != "train_superbpe"]
-    seeds = range(config.lm.train.seed, config.lm.train.seed + config.lm.n_seeds)
-    sizes = config.lm.sizes or [config.lm.model.n_layers]
-    runs = list_runs([arm.name for arm in arms], sizes, seeds, config.budget.rungs())
-    context.reporter.plan(
-        {stage: STAGES[stage] for stage in stages},
-        lambda first: beforehand.say(context, config, arms, runs, stages[stages.index(first) :]),
-    )
+    runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
+    skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
+    context.reporter.plan({stage: TITLES[stage] for stage in stages if stage not in skipped})
     context.reporter.enter("count")
     text = corpus.prepare(context, config.corpus, config.budget if "train_lm" in stages else None)
-    tokenizers = {
-        arm.name: dataclasses.replace(made, settings=resolved(config, arm, made.artifact.contents.revision))
-        for arm, made in make_tokenizers(context, text, arms, until)
-    }
-    if "shard_corpus" not in stages:
+    tokenizers = make_tokenizers(context, text, arms, stages)
+    if "shard" not in stages:
         return Outcome()
     with _torch_threads(config.runner.threads):
-        return _models(context, config, stages, text, tokenizers, runs, folder)
+        return _models(context, config, stages, text, arms, tokenizers, runs, folder)
 
 
 def _models(
     context: Context,
     config: Config,
-    stages: Sequence[str],
+    stages: Collection[str],
     text: Text,
+    arms: Sequence[Arm],
     tokenizers: Mapping[str, ArmTokenizer],
     runs: Sequence[Run],
     folder: Path,
 ) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import evaluate, model_tasks, plan, verdict
+        from experiments.cluster.models import place
+        from experiments.stages import evaluate, plan, terminal
 
-    lm, scoring = config.lm, part(EvalConfig, config.eval)
-    context.reporter.enter("shard_corpus")
+    scoring = part(EvalConfig, config.eval)
+    context.reporter.enter("shard")
     documents = heldout.describe(context, text)
-    verdict.warn_of_few(context, config, documents.contents)
+    terminal.warn_of_few(context, documents.contents, scoring.cluster, sampled=config.corpus.heldout_sample < 1)
     overlap = contamination.measure(context, text, config.eval.contamination)
-    arms = _encoded(context, config, text, tokenizers, documents)
+    encoded = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:
         return Outcome()
     # Plan before training, so that errors appear early.
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
-        plans = plan.plan(runs, arms, lm, config.budget)
-    elsewhere = model_tasks.place(context)
-    plans, tuned = _tuned(context, config, arms, plans, elsewhere)
+        plans = plan.plan(runs, encoded, config.lm, config.budget)
+    elsewhere = place(config.runner, documents, config.artifacts_cache, config.verify)
+    tuned = _tuned(context, config, encoded, elsewhere)
+    plans = {run: settings.scaled(tuned[run.size][run.arm].factor) for run, settings in plans.items()}
+    shapes = {size: config.lm.model.with_layers(size) for size in config.lm.all_sizes}
     if elsewhere is None:
-        models = _train(context, lm, arms, plans)
+        models = _trained(context, encoded, shapes, plans)
     else:
-        models = elsewhere.train(context, lm.model, arms, plans, scoring, documents)
+        models = elsewhere.train(context, encoded, shapes, plans, scoring)
     if "evaluate" not in stages:
         return Outcome()
     context.reporter.enter("evaluate")
     scores = {
-        run: evaluate.score(context, scoring, lm.train.device, run, model, arms[run.arm], documents)
+        run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
         for run, model in models.items()
     }
-    results = evaluate.compare(context, text, arms, models, scores, config.budget)
+    results = evaluate.compare(context, text, encoded, models, scores, config.budget)
+    largest = config.lm.all_sizes[-1]
+    rungs = [
+        _described(config, arms, result, shapes[size], overlap, tuned[size])
+        for (size, _), result in results.items()
+        if size == largest
+    ]
+    if len(shapes) > 1:
+        most = runs[-1].budget
+        terminal.show_sizes(context, {size: result for (size, budget), result in results.items() if budget == most})
+    return _shown(context, config, stages, text, rungs, folder)
+
+
+def _encoded(
+    context: Context,
+    config: Config,
+    text: Text,
+    tokenizers: Mapping[str, ArmTokenizer],
+    documents: Artifact[HeldoutDocuments],
+) -> dict[str, Encoded]:
+    """Encode the text with every tokenizer: the held-out documents first, which say how much space the others need."""
+    from experiments.stages import outlook, shards, terminal
+
+    held = {name: shards.encode(context, config.shards, text, arm, "heldout") for name, arm in tokenizers.items()}
+    pairs = [(arm, held[name]) for name, arm in tokenizers.items()]
+    terminal.show_fertility(context, pairs, documents)
+    # The counts of a mixture are from other text and do not give the corpus size.
+    counts = [arm.counts.contents for arm in tokenizers.values() if arm.counts and arm.counts.contents.corpus]
+    n_bytes = counts[0].n_bytes if counts else None
+    if counts:
+        outlook.check_space(context, config.shards, text, pairs, counts[0].n_bytes, counts[0].n_documents)
+    return {
+        name: shards.Encoded(arm, shards.encode(context, config.shards, text, arm, "train", n_bytes), held[name])
+        for name, arm in tokenizers.items()
+    }
+
+
+def _tuned(
+    context: Context, config: Config, encoded: Mapping[str, Encoded], elsewhere: ModelTasks | None
+) -> dict[int, dict[str, Tuning]]:
+    """Choose the learning rates of every size and arm."""
+    from experiments.stages import tuning
+
+    scoring = part(EvalConfig, config.eval)
+    tuned = {}
+    for size in config.lm.all_sizes:
+        jobs = tuning.jobs(encoded, config.lm.model.with_layers(size), config.lm, config.budget, scoring)
+        tuned[size] = tuning.tune(context, encoded, jobs, None if elsewhere is None else elsewhere.tune)
+    return tuned
+
+
+def _trained(
+    context: Context,
+    encoded: Mapping[str, Encoded],
+    shapes: Mapping[int, ModelConfig],
+    plans: Mapping[Run, TrainConfig],
+) -> dict[Run, Artifact[TrainedModel]]:
+    """Train the models of all runs, one after the other, in this process and those that it leads."""
+    from experiments.stages import outlook
+    from experiments.stages.models import train_chain
+
+    groups = chains(list(plans))
+    costs = [outlook.cost(context, shapes[one[0].size], encoded[one[0].arm], one, plans) for one in groups]
+    left = outlook.TimeLeft(context, costs, plans[groups[0][0]].device)
+    models: dict[Run, Artifact[TrainedModel]] = {}
+    for chain in groups:
+        models |= train_chain(context, shapes[chain[0].size], encoded[chain[0].arm], chain, plans, left.row)
+        left.done()
+    return models
+
+
+def _described(
+    config: Config,
+    arms: Sequence[Arm],
+    result: Result,
+    model: ModelConfig,
+    overlap: HeldoutOverlap | None,
+    tuned: Mapping[str, Tuning],
+) -> Result:
+    """Add what the pages say about a comparison: the settings of each arm, overlap, tuning."""
+    named = [
+        dataclasses.replace(
+            compared,
+            arm=dataclasses.replace(
+                compared.arm, settings=resolved(config, arm, model, compared.arm.artifact.contents.revision)
+            ),
+        )
+        for arm, compared in zip(arms, result.arms, strict=True)
+    ]
+    runs = tuple(tuned[arm.name] for arm in arms) if any(one.runs for one in tuned.values()) else ()
+    return dataclasses.replace(result, arms=named, overlap=overlap, tuning=runs)
+
+
+def _shown(
+    context: Context, config: Config, stages: Collection[str], text: Text, rungs: Sequence[Result], folder: Path
+) -> Outcome:
+    """Write the report about the largest budget, and print the results."""
+    from experiments.stages import over_compute, reporting, terminal
+
+    page, result = None, rungs[-1]
+    context.reporter.enter("report")
+    if "report" in stages:
+        artifact = reporting.report(context, config.report, text, result, recorded(config))
+        page = artifact.path / reporting.PAGE
+    terminal.show_result(context, result, config.budget.mode)
+    if len(rungs) > 1:
+        over_compute.show(context, rungs, config.deployment, config.budget.tolerance, folder)
+    if page is not None:
+        context.reporter.say(f"report: {page}")
+    return Outcome(result, page, rungs)
+
+
+@contextmanager
+def _torch_threads(threads: int | None) -> Iterator[None]:
+    """Limit Torch to this number of threads in the block, because cells of a sweep share the cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if threads is None else thread_count(threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+if __name__ == "__main__":
+    from experiments.commands.pipeline import main
+
+    sys.exit(main(sys.argv[1:]))

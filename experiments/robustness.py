@@ -70,7 +70,7 @@ def measure(
         their number as a share; `bits`, the change of the bits per original byte, with its uncorrected interval
         `bits_low` to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
     """
-    from experiments.stages.verdict import describe_loss
+    from experiments.verdict import describe_loss
     from lm.evaluate.bits_per_byte import Evaluation
 
     chosen, texts = draw(result, documents, seed)
@@ -119,7 +119,7 @@ def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str
     Returns:
         bool[n_documents], the documents that were drawn, and their texts.
     """
-    from experiments.stages.models import open_shards
+    from experiments.stages.shards import open_shards
 
     shards = [open_shards(arm.heldout, arm.arm) for arm in result.arms]
     known = np.flatnonzero(np.any([arm.normalized_bytes == 0 for arm in shards], axis=0))

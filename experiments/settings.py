@@ -11,6 +11,7 @@ from lm.train.config import FREE_TO_CHANGE
 if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.config import Config
+    from lm.model.config import ModelConfig
 
 # These do not affect the result, or another setting decides: `vocab_size`, `lm.train.train_bytes`.
 _LEFT_OUT = {
@@ -21,12 +22,13 @@ _LEFT_OUT = {
 }
 
 
-def resolved(config: Config, arm: Arm, revision: str | None = None) -> dict[str, Any]:
+def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None = None) -> dict[str, Any]:
     """Return the settings that decide an arm's tokenizer and its models, apart from the seed, with JSON values.
 
     Args:
         config: The experiment.
         arm: The arm.
+        model: Shape of its models.
         revision: Commit of the repository that the tokenizer was loaded from.
 
     Returns:
@@ -45,17 +47,18 @@ def resolved(config: Config, arm: Arm, revision: str | None = None) -> dict[str,
         found |= _flat("superbpe", arm.superbpe)
         keys = {"superbpe.transition", "superbpe.transition_merges"}
         del found[(keys - {arm.transition_key}).pop()]
-    return _kept(found | _flat("corpus", config.corpus) | _flat("shards", config.shards)) | of_models(config)
-
-
-def of_models(config: Config) -> dict[str, Any]:
-    """Return the part of `resolved` that decides the models of one depth and budget."""
     lm = config.lm
-    tuned = {"lm.tune_rates": lm.tune_rates} if lm.tune_rates else {}
-    return _kept(_flat("lm.model", lm.model) | _flat("lm.train", lm.train) | tuned | _flat("budget", config.budget))
-
-
-def _kept(found: dict[str, Any]) -> dict[str, Any]:
+    if lm.tune_rates:
+        found["lm.tune_rates"] = lm.tune_rates
+    groups = {
+        "corpus": config.corpus,
+        "shards": config.shards,
+        "lm.model": model,
+        "lm.train": lm.train,
+        "budget": config.budget,
+    }
+    for name, group in groups.items():
+        found |= _flat(name, group)
     kept = {key: value for key, value in found.items() if key not in _LEFT_OUT}
     settings: dict[str, Any] = json.loads(json.dumps(kept))
     return settings

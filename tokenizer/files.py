@@ -1,4 +1,4 @@
-"""Files: regular files only, names inside their folder, JSON of bounded depth, arrays, checksums, free space.
+"""Files that users name: paths and URLs, JSON of bounded depth, arrays, checksums, free space.
 
 Checksums of files are XXH3-128: they detect damage at several gigabytes per second, but do not protect against an
 attacker. Sealed JSON files contain the SHA-256 of their content.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,10 +22,12 @@ from typing import IO, Any, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import storage
-from tokenizer.durable import is_damage, write_json
+from tokenizer.durable import is_damage, naming, write_json
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.urls import is_remote
+
+SCHEMES = ("s3", "gs", "hf", "https", "http")
+"""Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
+_URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://(?:[^\s/@]*@)?[^\s,'\"\]]+")
 
 MOST_NESTED = 100
 """Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
@@ -54,7 +58,7 @@ def check_file(path: Path) -> None:
         FileNotFoundError: the path does not exist.
         UserError: the path exists but is not a file that stores data.
     """
-    mode = storage.disk.mode(path)
+    mode = path.stat().st_mode
     if stat.S_ISREG(mode) and not _is_generated(path):
         return
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
@@ -111,7 +115,7 @@ def make_folder(folder: Path) -> None:
         UserError: the path, or one of its parents, is a file.
     """
     try:
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{folder} cannot be made: it is a file, or inside one; name a new folder") from None
 
@@ -124,7 +128,21 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is not a file that stores data (`check_file`).
     """
     check_file(path)
-    return storage.disk.read(path)
+    with naming(path):
+        return path.read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        FileNotFoundError: the path does not exist.
+        UserError: the path is not a file that stores data, or the content is not UTF-8.
+    """
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error})") from None
 
 
 def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
@@ -147,7 +165,7 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     suffix = f"; {remedy}" if remedy else ""
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        parsed = json.loads(text)
+        parsed = json.loads(text, parse_constant=_finite, parse_float=_finite)
         nested = _is_deeper(parsed, MOST_NESTED)
         if not nested and _SURROGATE.search(text):
             json.dumps(parsed, ensure_ascii=False).encode()
@@ -166,6 +184,13 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     return parsed
 
 
+def _finite(text: str) -> float:
+    """A number of JSON, which has no NaN and no infinity; Python's parser accepts both."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"the number {text} is not finite")
+    return value
+
+
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file.
 
@@ -181,17 +206,16 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     import zlib
     from zipfile import BadZipFile
 
-    with storage.disk.borrowed(path) as local:
-        try:
-            with np.load(local, allow_pickle=False) as saved:
-                # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
-                # and the member's size may be damaged as well.
-                damaged = saved.zip.testzip()
-                arrays = {} if damaged else dict(saved)
-        except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
-            if not is_damage(error):
-                raise
-            raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
+            # and the member's size may be damaged as well.
+            damaged = saved.zip.testzip()
+            arrays = {} if damaged else dict(saved)
+    except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+        if not is_damage(error):
+            raise
+        raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
     if damaged:
         raise UserError(f"{path} is damaged (the checksum of {damaged} differs); {remedy}")
     for name, array in arrays.items():
@@ -242,7 +266,7 @@ def checksum(path: Path, *, again: bool = False) -> str:
     """
     import xxhash
 
-    with storage.naming(path), storage.disk.open(path, "rb") as file:
+    with naming(path), path.open("rb") as file:
         identity = _identity(file)
         if again or identity not in _known:
             _known[identity] = hashlib.file_digest(cast(Any, file), xxhash.xxh3_128).hexdigest()
@@ -273,8 +297,8 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def n_bytes_of(files: Mapping[str, Any]) -> int:
-    """Return the total size of files; takes the result of `recorded`, or only sizes (format 2 of artifacts)."""
-    return sum(entry if isinstance(entry, int) else entry["bytes"] for entry in files.values())
+    """Return the total size of files; takes the result of `recorded`."""
+    return sum(entry["bytes"] for entry in files.values())
 
 
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
@@ -282,7 +306,7 @@ def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
 
     Args:
         folder: folder of the files.
-        files: result of `recorded`, or only sizes (format 2 of artifacts).
+        files: result of `recorded`.
 
     Raises:
         UserError: a name leaves the folder, a file is not a regular file, or a size differs.
@@ -291,10 +315,9 @@ def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
     for name, entry in files.items():
         path = confined(folder, name)
         check_file(path)
-        expected = entry if isinstance(entry, int) else entry["bytes"]
         size = path.stat().st_size
-        if size != expected:
-            raise UserError(f"{path} is damaged: it has {size} bytes, not {expected}")
+        if size != entry["bytes"]:
+            raise UserError(f"{path} is damaged: it has {size} bytes, not {entry['bytes']}")
 
 
 def check_files(
@@ -307,7 +330,7 @@ def check_files(
 
     Args:
         folder: folder of the files.
-        files: result of `recorded` when they were written. Entries with only a size have no checksum.
+        files: result of `recorded` when they were written.
         verify: when to read the files.
         progress: called with ("bytes verified", bytes read, bytes in total).
 
@@ -318,10 +341,8 @@ def check_files(
     check_sizes(folder, files)
     if verify == "never":
         return
-    sealed = {name: entry for name, entry in files.items() if not isinstance(entry, int)}
-    total = sum(entry["bytes"] for entry in sealed.values())
-    done = 0
-    for name, entry in sealed.items():
+    total, done = n_bytes_of(files), 0
+    for name, entry in files.items():
         found = checksum(folder / name, again=verify == "always")
         if found != entry["xxh3_128"]:
             raise UserError(f"{folder / name} is damaged: its checksum is {found}, not {entry['xxh3_128']}")
@@ -365,6 +386,13 @@ _CERTAIN = 0.5
 """Share of an estimate that must fit: an estimate may be twice too large, and work that fits is never rejected."""
 
 
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder, or of its first parent that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
 def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     """Stop work whose files will not fit on the disk.
 
@@ -377,9 +405,40 @@ def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     Raises:
         UserError: less than half of `expected` is free.
     """
-    free = storage.disk.free_bytes(folder)
+    free = free_bytes(folder)
     if free < expected * _CERTAIN:
         raise UserError(
             f"{folder}: the {what} need about {expected / 1e9:.3g} GB, but {free / 1e9:.3g} GB of the disk are free; "
             f"{remedy}"
         )
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL of a supported scheme.
+
+    >>> is_remote("s3://bucket/a.jsonl"), is_remote("data/a.jsonl")
+    (True, False)
+    """
+    scheme, found, _ = path.partition("://")
+    return bool(found) and scheme.lower() in SCHEMES
+
+
+def shown(path: str) -> str:
+    """A path as it may be stored and printed: URLs without user name, password and query.
+
+    >>> shown("https://me:secret@host/a.jsonl?X-Amz-Signature=abc"), shown("data/*.jsonl")
+    ('https://host/a.jsonl', 'data/*.jsonl')
+    """
+    if not is_remote(path):
+        return path
+    scheme, _, rest = path.partition("://")
+    if scheme.lower() in ("s3", "gs", "hf"):  # their names may contain any character
+        place, slash, key = rest.partition("/")
+        return f"{scheme}://{place.rpartition('@')[2]}{slash}{key}"
+    host, slash, rest = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{rest}"
+
+
+def without_credentials(message: object) -> str:
+    """A text without what its URLs may contain of credentials."""
+    return _URL.sub(lambda found: shown(found[0]), str(message))

@@ -22,12 +22,15 @@ if typing.TYPE_CHECKING:
 
 _GROUPS = ("runner", "bpe", "shards", "budget", "report")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
-_MORE = ("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes", "lm.n_seeds")
-_MAY_BE_ZERO = (
-    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed"),
-    *("lm.train.checkpoint_seconds", "eval.contamination", "report.n_superwords", "report.sample_document"),
-    *("report.n_samples", "report.sample_temperature", "report.sample_top_p"),
+_MORE = (
+    *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
+    *("lm.n_seeds", "lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
 )
+_MAY_BE_ZERO = {
+    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
+    *("eval.contamination", "report.n_superwords", "report.sample_document", "report.n_samples"),
+    *("report.sample_temperature", "report.sample_top_p"),
+}
 _REMEDIES = {
     "runner.memory_mb": ", or null for no limit",
     "lm.n_seeds": "; use 3 for a claim about tokenizers",
@@ -44,7 +47,7 @@ def validate(config: Config) -> None:
     check_choice("budget.mode", config.budget.mode, BUDGETS)
     check_choice("runner.name", config.runner.name, RUNNERS)
     in_groups = (f"{group}.{field.name}" for group in _GROUPS for field in dataclasses.fields(getattr(config, group)))
-    for key in (*in_groups, *_MORE, *_MAY_BE_ZERO):
+    for key in (*in_groups, *_MORE):
         value, least = operator.attrgetter(key)(config), 0 if key in _MAY_BE_ZERO else 1
         if isinstance(value, int | float) and not isinstance(value, bool) and not value >= least:
             raise UserError(f"{key}={value} must be at least {least}{_REMEDIES.get(key, '')}")
@@ -84,13 +87,6 @@ def _check_corpus(config: Config) -> None:
 def _check_budgets(config: Config) -> None:
     """Raise a UserError for mistakes in the sizes of models and runs."""
     budget, lm = config.budget, config.lm
-    for n_layers in lm.depths:
-        lm.model.of_depth(n_layers)  # checks the shape
-    if len(set(lm.depths)) > 1 and (budget.mode != "equal_flops" or budget.train_flops is None):
-        raise UserError(
-            f"lm.depths={lm.depths}: models of several depths are compared at equal training FLOPs; add "
-            "budget=equal_flops budget.train_flops=FLOPS"
-        )
     if budget.train_flops is None:
         for n_bytes in budget.rungs():
             _ = dataclasses.replace(lm.train, train_bytes=n_bytes).schedule  # checks the settings of every run

@@ -14,11 +14,11 @@ from superbpe.sources import Source
 from tokenizer import Batch
 from tokenizer._native import DocumentFilter
 from tokenizer.corpus import embedded
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
-from tokenizer.files import digest, weighted
-from tokenizer.urls import shown
+from tokenizer.files import digest, shown, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
     if sizes and not any(sizes):
         raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
-    plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
+    plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
     if sizes and plain and budget is not None and budget.train_flops is None:
         budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
 
@@ -157,6 +157,10 @@ class Mixture:
     hash: str
     read: Reading
     corpora: list[Corpus]
+
+    def sizes(self) -> list[int]:
+        """Return the sizes of the files in bytes."""
+        return [size for corpus in self.corpora for size in corpus.sizes()]
 
     def parts(self, target_bytes: int) -> list[list[Source]]:
         """Return the sources in parts, which can be pickled."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import si
-from experiments.cluster import connect, counting
+from experiments.cluster import connect
+from experiments.cluster import parts as on_cluster
 from experiments.results import CountedSource, Counts, Reading
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, weighted
@@ -115,8 +116,8 @@ def _count(
 ) -> PretokenCounts:
     if cluster is None:
         return count_pretokens(corpus, **settings, spill_folder=folder, progress=progress)
-    with cluster.results(folder) as parts:
-        return counting.count(cluster, corpus, parts, settings | {"threads": cluster.threads}, progress)
+    with cluster.results(folder / "parts") as results:
+        return on_cluster.count(cluster, corpus, results, settings | {"threads": cluster.threads}, progress)
 
 
 def _check_counts(counts: PretokenCounts, pattern: Pattern, bpe: BpeConfig) -> None:

@@ -12,7 +12,7 @@ from experiments.stages.heldout import groupings
 from experiments.stages.plan import Amounts, check
 from experiments.stages.shards import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
-from lm.evaluate.cost import FORMULAS, inference_cost
+from lm.evaluate.deployment import inference_cost
 from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
 
@@ -66,7 +66,7 @@ def score(
         counted = inference_cost(
             transformer, bytes_per_token=arm.heldout.contents.bytes_per_token, context_bytes=settings.context_bytes
         )
-        cost = InferenceCost(**dataclasses.asdict(counted), formulas=FORMULAS)
+        cost = InferenceCost(**dataclasses.asdict(counted))
         return Scores.load({**evaluation.summary(), "cost": cost})
 
     return context.make(
@@ -117,7 +117,7 @@ def compare(
             each = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
             check_heldout(text.hash, each)
             compared.append(scored(each, [scores[run] for run in rung[name]]))
-        result = Result.of(compared, fixed_reference=True, depth=size)
+        result = Result.of(compared, fixed_reference=True)
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
             context.tracker.log("comparison", {**names, **comparison.summary()})

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cluster import connect
-from experiments.cluster.surveying import surveys_of
 from experiments.results import HeldoutDocuments
-from lm.data.survey import joined, survey
+from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import Grouping
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from experiments.cluster.results import Beat, Blocks
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
-    from lm.data.survey import Survey
+    from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
 # Increased when the rules for grouping documents change.
@@ -38,15 +38,14 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
     """
-    cluster = connect(context.runner)
+    cluster, progress = connect(context.runner), context.reporter.progress
 
     def find(folder: Path) -> Survey:
         if cluster is None:
             return survey(text.corpus, "heldout", hashes=True)
-        progress = context.reporter.progress
-        with cluster.results(folder) as results:
-            (parts,) = surveys_of(cluster, [text.corpus], "heldout", results, progress, hashes=True)
-        return joined(part for _, part in parts)
+        with cluster.results(folder / "parts") as results:
+            parts = cluster.map_parts("survey", _survey, text.corpus, "heldout", None, results, progress)
+            return joined(Survey(**result.value["names"], **next(result.blocks())) for result in parts)
 
     def build(folder: Path) -> HeldoutDocuments:
         documents = find(folder)
@@ -75,6 +74,13 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         ),
         resumable=cluster is not None,
     )
+
+
+def _survey(part: Corpus, beat: Beat) -> Blocks:
+    found = vars(survey(part, "heldout", hashes=True, done=beat))
+    names = {name: value for name, value in found.items() if isinstance(value, list)}
+    yield {name: value for name, value in found.items() if name not in names}
+    return {"names": names, "skipped": part.part_skipped()}
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:

@@ -15,8 +15,8 @@ from experiments.stages.count import count
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
+from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
-from tokenizer.pretrained import load_pretrained
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

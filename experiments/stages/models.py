@@ -1,4 +1,4 @@
-"""The language models: one per run. The budgets of an arm, a size and a seed share a trunk where their schedules allow."""
+"""The language models: one per run. Budgets of an arm, a size and a seed share a trunk if their schedules allow it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT
-from tokenizer import storage
 from tokenizer.durable import write_whole
 
 if TYPE_CHECKING:
@@ -118,10 +117,10 @@ def _train(
 ) -> Artifact[TrainedModel]:
     def build(folder: Path) -> TrainedModel:
         if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
-            write_whole(folder / METRICS, storage.disk.read(trunk.path / METRICS))
+            write_whole(folder / METRICS, (trunk.path / METRICS).read_bytes())
         _drop_half_line(folder / METRICS)
         # Line-buffered: after a kill, the log must contain every step before the checkpoint.
-        with io.TextIOWrapper(storage.disk.open(folder / METRICS, "ab"), encoding="utf-8", line_buffering=True) as file:
+        with io.TextIOWrapper((folder / METRICS).open("ab"), encoding="utf-8", line_buffering=True) as file:
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
@@ -170,8 +169,8 @@ def report(context: Context, training: Training, artifact: Artifact[TrainedModel
 def _drop_half_line(path: Path) -> None:
     """Truncate an incomplete last line, left by a killed process."""
     if path.exists():
-        end = storage.disk.read(path).rfind(b"\n") + 1
-        with storage.disk.open(path, "rb+") as file:
+        end = path.read_bytes().rfind(b"\n") + 1
+        with path.open("rb+") as file:
             file.truncate(end)
 
 

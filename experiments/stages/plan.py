@@ -97,7 +97,7 @@ def plan(
     reference = next(iter(arms))
     plans: dict[Run, TrainConfig] = {}
     for size, seed, amount in dict.fromkeys((run.size, run.seed, run.budget) for run in runs):
-        model, n_bytes = lm.model.of_depth(size), amount
+        model, n_bytes = lm.model.with_layers(size), amount
         if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
             per_step = measure(model, lm.train, arms[reference]).step.flops
             n_bytes = _steps(amount, per_step) * lm.train.bytes_per_step

@@ -8,68 +8,75 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from experiments.config import recorded
-from experiments.report.comparison import render, version
+from experiments.report.comparison_page import render, version
 from experiments.report.data import gather
 from experiments.report.figures import to_csv
 from experiments.results import ReportFolder
-from experiments.stages.comparison import ArmResult, Result, of_seed
-from experiments.stages.verdict import is_demonstration
+from experiments.stages.comparison import ArmResult, Result
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from experiments.config import ReportConfig
     from experiments.stages.context import Context
-    from experiments.stages.text import Text
+    from experiments.stages.corpus import Text
 
 PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
 
 
-def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolder]:
-    """Write `report.html`, `report.json` and `differences.csv`."""
+def report(
+    context: Context, settings: ReportConfig, text: Text, result: Result, config: Mapping[str, Any]
+) -> Artifact[ReportFolder]:
+    """Write `report.html`, `report.json` and `differences.csv`.
+
+    Args:
+        context: Context of the run.
+        settings: Contents of the report.
+        text: The corpus.
+        result: The comparison.
+        config: The configuration of the run, which the report shows.
+    """
 
     def build(folder: Path) -> ReportFolder:
         origin = provenance(
             result,
             [("corpus", text.artifact)] if text.artifact else [],
             corpus=[list(fact) for fact in text.facts],
-            config=OmegaConf.to_yaml(OmegaConf.create(recorded(context.config))),
+            config=OmegaConf.to_yaml(OmegaConf.create(dict(config))),
         )
         numbers = gather(
             result,
-            context.config.report,
-            demonstration=is_demonstration(context),
+            settings,
             provenance=origin,
-            threads=context.config.runner.threads,
+            command=command_line(),
+            threads=context.runner.threads,
         )
         write_json(folder / NUMBERS, numbers)
         write_whole(folder / DIFFERENCES, to_csv(numbers["differences"]))
         write_whole(folder / PAGE, render(numbers))
         return ReportFolder(verdict=numbers["verdict"])
 
-    settings = dataclasses.asdict(context.config.report)
     arms = [[each.key, each.label] for each in result.arms]  # their order, too: differences are from the first
     inputs = {
-        f"evaluation {of_seed(each.arm, i).key}": artifact.hash
+        f"evaluation {each.key}, model {i}": artifact.hash
         for each in result.arms
         for i, artifact in enumerate(each.artifacts)
     }
     tuning = {"tuning": [each.save() for each in result.tuning]} if result.tuning else {}
     overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
-    with context.reporter.stage("report"):
-        artifact = context.store.make(
-            ReportFolder,
-            "report",
-            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version(), **tuning},
-            inputs={**inputs, "corpus": text.hash, **overlap},
-            build=build,
-        )
-    context.done("report", artifact, PAGE)
-    return artifact
+    return context.make(
+        "report",
+        ReportFolder,
+        "report",
+        config={**dataclasses.asdict(settings), "arms": arms, "looks": version(), **tuning},
+        inputs={**inputs, "corpus": text.hash, **overlap},
+        build=build,
+        describe=lambda _: PAGE,
+    )
 
 
 def provenance(
@@ -119,7 +126,7 @@ def _made(each: ArmResult) -> list[tuple[str, Artifact[Any]]]:
         (f"{key} shards, training", each.training),
         (f"{key} shards, held-out", each.heldout),
     ]
-    for i, (model, evaluation) in enumerate(zip(each.lms, each.artifacts, strict=True)):
-        name = of_seed(arm, i).key
-        found += [(f"{name} language model", model), (f"{name} evaluation", evaluation)]
+    for model, evaluation in zip(each.lms, each.artifacts, strict=True):
+        seed = f" with seed {model.contents.seed}" if len(each.lms) > 1 else ""
+        found += [(f"{key} language model{seed}", model), (f"{key} evaluation{seed}", evaluation)]
     return [(stage, artifact) for stage, artifact in found if artifact is not None]

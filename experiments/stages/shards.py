@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
 from experiments.cluster import connect
-from experiments.cluster.sharding import encoded_by
+from experiments.cluster.parts import encoded_by
 from experiments.results import ShardsFolder
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed
 
@@ -65,6 +65,7 @@ def encode(
         split: The split.
         n_bytes: Size of the split, if known, for the estimate of the remaining time.
     """
+
     def build(folder: Path) -> ShardsFolder:
         manifest = _finished(folder / _SHARDS, arm)
         if manifest is None:
@@ -99,7 +100,9 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
     return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
 
 
-def _identity(settings: ShardConfig, text: Text, arm: ArmTokenizer, split: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _identity(
+    settings: ShardConfig, text: Text, arm: ArmTokenizer, split: str
+) -> tuple[dict[str, Any], dict[str, str]]:
     """What shards depend on: settings, and the hashes of the inputs."""
     usual = dataclasses.asdict(ShardConfig())
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
@@ -128,7 +131,7 @@ def _write(
         return write_shards(
             target, tokenizer, batches, settings, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
         )
-    with cluster.results(folder) as parts:
+    with cluster.results(folder / "parts") as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
         return write_encoded(target, tokenizer, source, settings, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
@@ -141,5 +144,5 @@ def _finished(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
         Shards.open(folder, arm.tokenizer)
         return read_sealed(folder / MANIFEST)
     except UserError:
-        storage.disk.remove_folder(folder)
+        remove_folder(folder)
         return None

@@ -18,7 +18,7 @@ from lm.model.weights import MODEL
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT, DivergedError
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def tune(
     context: Context,
     arms: Mapping[str, Encoded],
     jobs: Sequence[TuningJob],
-    run: Callable[[Context, TuningJob, Encoded], Tuning] | None = None,
+    elsewhere: Callable[[Context, Mapping[str, Encoded], Sequence[TuningJob]], dict[str, Tuning]] | None = None,
 ) -> dict[str, Tuning]:
     """Choose a factor on the learning rates for each arm; 1 for all arms if there are no jobs.
 
@@ -125,25 +125,23 @@ def tune(
         context: Context of the run.
         arms: The tokenizers and their shards by name.
         jobs: Result of `jobs`.
-        run: Does a job; None for `tune_arm` in this process.
+        elsewhere: Does the jobs on a cluster; None for this process.
 
     Raises:
         UserError: If the training text is too short, or every run of an arm diverges.
     """
     if not jobs:
         return {name: Tuning(factor=1.0) for name in arms}
-    tuned = {job.name: (run or tune_arm)(context, job, arms[job.name]) for job in jobs}
-    report(context, jobs, tuned)
-    return tuned
-
-
-def report(context: Context, jobs: Sequence[TuningJob], tuned: Mapping[str, Tuning]) -> None:
-    """Print the losses of all tuning runs and the chosen factors."""
+    if elsewhere is None:
+        tuned = {job.name: tune_arm(context, job, arms[job.name]) for job in jobs}
+    else:
+        tuned = elsewhere(context, arms, jobs)
     title = "Tuning: bits per byte by factor on the learning rates"
     context.reporter.table(title, *table([job.label for job in jobs], [tuned[job.name] for job in jobs]))
     for job in jobs:
         if tuned[job.name].warning:
             context.reporter.say(f"warning: {job.label}: {tuned[job.name].warning}", style="yellow")
+    return tuned
 
 
 def table(labels: Sequence[str], tuned: Sequence[Tuning]) -> tuple[list[str], list[list[str]]]:
@@ -206,9 +204,9 @@ def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, document
         try:
             train(job.model, scaled, shards, folder, progress=context.reporter.progress)
         except DivergedError:
-            storage.disk.remove(folder / CHECKPOINT, missing_ok=True)
+            (folder / CHECKPOINT).unlink(missing_ok=True)
             return TuningRun(factor=factor)
-        storage.disk.remove_folder(folder / _VALIDATION)
+        remove_folder(folder / _VALIDATION)
         copy_documents(folder / _VALIDATION, tokenizer, shards, documents)
         _, evaluation = load_and_evaluate(
             folder,
@@ -220,8 +218,8 @@ def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, document
         )
         # Only the loss is used. Without its summary, an interrupted run trains again.
         for name in (SUMMARY, MODEL):
-            storage.disk.remove(folder / name)
-        storage.disk.remove_folder(folder / _VALIDATION)
+            (folder / name).unlink()
+        remove_folder(folder / _VALIDATION)
         return TuningRun(
             factor=factor,
             bits_per_byte=evaluation.bits_per_byte,

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
-from superbpe.rules import script_aware
 from tests.properties import examples
 from tests.superbpe.oracle import (
     CORPORA,
@@ -39,7 +38,7 @@ def test_merges_equal_the_reference(name, documents, longer):
     assert tokenizer.mode == ("two-pass" if rules.phase1_fence == "kept" else "one-pass")
     assert tokenizer.eligible == (rules.eligible if rules.atoms == "pretokens" else None)
     assert tokenizer.fence == patterns.resolve(rules.fence)
-    assert tokenizer.pattern == (script_aware(longer.pattern) if rules.script_atoms else longer.pattern)
+    assert tokenizer.pattern == longer.pattern
     assert list(tokenizer.special_tokens) == list(SPECIALS)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.cli import main
-from experiments.commands import inspect
 from experiments.report.training_counts import tokenizer_folder, training_counts
 from superbpe import train_superbpe
-from superbpe.inspection import history
 from tests import texts
 from tests.experiments.conftest import run_stages
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
@@ -93,9 +90,6 @@ def test_two_tokenizers_on_a_text(
     assert sum(row["superwords"] for row in report["superwords"]["kinds"]) == len(superwords)
     assert report["tokenizers"][0]["crossing"] == len(np.setdiff1d(crossing, superwords)) > 0
     assert "other tokens across pretokens" in said
-    assert (
-        sum(row["tokens"] for row in report["lengths"] if row["tokenizer"] == "gpt2") == trained["gpt2"].vocab_size - 1
-    )
     assert [[only["label"] for only in pair] for pair in report["only"]] == [["Super/words: 1", "gpt2"]]
     table = pq.read_table(out / "tokens-Super-words-1.parquet").to_pydict()
     assert table["count"] == np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
@@ -106,12 +100,10 @@ def test_two_tokenizers_on_a_text(
         for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True)
     )
     drawn = sorted(path.name for path in (out / "figures").iterdir())
-    assert drawn == [
-        f"{n}.{form}" for n in ("frequencies", "lengths", "text-lengths", "words") for form in ("csv", "svg")
-    ]
+    assert drawn == ["words.csv", "words.svg"]
     with (out / "figures" / "words.csv").open(encoding="utf-8", newline="") as file:
         assert [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)] == report["superwords"]["by_words"]
-    assert (out / "figures" / "lengths.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert (out / "figures" / "words.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
@@ -196,7 +188,7 @@ def phases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tokenizer]:
     return root, both
 
 
-def test_the_history_is_a_log_per_tokenizer_and_a_plot(
+def test_the_history_is_a_log_per_tokenizer(
     phases: tuple[Path, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, both = phases
@@ -206,15 +198,3 @@ def test_the_history_is_a_log_per_tokenizer_and_a_plot(
     assert [row["phase"] for row in log] == [1] * 30 + [2] * 30
     assert log[-1]["tokens"] == len(both.encode_ordinary(TEXT))
     assert pq.read_table(tmp_path / "merges-plain.parquet").num_rows == 40
-    drawn = "".join(ET.parse(tmp_path / "curve.svg").getroot().itertext())
-    assert "plain" in drawn
-    assert "superbpe" in drawn
-    assert "tokens saved" in capsys.readouterr().out
-
-
-def test_points_of_a_curve_include_the_transition_and_the_end(phases: tuple[Path, Tokenizer]) -> None:
-    _, both = phases
-    rows = inspect.curve_rows(history.measure(both, [Batch.from_texts([TEXT])]), "x")
-    sizes = [row["vocab_size"] for row in rows]
-    assert sizes == sorted(set(sizes))
-    assert {256 + 30 + 1, 256 + 60 + 1} <= set(sizes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from superbpe.inspection import tokens
-from superbpe.inspection.kinds import KINDS, kind
+from superbpe.inspection.tokens import KINDS, kind
 from tests import texts
 from tokenizer import Tokenizer, patterns
 from tokenizer.definition import ALPHABET, Definition
