@@ -54,7 +54,14 @@ class Diagnostics:
         return self.every > 0 and (step % self.every == 0 or step in (1, steps))
 
     def row(
-        self, model: Transformer, ids: Tensor, *, tokens: int, seconds: float, documents: Packing | None = None
+        self,
+        model: Transformer,
+        ids: Tensor,
+        *,
+        tokens: int,
+        seconds: float,
+        flops_per_token: int,
+        documents: Packing | None = None,
     ) -> dict[str, float]:
         """Measure the model after a step.
 
@@ -63,6 +70,7 @@ class Diagnostics:
             ids: int64[batch, seq_len], input of the forward pass: at most a micro-batch of the step.
             tokens: Tokens that the run has read so far.
             seconds: Time that it has taken so far.
+            flops_per_token: Training FLOPs of a token.
             documents: Documents of the rows, for `Transformer.hidden`; None if a row is one document.
         """
         one = self.peak_flops or matmul_flops_per_second(ids.device.type, self.precision, torch.get_num_threads())
@@ -72,7 +80,7 @@ class Diagnostics:
         return {
             **activations(model, ids, self.precision, documents),
             "matmul_flops_per_second": peak,
-            "mfu": rate * model.flops_per_token() / peak,
+            "mfu": rate * flops_per_token / peak,
         }
 
 

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lm.data.stream import DocumentStream
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.packing import dense
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
-from lm.train.batches import BatchReader
+from lm.train.batches import Batch, BatchReader
 from lm.train.checkpoint import BackgroundWriter, load_training_tensors, training_tensors
 from lm.train.config import LENGTH
 from lm.train.diagnostics import Diagnostics
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 CHECKPOINT = "checkpoint.safetensors"
+_SHAPES = 8
+"""Most lengths of rows that are compiled."""
 _logger = logging.getLogger(__name__)
 
 
@@ -62,30 +63,23 @@ class Trainer:
                 f"{self.world.size} processes; use a multiple of {self.world.size}, or another --nproc-per-node"
             )
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
-        self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
+        self.rows = config.rows(shards)
         self.schedule = config.schedule
-        self.bytes_per_token = self.stream.bytes_per_token(config.train_bytes)
-        self.context_tokens = config.tokens_per_row(self.stream)
-        self.tokens_per_step = config.batch_size * self.context_tokens
-        self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
+        self.model = Transformer(model, shards.vocab_size, self.rows.most_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
         self.optimizers: list[torch.optim.Optimizer] = []
         self.writer = BackgroundWriter()
-        self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
-        self.objective: nn.Module = self.loss
-        self.batches = BatchReader(
-            self.stream,
-            self.tokens_per_step,
-            self.device,
-            count_bytes=shards.covered_bytes is not None,
-            world=self.world,
+        self.loss = Objective(
+            self.model,
+            eos_id=shards.eos_id,
+            document_mask=config.document_mask,
+            static=self.device.type == "cuda",
         )
-        self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
-        self.flops_per_token = self.model.flops_per_token()
-        self.step = 0
+        self.objective: nn.Module = self.loss
+        self.flops_per_token = self.model.flops_per_token(self.rows.mean_tokens)
+        self.step = self.tokens = self.longest_row = 0
         self.seconds = self.data_seconds = 0.0
-        # Of this process, and on the device, so that steps that are not logged need not synchronize.
-        self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.bytes_seen = 0  # of this process
         self.last_bits_per_byte = math.nan
         self._logged = 0, 0.0
         self.identity: dict[str, Any] = {
@@ -95,6 +89,9 @@ class Trainer:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
+        # Layers are compiled once per shape, so there must be few.
+        self.multiple = math.ceil(self.rows.most_tokens / _SHAPES) if self.identity.get("compile") else 1
+        self.batches = BatchReader(self.rows, self.device, multiple=self.multiple, world=self.world)
         self.diagnostics = Diagnostics(
             config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
         )
@@ -149,9 +146,10 @@ class Trainer:
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.data_seconds = meta.get("data_seconds", 0.0)
             if self.world.rank == 0:
-                self.bytes_seen += meta["bytes_seen"]
+                self.bytes_seen = meta["bytes_seen"]
+            self.tokens, self.longest_row = meta["tokens"], meta["longest_row"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
-            self._logged = self.step * self.tokens_per_step, self.seconds
+            self._logged = self.tokens, self.seconds
             self.diagnostics.mark(*self._logged)
         elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
@@ -166,7 +164,7 @@ class Trainer:
         """What to do if the GPU's memory does not suffice."""
         each = self.config.batch_size // self.world.size
         rows = min(each, self.config.microbatch_size or each)
-        advice = f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
+        advice = f"with {rows} row{'s' * (rows > 1)} of up to {self.longest_row} tokens at a time; lower "
         if rows > 1:
             return f"{advice}lm.train.microbatch_size, for instance to {rows // 2}"
         return f"{advice}lm.train.context_bytes or lm.model.n_layers"
@@ -174,17 +172,17 @@ class Trainer:
     @property
     def epochs(self) -> float:
         """How often the whole run reads the shards."""
-        return self.config.steps * self.tokens_per_step / self.shards.n_tokens
+        return self.config.steps * self.config.batch_size * self.rows.mean_tokens / self.shards.n_tokens
 
     def advance(self) -> dict[str, Any] | None:
         """Do one step; return its log entry if it is logged."""
         began = time.perf_counter()
         config = self.config
-        ids, text_bytes = self.batches.take(self.step, config.steps)
+        batch = self.batches.take(self.step, config.steps)
         self.data_seconds += time.perf_counter() - began
-        inputs, targets = (part.view(-1, self.context_tokens) for part in (ids[:-1], ids[1:]))
         factor = self.schedule.factor(self.step)
-        sums = self._backward(inputs, targets)
+        parts = list(batch.micro_batches(config.microbatch_size or len(batch.ids), self.multiple))
+        sums = self._backward(parts)
         limit = config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         for optimizer in self.optimizers:
@@ -192,46 +190,51 @@ class Trainer:
                 group["lr"] = group["peak_lr"] * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        step_bytes = self.lengths[targets].sum()
-        if text_bytes is not None:  # rounded once for all processes, and counted by the first one
-            covered = int(self.world.sum(torch.tensor(text_bytes)).item())
-            step_bytes.fill_(0 if self.world.rank else self.stream.with_unaccounted(covered))
-        self.bytes_seen += step_bytes
         self.step += 1
+        self.tokens += batch.n_tokens
+        self.bytes_seen += batch.n_bytes
+        self.longest_row = max(self.longest_row, batch.longest)
         due, entry = self.diagnostics.due(self.step, config.steps), None
         if due or self.step % config.log_every == 0 or self.step == config.steps:
-            entry = self._entry(sums, step_bytes) | {
+            entry = self._entry(sums, batch) | {
                 "lr": config.matrix_lr * factor,
                 "grad_norm": norm.item(),
             }
         self.seconds += time.perf_counter() - began
         if entry is not None:
             # Since the last entry: in between, a GPU only queues its work.
-            tokens, seconds = self.step * self.tokens_per_step - self._logged[0], self.seconds - self._logged[1]
+            tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
             entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
-            self._logged = tokens + self._logged[0], self.seconds
+            self._logged = self.tokens, self.seconds
         if entry is not None and due:  # not part of the measured time
-            shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
+            shown = parts[0][0][:, : batch.lengths[0]]  # without padding
             documents = dense((shown == self.shards.eos_id).cumsum(1)) if config.document_mask else None
-            entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
+            entry |= self.diagnostics.row(
+                self.model,
+                shown,
+                tokens=self.tokens,
+                seconds=self.seconds,
+                flops_per_token=self.flops_per_token,
+                documents=documents,
+            )
         self._check_finite(entry or {})
         return entry
 
-    def _entry(self, sums: Tensor, step_bytes: Tensor) -> dict[str, Any]:
+    def _entry(self, sums: Tensor, batch: Batch) -> dict[str, Any]:
         """Loss and totals of all processes after a step, for the log."""
-        totals = self.world.sum(torch.cat((sums, torch.stack((step_bytes, self.bytes_seen)))))  # exact below 2^53
+        counts = torch.tensor([batch.n_bytes, self.bytes_seen], dtype=sums.dtype, device=sums.device)
+        totals = self.world.sum(torch.cat((sums, counts)))  # exact below 2^53
         all_nats, text_nats, n_bytes, bytes_seen = totals.tolist()
-        loss = all_nats / self.tokens_per_step
+        loss = all_nats / batch.n_tokens
         self._check_finite({"loss": loss})
         self.last_bits_per_byte = text_nats / math.log(2) / max(1, n_bytes)
-        tokens = self.step * self.tokens_per_step
         return {
             "step": self.step,
             "loss": loss,
             "train_bits_per_byte": self.last_bits_per_byte,
             "bytes_seen": int(bytes_seen),
-            "tokens_seen": tokens,
-            "flops": tokens * self.flops_per_token,
+            "tokens_seen": self.tokens,
+            "flops": self.tokens * self.flops_per_token,
         }
 
     def _check_finite(self, entry: dict[str, Any]) -> None:
@@ -242,28 +245,31 @@ class Trainer:
                     f"{name} of step {self.step} is {value}: training diverged; lower the learning rates"
                 )
 
-    def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Accumulate the gradients of the mean loss over this process's rows, in micro-batches.
+    def _backward(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Accumulate the gradients of the loss over this process's rows, in micro-batches.
+
+        The loss of a step is its nats over the mean number of tokens of a step, so that equal text has equal weight
+        in every step.
+
+        Args:
+            parts: Inputs and targets of the micro-batches.
 
         Returns:
             float64[2]: nats of all targets in these rows, and of the text targets.
         """
-        each = len(inputs)
         # DDP averages gradients; multiply by the number of processes to get the sum.
-        scale = self.world.size / self.tokens_per_step
+        scale = self.world.size / (self.config.batch_size * self.rows.mean_tokens)
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        size = self.config.microbatch_size or each
-        for first in range(0, each, size):
-            rows = slice(first, first + size)
-            more = isinstance(self.objective, DistributedDataParallel) and first + size < each
+        for number, (inputs, targets) in enumerate(parts, 1):
+            more = isinstance(self.objective, DistributedDataParallel) and number < len(parts)
             # Exchange gradients once, after the last micro-batch.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-                    total, nats = self.objective(inputs[rows], targets[rows])
+                    total, nats = self.objective(inputs, targets)
                 torch.autograd.backward(total * scale)
             nats = nats.double()
-            sums += torch.stack((nats.sum(), (nats * (targets[rows] != self.shards.eos_id)).sum()))
+            sums += torch.stack((nats.sum(), (nats * (targets != self.shards.eos_id)).sum()))
         return sums
 
     def save_checkpoint(self) -> None:
@@ -281,13 +287,15 @@ class Trainer:
             "seconds": self.seconds,
             "data_seconds": self.data_seconds,
             "bytes_seen": bytes_seen,
+            "tokens": self.tokens,
+            "longest_row": self.longest_row,
             "last_bits_per_byte": self.last_bits_per_byte,
         }
         self.writer.start(save_tensors, self.folder / CHECKPOINT, tensors, meta)
 
     def _total_bytes(self) -> int:
         """Bytes of text that all processes have read; a collective call."""
-        return int(self.world.sum(self.bytes_seen).item())
+        return int(self.world.sum(torch.tensor(self.bytes_seen)).item())
 
     def finish(self, *, keep_checkpoint: bool = False) -> TrainingSummary:
         """Write the model and the summary; remove the checkpoint, or write that of the last step."""
@@ -296,6 +304,7 @@ class Trainer:
             self.save_checkpoint()
         self.writer.wait()
         if self.world.rank == 0:
+            self.model.context_tokens = self.longest_row  # it has seen no position beyond
             save_model(self.model, self.folder)
             summary.save(self.folder)
             if not keep_checkpoint:
@@ -304,30 +313,30 @@ class Trainer:
 
     def summary(self) -> TrainingSummary:
         """What the run was and what it cost."""
-        config, tokens = self.config, self.step * self.tokens_per_step
-        bytes_seen = self._total_bytes()
+        config, bytes_seen = self.config, self._total_bytes()
         parameters = self.model.n_parameters()
         return TrainingSummary(
             parameters_total=parameters["total"],
             parameters_non_embedding=parameters["non_embedding"],
             parameters_matmul=parameters["matmul"],
-            flops=tokens * self.flops_per_token,
+            flops=self.tokens * self.flops_per_token,
             flops_per_token=self.flops_per_token,
             flops_formula=FLOPS_FORMULA,
             bytes=bytes_seen,
-            tokens=tokens,
+            tokens=self.tokens,
             steps=self.step,
             mean_bytes_per_step=bytes_seen / self.step,
             nominal_bytes_per_step=config.bytes_per_step,
             rows=config.batch_size,
-            context_tokens=self.context_tokens,
+            context_tokens=self.rows.mean_tokens,
+            longest_row=self.longest_row,
             context_bytes=config.context_bytes,
-            bytes_per_token=self.bytes_per_token,
+            bytes_per_token=bytes_seen / max(1, self.tokens),
             epochs=self.epochs,
             last_train_bits_per_byte=self.last_bits_per_byte,
             seconds=self.seconds,
             data_seconds=self.data_seconds,
-            tokens_per_second=tokens / self.seconds,
+            tokens_per_second=self.tokens / self.seconds,
             device=str(self.device),
             threads=torch.get_num_threads(),
             processes=self.world.size,

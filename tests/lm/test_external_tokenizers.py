@@ -172,9 +172,7 @@ def test_training_reports_the_bytes_of_the_original_text(opened, make_shards, tm
     stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
     assert stream.text_bytes(0, shards.n_tokens) == shards.n_bytes
     assert stream.text_bytes(shards.n_tokens - 5, shards.n_tokens + 5) > 0
-    assert summary["bytes"] == pytest.approx(stream.text_bytes(1, summary["tokens"] + 1), abs=config.steps)
-    assert summary["bytes"] == stream.run_bytes(summary["steps"], summary["tokens"] // summary["steps"])
-    assert summary["bytes"] == pytest.approx(config.train_bytes, rel=0.1)
+    assert summary["bytes"] == pytest.approx(config.train_bytes, rel=0.02)
     model = load_model(tmp_path / "lm", "cpu")
     found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
     assert found.bits_per_byte < 8
