@@ -212,11 +212,10 @@ class BudgetConfig:
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
         train_bytes: Bytes of training text that the first model reads.
         train_flops: Training FLOPs of the first model, instead of `train_bytes`. They are converted to steps once the
-            shards exist. Requires `lm.train.context_sample_bytes` or `lm.train.context_tokens`, so that the FLOPs of a
-            step do not depend on the budget.
+            shards exist.
         ladder: Smaller budgets at which models are trained and compared too, as shares of the largest (below 1) or in
             its unit: bytes, or FLOPs if `train_flops` is set. All budgets of one arm and seed share a trunk if
-            `lm.train.warmup_steps` and `lm.train.context_sample_bytes` are set and `lm.train.decay` is not `cosine`.
+            `lm.train.warmup_steps` is set and `lm.train.decay` is not `cosine`.
         tolerance: Accepted relative difference between two models in the equal quantity, and with `equal_flops` from
             `train_flops`.
         max_epochs: Most times that a model may read the training text. Repeating it more than about 40 times brings

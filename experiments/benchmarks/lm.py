@@ -31,6 +31,7 @@ from lm.data.shards import Shards
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.model.config import ModelConfig
+from lm.train.batches import read_batch
 from lm.train.config import PRECISIONS, TrainConfig
 from lm.train.optim import Muon
 from lm.train.trainer import Trainer
@@ -87,7 +88,7 @@ class Llama:
             num_attention_heads=shape.n_heads,
             num_key_value_heads=shape.n_heads,
             head_dim=shape.head_dim,
-            max_position_embeddings=run.context_tokens,
+            max_position_embeddings=run.rows.most_tokens,
             rms_norm_eps=shape.norm_eps,
             rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
             attn_implementation="sdpa",
@@ -134,7 +135,7 @@ def time_steps(run: Trainer, rounds: int) -> Clock:
     clock = Clock(run.device)
     size = 8192 if run.device.type == "cuda" else 1536
     factor = torch.randn(size, size, device=run.device, dtype=torch.bfloat16 if bf16 else torch.float32)
-    count = run.config.batch_size * run.context_tokens
+    count = run.config.batch_size * run.rows.most_tokens
 
     def loss(inputs: Tensor, targets: Tensor) -> Tensor:
         with torch.autocast(run.device.type, torch.bfloat16, enabled=bf16):
@@ -156,19 +157,18 @@ def time_steps(run: Trainer, rounds: int) -> Clock:
 
 
 def rows_of(run: Trainer, step: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets of a step."""
-    count = run.config.batch_size * run.context_tokens
-    ids = torch.from_numpy(run.stream.read(step * count, (step + 1) * count + 1)).to(run.device)
-    return ids[:-1].view(run.config.batch_size, -1), ids[1:].view(run.config.batch_size, -1)
+    """Inputs and targets of a step of a run whose rows have equal numbers of tokens."""
+    (part,) = read_batch(run.rows, step, run.device, run.world).micro_batches(None, 1)
+    return part
 
 
 @torch.no_grad()
 def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, dict[str, int]]:
     """Score the shards' documents, and full rows of the same text with both models; return times and tokens."""
     clock = Clock(run.device)
-    step_tokens = run.config.batch_size * run.context_tokens
+    step_tokens = run.config.batch_size * run.rows.most_tokens
     rows = [rows_of(run, step) for step in range(max(1, shards.n_tokens // step_tokens))]
-    config = EvalConfig(context_bytes=3 * run.context_tokens, min_context_bytes=0, batch_tokens=step_tokens)
+    config = EvalConfig(context_bytes=3 * run.rows.most_tokens, min_context_bytes=0, batch_tokens=step_tokens)
     tokens = {"plain forward": len(rows) * step_tokens}
     llama = Llama(run) if HAS_LLAMA else None
     for _ in range(rounds):
@@ -183,11 +183,11 @@ def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, d
 
 def show(run: Trainer, steps: Clock, evaluation: Clock, evaluated: dict[str, int]) -> None:
     """Print both tables."""
-    tokens = run.config.batch_size * run.context_tokens
+    tokens = run.config.batch_size * run.rows.most_tokens
     unit = "second" if run.device.type == "cuda" else f"CPU second of {torch.get_num_threads()} thread(s)"
     shape = (
         f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} tokens, "
-        f"{run.config.batch_size} rows of {run.context_tokens}, {run.identity['precision']}, {run.device}"
+        f"{run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
     )
     bare = {name: steps.median(name) for name in MODELS if name in steps.seconds}
     whole = {name: bare[name] + steps.median(f"{name}, update") for name in bare}

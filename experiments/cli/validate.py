@@ -93,9 +93,4 @@ def _check_budgets(config: Config) -> None:
         return
     if not 1 <= budget.train_flops < math.inf:
         raise UserError(f"budget.train_flops={budget.train_flops:g} must be at least 1, or null for budget.train_bytes")
-    if lm.train.context_sample_bytes is None and lm.train.context_tokens is None:
-        raise UserError(
-            "budget.train_flops needs contexts that do not depend on the budget; set lm.train.context_sample_bytes "
-            "(1_000_000, for example), or lm.train.context_tokens"
-        )
     budget.rungs()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from lm.data.stream import DocumentStream
 from lm.model.transformer import Transformer
 from tokenizer.errors import UserError
 
@@ -51,33 +50,25 @@ class Measured(NamedTuple):
     """What the training of an arm's model costs.
 
     Attributes:
-        stream: The documents in the order of training.
-        step: Amounts of one step; the bytes are an average.
+        step: Amounts of one step, on average over the text that the run reads.
         parameters: Parameters of the model.
     """
 
-    stream: DocumentStream
     step: Amounts
     parameters: int
-
-    def total(self, mode: str, steps: int) -> float:
-        """What a run of `steps` steps has of the quantity that a budget mode equalizes, as its training counts it."""
-        if mode == "equal_bytes":
-            return self.stream.run_bytes(steps, int(self.step.tokens))
-        return steps * self.step.of_mode(mode)
 
 
 def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Measured:
     """Return the cost of training a model with these settings on the shards of an arm."""
     shards = arm.open_training()
-    stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
-    positions = config.tokens_per_row(stream)
+    rows = config.rows(shards)
     with torch.device("meta"):  # shapes only, no weights
-        transformer = Transformer(model, shards.vocab_size, positions)
-    tokens = config.batch_size * positions
-    per_token = stream.bytes_per_token(config.train_bytes)
-    step = Amounts(tokens * per_token, tokens, 1, tokens * transformer.flops_per_token())
-    return Measured(stream, step, sum(weights.numel() for weights in transformer.parameters()))
+        transformer = Transformer(model, shards.vocab_size, rows.most_tokens)
+    per_token = rows.stream.bytes_per_token(config.train_bytes)
+    n_bytes = config.batch_size * (rows.mean_tokens * per_token if rows.in_tokens else config.context_bytes)
+    tokens = n_bytes / per_token
+    step = Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens))
+    return Measured(step, sum(weights.numel() for weights in transformer.parameters()))
 
 
 def plan(
@@ -143,7 +134,7 @@ def plan_rung(
         plans[name] = config if steps == config.steps else dataclasses.replace(config, max_steps=steps)
         _ = plans[name].schedule  # checks its length
         budget.check_epochs(steps * step.bytes, arm.training.contents.n_bytes)
-    _check(budget, [measured[name].total(budget.mode, settings.steps) for name, settings in plans.items()])
+    _check(budget, [settings.steps * measured[name].step.of_mode(budget.mode) for name, settings in plans.items()])
     return plans
 
 

@@ -11,7 +11,6 @@ from experiments.stages.models import identity
 from experiments.stages.plan import plan_rung
 from lm.data.sharding import copy_documents
 from lm.data.shards import Shards
-from lm.data.stream import DocumentStream
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.distributed import load_and_evaluate
 from lm.model.weights import MODEL
@@ -183,10 +182,9 @@ def tune_arm(context: Context, job: TuningJob, arm: Encoded) -> Tuning:
 
 def _validation(job: TuningJob, arm: Encoded) -> NDArray[np.int64]:
     """Indices of the training documents to score the tuning runs on."""
-    stream = DocumentStream(arm.open_training(), seed=job.config.seed, shuffle=job.config.shuffle)
-    n_tokens = job.config.steps * job.config.batch_size * job.config.tokens_per_row(stream)
+    rows = job.config.rows(arm.open_training())
     try:
-        return stream.unread(n_tokens, job.validation_bytes)
+        return rows.stream.unread(rows.end(job.config.steps), job.validation_bytes, in_tokens=rows.in_tokens)
     except UserError as error:
         raise UserError(f"tuning {job.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from lm.data.shards import Shards
 
-_CHUNK = 1 << 20
-"""Tokens to read at a time."""
+_EPOCHS = 2
+"""Orders that are kept: a block of rows may reach into the next epoch."""
+
+
+class _Epoch(NamedTuple):
+    """Order of the documents in one epoch.
+
+    Attributes:
+        order: int64[n_documents], indices of the documents.
+        ends: int64[n_documents], tokens of the epoch up to the end of each document.
+    """
+
+    order: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 class DocumentStream:
@@ -32,105 +42,115 @@ class DocumentStream:
     """
 
     def __init__(self, shards: Shards, *, seed: int, shuffle: bool = True) -> None:
-        self._shards = shards
-        self._seed = seed
-        self._shuffle = shuffle
-        self._lengths = np.diff(shards.document_ends, prepend=0)
-        self._load(0)
+        self._shards, self._seed, self._shuffle = shards, seed, shuffle
+        self._lengths: NDArray[np.int64] = np.diff(shards.document_ends, prepend=0)
+        self._epochs: dict[int, _Epoch] = {}
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         """Tokens of the stream from position `start` to `stop`; positions continue across epochs."""
-        return self._gather(self._shards.tokens, start, stop)
+        places = self._places(start, stop)
+        return np.concatenate([self._shards.tokens(*place) for place in places]) if places else np.empty(0, np.int64)
 
-    def covered_bytes(self, start: int, stop: int) -> int | None:
-        """Bytes of text that the tokens from position `start` to `stop` cover, without a share of the others.
+    def text_bytes(self, start: int, stop: int) -> int:
+        """Bytes of text that the tokens from position `start` to `stop` stand for.
 
-        None for shards without `covered_bytes`.
+        Bytes that no token stands for are shared out among all tokens, so that an epoch has the bytes of its documents.
         """
-        covered = self._shards.covered_bytes
-        if covered is None:
-            return None
-        return int(self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum())
-
-    def with_unaccounted(self, covered: int) -> int:
-        """Add to a number of covered bytes its share of those that no token stands for: an epoch has all bytes."""
         n_bytes = self._shards.n_bytes
+        covered = sum(int(self._token_bytes(*place).sum()) for place in self._places(start, stop))
         return round(covered * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
 
-    def run_bytes(self, steps: int, tokens_per_step: int) -> int:
-        """Bytes of text of the tokens that a run predicts: those from position 1 to its last, as training counts them.
+    def tokens_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Positions of the tokens that contain these bytes of the stream; at the start of a document, `<|endoftext|>`.
 
-        Takes time in proportion to the number of documents, or to the length of the run with `covered_bytes`.
+        Where a tokenizer changes a document, or has no token for some of it, its tokens are taken to cover the
+        document's own bytes in proportion to those that they stand for.
+
+        Args:
+            offsets: int64[n], bytes of text before a byte, in increasing order. They continue across epochs.
         """
-        n_tokens, shards = steps * tokens_per_step, self._shards
-        if shards.covered_bytes is not None:
-            starts = range(1, n_tokens + 1, tokens_per_step)
-            return sum(self.with_unaccounted(self.covered_bytes(i, i + tokens_per_step) or 0) for i in starts)
-        spelled = np.where(shards.normalized_bytes, shards.normalized_bytes, shards.document_bytes).clip(0)
-        epochs, stop = divmod(n_tokens + 1, shards.n_tokens)  # position 0 is <|endoftext|>, which has no bytes
-        self._load(epochs)
-        whole = int(np.searchsorted(self._ends, stop, side="right"))
-        total = epochs * int(spelled.sum()) + int(spelled[self._order[:whole]].sum())
-        first, last = epochs * shards.n_tokens, n_tokens + 1
-        first += int(self._ends[whole - 1]) if whole else 0
-        for start in range(first, last, _CHUNK):  # the beginning of one more document
-            total += int(shards.token_byte_lengths[self.read(start, min(start + _CHUNK, last))].sum())
-        return total
-
-    def _gather(self, source: Callable[[int, int], NDArray[np.int64]], start: int, stop: int) -> NDArray[np.int64]:
-        """What `source` has of the stream from position `start` to `stop`."""
-        parts: list[NDArray[np.int64]] = []
-        while start < stop:
-            epoch, position = divmod(start, self._shards.n_tokens)
-            if epoch != self._epoch:
-                self._load(epoch)
-            i = int(np.searchsorted(self._ends, position, side="right"))
-            # Position inside the document -> position in the shards.
-            shift = int(self._shards.document_ends[self._order[i]]) - int(self._ends[i])
-            length = min(int(self._ends[i]) - position, stop - start)
-            parts.append(source(position + shift, position + shift + length))
-            start += length
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+        shards, positions = self._shards, np.empty(len(offsets), np.int64)
+        epochs, within = np.divmod(offsets, shards.n_bytes)
+        for epoch in np.unique(epochs).tolist():
+            order, ends = self._epoch(epoch)
+            sizes = shards.document_bytes[order]
+            text = np.cumsum(sizes)
+            chosen = np.flatnonzero(epochs == epoch)
+            places = np.searchsorted(text, within[chosen], side="right")
+            for place in np.unique(places).tolist():
+                here = chosen[places == place]
+                last = int(shards.document_ends[order[place]])
+                first = last - int(self._lengths[order[place]])
+                until = np.cumsum(self._token_bytes(first, last))
+                inside = (within[here] - (text[place] - sizes[place])) * until[-1] // sizes[place]
+                token = np.where(inside == 0, 0, np.searchsorted(until, inside, side="right"))  # 0: `<|endoftext|>`
+                positions[here] = epoch * shards.n_tokens + ends[place] - (last - first) + token
+        return positions
 
     def bytes_per_token(self, n_bytes: int) -> float:
         """Text bytes per token, EOS included, of the documents with the first `n_bytes` of the stream."""
         epochs, rest = divmod(n_bytes, self._shards.n_bytes)
-        self._load(epochs)
-        text = np.cumsum(self._shards.document_bytes[self._order])
+        order, ends = self._epoch(epochs)
+        text = np.cumsum(self._shards.document_bytes[order])
         last = int(np.searchsorted(text, rest)) if rest else -1
-        last_bytes, last_tokens = (int(text[last]), int(self._ends[last])) if rest else (0, 0)
+        last_bytes, last_tokens = (int(text[last]), int(ends[last])) if rest else (0, 0)
         total_bytes = epochs * self._shards.n_bytes + last_bytes
         return total_bytes / (epochs * self._shards.n_tokens + last_tokens)
 
-    def unread(self, n_tokens: int, n_bytes: int) -> NDArray[np.int64]:
+    def unread(self, end: int, n_bytes: int, *, in_tokens: bool = False) -> NDArray[np.int64]:
         """The last documents of the first epoch, with at least `n_bytes` of text, which a run does not read.
 
-        They depend on the seed and the documents, not on the tokenizer.
+        They depend on the seed and the documents, not on the tokenizer, unless `in_tokens`.
 
         Args:
-            n_tokens: Tokens that the run predicts.
+            end: End of the text that the run reads, in bytes of the stream.
             n_bytes: Text of the documents.
+            in_tokens: `end` is a position in tokens.
 
         Raises:
             UserError: If the run reads one of them.
         """
-        self._load(0)
-        text = np.cumsum(self._shards.document_bytes[self._order][::-1])
-        first = len(text) - int(np.searchsorted(text, n_bytes)) - 1
-        if first < 0 or n_tokens + 1 > (int(self._ends[first - 1]) if first else 0):
+        order, ends = self._epoch(0)
+        sizes = self._shards.document_bytes[order]
+        first = len(sizes) - int(np.searchsorted(np.cumsum(sizes[::-1]), n_bytes)) - 1
+        starts = ends - self._lengths[order] if in_tokens else np.cumsum(sizes) - sizes
+        if first < 0 or end > starts[first]:
             raise UserError(
-                f"a run over {n_tokens:,} tokens does not leave {n_bytes:,} bytes of the {self._shards.n_tokens:,} "
-                f"tokens and {self._shards.n_bytes:,} bytes of training text unread; use a shorter run or fewer bytes"
+                f"a run that reads the first {end:,} {'tokens' if in_tokens else 'bytes'} does not leave {n_bytes:,} "
+                f"of the {self._shards.n_bytes:,} bytes of training text unread; use a shorter run or fewer bytes"
             )
-        return np.asarray(self._order[first:], np.int64)
+        return order[first:]
 
-    def context_tokens(self, context_bytes: int, train_bytes: int) -> int:
-        """Tokens that correspond to `context_bytes` of text in a run over `train_bytes`."""
-        return max(1, round(context_bytes / self.bytes_per_token(train_bytes)))
+    def longest_document(self, *, in_tokens: bool = False) -> int:
+        """Size of the longest document, in bytes or tokens."""
+        return int((self._lengths if in_tokens else self._shards.document_bytes).max())
 
-    def _load(self, epoch: int) -> None:
-        self._epoch = epoch
-        self._order: NDArray[Any] = np.arange(self._shards.n_documents)
-        if self._shuffle:
-            self._order = np.random.default_rng([self._seed, epoch]).permutation(self._shards.n_documents)
-        self._ends = np.cumsum(self._lengths[self._order])
+    def _token_bytes(self, first: int, last: int) -> NDArray[np.int64]:
+        """Bytes of text that each of these tokens of the shards stands for."""
+        if self._shards.covered_bytes is not None:
+            return self._shards.covered_bytes[first:last].astype(np.int64)
+        return self._shards.token_byte_lengths[self._shards.tokens(first, last)]
+
+    def _places(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Parts of the shards that make up the stream from position `start` to `stop`."""
+        places = []
+        while start < stop:
+            epoch, position = divmod(start, self._shards.n_tokens)
+            order, ends = self._epoch(epoch)
+            i = int(np.searchsorted(ends, position, side="right"))
+            # Position inside the document -> position in the shards.
+            shift = int(self._shards.document_ends[order[i]]) - int(ends[i])
+            length = min(int(ends[i]) - position, stop - start)
+            places.append((position + shift, position + shift + length))
+            start += length
+        return places
+
+    def _epoch(self, number: int) -> _Epoch:
+        if number not in self._epochs:
+            order = np.arange(self._shards.n_documents)
+            if self._shuffle:
+                order = np.random.default_rng([self._seed, number]).permutation(self._shards.n_documents)
+            while len(self._epochs) >= _EPOCHS:
+                del self._epochs[next(iter(self._epochs))]
+            self._epochs[number] = _Epoch(order, np.cumsum(self._lengths[order]))
+        return self._epochs[number]

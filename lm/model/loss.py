@@ -74,13 +74,16 @@ class Objective(nn.Module):
         model: The model.
         eos_id: Id of `<|endoftext|>`, which begins each document.
         document_mask: Whether positions attend within their own document only.
+        static: Compute the head for padding too, so that no shape depends on the text: on a GPU, which would wait for
+            the number of targets, and for compilation.
     """
 
-    def __init__(self, model: Transformer, *, eos_id: int, document_mask: bool) -> None:
+    def __init__(self, model: Transformer, *, eos_id: int, document_mask: bool, static: bool = False) -> None:
         super().__init__()
         self.model = model
         self.eos_id = eos_id
         self.document_mask = document_mask
+        self.static = static
         self._chunk: Callable[..., tuple[Tensor, Tensor]] = slopes_and_nats
 
     def fuse(self, backend: str = "inductor") -> None:
@@ -89,16 +92,24 @@ class Objective(nn.Module):
         Graphs of earlier models are dropped: Torch keeps a limited number.
         """
         torch.compiler.reset()
+        self.static = True
         self.model.model.compile(dynamic=False, fullgraph=True, backend=backend)
         self._chunk = torch.compile(slopes_and_nats, dynamic=False, fullgraph=True, backend=backend)
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of the nats of `targets` after `inputs`, both int64[batch, seq_len], and the nats of each target."""
+        """Sum of the nats of `targets` after `inputs`, both int64[batch, seq_len], and the nats of each target.
+
+        Targets below 0 are padding at the end of a row: they have no loss, and no other position sees their inputs.
+        """
         documents = (inputs == self.eos_id).cumsum(1) if self.document_mask else None
-        hidden = self.model.hidden(inputs, documents=documents).flatten(0, 1)
-        head = self.model.lm_head.weight
-        total, nats = linear_cross_entropy(hidden, head, self.model.padding, targets.flatten(), chunk=self._chunk)
-        return total, nats.view(targets.shape)
+        hidden, real = self.model.hidden(inputs, documents=documents), targets >= 0
+        head, padding = self.model.lm_head.weight, self.model.padding
+        if not self.static:
+            total, text = linear_cross_entropy(hidden[real], head, padding, targets[real])
+            return total, text.new_zeros(targets.shape).masked_scatter_(real, text)
+        hidden = (hidden * real[..., None]).flatten(0, 1)  # zeros give the weights no gradient
+        total, nats = linear_cross_entropy(hidden, head, padding, targets.clamp(min=0).flatten(), chunk=self._chunk)
+        return total, nats.view(targets.shape) * real
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -139,14 +139,14 @@ class Transformer(nn.Module):
             "matmul": matrices + self.lm_head.weight.numel(),
         }
 
-    def flops_per_token(self) -> int:
-        """Training FLOPs of one token, `FLOPS_FORMULA`.
+    def flops_per_token(self, context_tokens: float) -> int:
+        """Training FLOPs of one token, `FLOPS_FORMULA`; `context_tokens` is the mean number of tokens of a row.
 
         N_matmul includes the head but not the embedding, which is a look-up. The second term is attention's two
         products, forward and backward, without the factor 1/2 for causality (PaLM, appendix B).
         """
-        attention = 12 * self.config.n_layers * self.config.hidden_size * self.context_tokens
-        return 6 * self.n_parameters()["matmul"] + attention
+        attention = 12 * self.config.n_layers * self.config.hidden_size * context_tokens
+        return 6 * self.n_parameters()["matmul"] + round(attention)
 
 
 class Decoder(nn.Module):

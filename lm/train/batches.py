@@ -1,36 +1,81 @@
-"""Tokens of the training steps; each process reads its own rows only."""
+"""Rows of the training steps; each process reads its own rows only."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 
 from lm.model.device import upload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
-    from lm.data.stream import DocumentStream
+    from lm.data.rows import Rows
     from lm.train.distributed import World
 
+NO_TARGET = -1
+"""Target of padding at the end of a row."""
 
-def read_batch(
-    stream: DocumentStream, step: int, tokens_per_step: int, device: torch.device, world: World
-) -> tuple[Tensor, int | None]:
-    """A process's tokens of a step, and the bytes that these cover if the stream counts them.
+
+class Batch(NamedTuple):
+    """Rows of one process for one step, shortest first.
+
+    Attributes:
+        ids: int64[n_rows, longest + 1], padded with `NO_TARGET`.
+        lengths: Number of targets of each row.
+        n_tokens: Targets of the step in all processes together.
+        longest: Targets of the longest row of the step in any process.
+        n_bytes: Bytes of text of this process's targets.
+    """
+
+    ids: Tensor
+    lengths: list[int]
+    n_tokens: int
+    longest: int
+    n_bytes: int
+
+    def micro_batches(self, n_rows: int | None, multiple: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets, int64[rows, positions], of parts of the rows.
+
+        Args:
+            n_rows: Rows of a part; None for all.
+            multiple: The number of positions is rounded up to a multiple of this, so that there are few shapes.
+        """
+        n_rows = n_rows or len(self.lengths)
+        for first in range(0, len(self.lengths), n_rows):
+            part = self.ids[first : first + n_rows]
+            longest = _rounded(self.lengths[first : first + n_rows][-1], multiple)
+            yield part[:, :longest].clamp(min=0), part[:, 1 : longest + 1]
+
+
+def read_batch(rows: Rows, step: int, device: torch.device, world: World, multiple: int = 1) -> Batch:
+    """Read a process's rows of a step.
 
     Args:
-        stream: The text.
+        rows: The text.
         step: The step, from 0.
-        tokens_per_step: Tokens that a step predicts in all processes together.
         device: Device of the tokens.
-        world: The processes, which share the rows of a step in order of their ranks.
-
-    Returns:
-        int64[tokens_per_step / processes + 1] on the device.
+        world: The processes, which share the rows of a step.
+        multiple: As for `Batch.micro_batches`.
     """
-    share = tokens_per_step // world.size
-    start = step * tokens_per_step + world.rank * share
-    stop = start + share + 1
-    return upload(torch.from_numpy(stream.read(start, stop)), device), stream.covered_bytes(start + 1, stop)
+    spans = rows.spans(step)
+    lengths = spans[:, 1] - spans[:, 0]
+    # By length, so that rows of about the same length are padded together; every process gets rows of all lengths.
+    mine = np.argsort(lengths, kind="stable")[world.rank :: world.size]
+    ids = np.full((len(mine), _rounded(int(lengths[mine].max()), multiple) + 1), NO_TARGET, np.int64)
+    n_bytes = 0
+    for row, (start, stop) in zip(ids, spans[mine].tolist(), strict=True):
+        row[: stop - start + 1] = rows.stream.read(start, stop + 1)
+        n_bytes += rows.stream.text_bytes(start + 1, stop + 1)
+    return Batch(
+        upload(torch.from_numpy(ids), device), lengths[mine].tolist(), int(lengths.sum()), int(lengths.max()), n_bytes
+    )
+
+
+def _rounded(length: int, multiple: int) -> int:
+    """The smallest multiple that is at least 1 and this length."""
+    return max(1, -(-length // multiple)) * multiple

@@ -6,13 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lm.data.rows import Rows
 from lm.train.schedule import DECAYS, Schedule
 from tokenizer.errors import UserError, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lm.data.stream import DocumentStream
+    from lm.data.shards import Shards
 
 # These do not affect the result, so a resumed run may change them.
 FREE_TO_CHANGE = (
@@ -42,11 +43,9 @@ class TrainConfig:
     Attributes:
         train_bytes: Text of the whole run, read in `train_bytes // bytes_per_step` steps.
         bytes_per_step: Text of one step; a multiple of `context_bytes`.
-        context_bytes: Text of one row, which has `context_bytes` over the measured bytes per token tokens.
+        context_bytes: Text of one row (`lm.data.rows`), the same text with every tokenizer.
         context_tokens: Tokens of one row, for contexts that are equal in tokens instead of bytes. Bytes are then
             nominal: they only give the batch size and the number of steps.
-        context_sample_bytes: Text at the beginning of the run on which the bytes per token of `context_bytes` are
-            measured; None for the whole run. Runs of several lengths share a trunk only if it is set.
         max_steps: Steps of the run, instead of `train_bytes // bytes_per_step`; set by budgets other than bytes.
         document_mask: Tokens attend within their own document only. Position numbers do not restart, since rotary
             attention depends only on their differences.
@@ -80,7 +79,6 @@ class TrainConfig:
     bytes_per_step: int = 8192
     context_bytes: int = 1024
     context_tokens: int | None = None
-    context_sample_bytes: int | None = None
     max_steps: int | None = None
     document_mask: bool = False
     matrix_lr: float = 0.02
@@ -120,7 +118,6 @@ class TrainConfig:
         for name, otherwise in (
             ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),
-            ("context_sample_bytes", "the text of the whole run"),
             ("max_steps", "the number that train_bytes gives"),
         ):
             value = getattr(self, name)
@@ -179,7 +176,7 @@ class TrainConfig:
         trunk begins with a shorter one.
         """
         steps = self.schedule.constant_steps
-        if self.warmup_steps is None or self.context_sample_bytes is None or not self.warmup_steps < steps < self.steps:
+        if self.warmup_steps is None or not self.warmup_steps < steps < self.steps:
             return None
         text = steps * self.bytes_per_step
         return dataclasses.replace(self, train_bytes=text, max_steps=steps, decay_fraction=0.0, decay="linear")
@@ -193,10 +190,15 @@ class TrainConfig:
         """Sequences of one step."""
         return self.bytes_per_step // self.context_bytes
 
-    def tokens_per_row(self, stream: DocumentStream) -> int:
-        """Tokens of one row of the batch, as many as `context_bytes` of the stream's text have."""
-        return self.context_tokens or stream.context_tokens(
-            self.context_bytes, self.context_sample_bytes or self.train_bytes
+    def rows(self, shards: Shards) -> Rows:
+        """Rows of the batches of a run over these shards."""
+        return Rows(
+            shards,
+            rows_per_step=self.batch_size,
+            context_bytes=self.context_bytes,
+            context_tokens=self.context_tokens,
+            seed=self.seed,
+            shuffle=self.shuffle,
         )
 
     def fixed(self) -> dict[str, Any]:

@@ -33,9 +33,10 @@ class TrainingSummary:
         mean_bytes_per_step: `bytes` over `steps`.
         nominal_bytes_per_step: `TrainConfig.bytes_per_step`.
         rows: Sequences of one step (the batch size).
-        context_tokens: Tokens of one sequence.
+        context_tokens: Mean number of tokens of a row.
+        longest_row: Tokens of the longest row.
         context_bytes: `TrainConfig.context_bytes`.
-        bytes_per_token: Bytes of text per token of the documents that the run reads.
+        bytes_per_token: Bytes of text per token, `<|endoftext|>` included.
         epochs: How often the run reads the shards.
         last_train_bits_per_byte: Training loss at the last logged step.
         seconds: Time in steps, evaluation and checkpoints excluded.
@@ -58,7 +59,8 @@ class TrainingSummary:
     mean_bytes_per_step: float
     nominal_bytes_per_step: int
     rows: int
-    context_tokens: int
+    context_tokens: float
+    longest_row: int
     context_bytes: int
     bytes_per_token: float
     epochs: float

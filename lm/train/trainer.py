@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lm.bits import bits_per_byte
-from lm.data.stream import DocumentStream
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.transformer import FLOPS_FORMULA, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
-from lm.train.batches import read_batch
+from lm.train.batches import Batch, read_batch
 from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.config import LENGTH
 from lm.train.diagnostics import activations
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 CHECKPOINT = "checkpoint.safetensors"
+_SHAPES = 8
+"""Most lengths of rows that are compiled."""
 _logger = logging.getLogger(__name__)
 
 
@@ -70,21 +71,17 @@ class Trainer:
                 f"{self.world.size} processes; use a multiple of {self.world.size}, or another --nproc-per-node"
             )
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
-        self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
+        self.rows = config.rows(shards)
         self.schedule = config.schedule
-        self.bytes_per_token = self.stream.bytes_per_token(config.train_bytes)
-        self.context_tokens = config.tokens_per_row(self.stream)
-        self.tokens_per_step = config.batch_size * self.context_tokens
-        self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
+        self.model = Transformer(model, shards.vocab_size, self.rows.most_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
         self.optimizers: list[torch.optim.Optimizer] = []
-        self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
+        static = self.device.type == "cuda"
+        self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask, static=static)
         self.objective: nn.Module = self.loss
-        self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
-        self.flops_per_token = self.model.flops_per_token()
-        self.step, self.seconds = 0, 0.0
-        # Of this process, and on the device, so that steps that are not logged need not synchronize.
-        self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.flops_per_token = self.model.flops_per_token(self.rows.mean_tokens)
+        self.step, self.tokens, self.longest_row, self.seconds = 0, 0, 0, 0.0
+        self.bytes_seen = 0  # by this process
         self.last_bits_per_byte = math.nan
         self._logged = 0, 0.0
         self.identity: dict[str, Any] = {
@@ -94,6 +91,8 @@ class Trainer:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
+        # Layers are compiled once per shape, so there must be few.
+        self.multiple = math.ceil(self.rows.most_tokens / _SHAPES) if self.identity.get("compile") else 1
 
     def check_identity(self, identity: dict[str, Any], folder: Path, ignored: Sequence[str] = ()) -> None:
         """Raise an error if the run that is already in a folder has other settings."""
@@ -136,9 +135,10 @@ class Trainer:
             load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
             if self.world.rank == 0:
-                self.bytes_seen += meta["bytes_seen"]
+                self.bytes_seen = meta["bytes_seen"]
+            self.tokens, self.longest_row = meta["tokens"], meta["longest_row"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
-            self._logged = self.step * self.tokens_per_step, self.seconds
+            self._logged = self.tokens, self.seconds
         elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
                 "the shards hold %d bytes: training on %d bytes reads them %.2f times",
@@ -152,48 +152,46 @@ class Trainer:
         """Remedies if the GPU's memory does not suffice."""
         rows = min(n for n in (self.config.batch_size // self.world.size, self.config.microbatch_size) if n)
         return (
-            f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
+            f"with {rows} row{'s' * (rows > 1)} of up to {self.longest_row} tokens at a time; lower "
             "lm.train.microbatch_size, lm.train.context_bytes or lm.model.n_layers"
         )
 
     @property
     def epochs(self) -> float:
         """How often the whole run reads the shards."""
-        return self.config.steps * self.tokens_per_step / self.shards.n_tokens
+        return self.config.steps * self.config.batch_size * self.rows.mean_tokens / self.shards.n_tokens
 
     def advance(self) -> dict[str, Any] | None:
         """Do one step; return its log entry if it is logged."""
         began, config = time.perf_counter(), self.config
-        ids, text_bytes = read_batch(self.stream, self.step, self.tokens_per_step, self.device, self.world)
-        inputs, targets = (part.view(-1, self.context_tokens) for part in (ids[:-1], ids[1:]))
+        batch = read_batch(self.rows, self.step, self.device, self.world, self.multiple)
+        parts = list(batch.micro_batches(config.microbatch_size, self.multiple))
+        self.longest_row = max(self.longest_row, batch.longest)
         factor = self.schedule.factor(self.step)
-        sums = self._backward(inputs, targets)
+        sums = self._backward(parts)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.grad_clip or math.inf)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        step_bytes = self.lengths[targets].sum()
-        if text_bytes is not None:  # rounded once for all processes, and counted by the first one
-            covered = int(self.world.sum(torch.tensor(text_bytes)).item())
-            step_bytes.fill_(0 if self.world.rank else self.stream.with_unaccounted(covered))
-        self.bytes_seen += step_bytes
         self.step += 1
+        self.tokens += batch.n_tokens
+        self.bytes_seen += batch.n_bytes
         first_or_last = self.step in (1, config.steps)
         every = config.diagnostics_every
         due = every > 0 and (self.step % every == 0 or first_or_last)
         if not (due or self.step % config.log_every == 0 or self.step == config.steps):
             self.seconds += time.perf_counter() - began
             return None
-        entry = self._entry(sums, step_bytes) | {"lr": config.matrix_lr * factor, "grad_norm": norm.item()}
+        entry = self._entry(sums, batch) | {"lr": config.matrix_lr * factor, "grad_norm": norm.item()}
         self.seconds += time.perf_counter() - began
         # Since the last entry: in between, a GPU only queues its work.
-        tokens, seconds = self.step * self.tokens_per_step - self._logged[0], self.seconds - self._logged[1]
-        self._logged = tokens + self._logged[0], self.seconds
+        tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
+        self._logged = self.tokens, self.seconds
         entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
         if due:  # not part of the measured time
-            entry |= self._diagnostics(inputs[: config.microbatch_size], tokens / seconds)
+            entry |= self._diagnostics(parts[0][0][:, : max(1, batch.lengths[0])], tokens / seconds)  # without padding
         self._check_finite(entry)
         return entry
 
@@ -205,21 +203,21 @@ class Trainer:
             found["mfu"] = tokens_per_second * self.flops_per_token / (self.config.peak_flops * self.world.size)
         return found
 
-    def _entry(self, sums: Tensor, step_bytes: Tensor) -> dict[str, Any]:
+    def _entry(self, sums: Tensor, batch: Batch) -> dict[str, Any]:
         """Loss and totals of all processes after a step, for the log."""
-        totals = self.world.sum(torch.cat((sums, torch.stack((step_bytes, self.bytes_seen)))))  # exact below 2^53
+        counts = torch.tensor([batch.n_bytes, self.bytes_seen], dtype=sums.dtype, device=sums.device)
+        totals = self.world.sum(torch.cat((sums, counts)))  # exact below 2^53
         all_nats, text_nats, n_bytes, bytes_seen = totals.tolist()
-        loss = all_nats / self.tokens_per_step
+        loss = all_nats / batch.n_tokens
         self._check_finite({"loss": loss})
         self.last_bits_per_byte = bits_per_byte(text_nats, max(1, n_bytes))
-        tokens = self.step * self.tokens_per_step
         return {
             "step": self.step,
             "loss": loss,
             "train_bits_per_byte": self.last_bits_per_byte,
             "bytes_seen": int(bytes_seen),
-            "tokens_seen": tokens,
-            "flops": tokens * self.flops_per_token,
+            "tokens_seen": self.tokens,
+            "flops": self.tokens * self.flops_per_token,
         }
 
     def _check_finite(self, entry: dict[str, Any]) -> None:
@@ -230,28 +228,31 @@ class Trainer:
                     f"{name} of step {self.step} is {value}: training diverged; lower the learning rates"
                 )
 
-    def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Accumulate the gradients of the mean loss over this process's rows, in micro-batches.
+    def _backward(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Accumulate the gradients of the loss over this process's rows, in micro-batches.
+
+        The loss of a step is its nats over the mean number of tokens of a step, so that equal text has equal weight
+        in every step.
+
+        Args:
+            parts: Inputs and targets of the micro-batches.
 
         Returns:
             float64[2]: nats of all targets in these rows, and of the text targets.
         """
-        each = len(inputs)
         # DDP averages gradients; multiply by the number of processes to get the sum.
-        scale = self.world.size / self.tokens_per_step
+        scale = self.world.size / (self.config.batch_size * self.rows.mean_tokens)
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        size = self.config.microbatch_size or each
-        for first in range(0, each, size):
-            rows = slice(first, first + size)
-            more = isinstance(self.objective, DistributedDataParallel) and first + size < each
+        for number, (inputs, targets) in enumerate(parts, 1):
+            more = isinstance(self.objective, DistributedDataParallel) and number < len(parts)
             # Exchange gradients once, after the last micro-batch.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-                    total, nats = self.objective(inputs[rows], targets[rows])
+                    total, nats = self.objective(inputs, targets)
                 torch.autograd.backward(total * scale)
             nats = nats.double()
-            sums += torch.stack((nats.sum(), (nats * (targets[rows] != self.shards.eos_id)).sum()))
+            sums += torch.stack((nats.sum(), (nats * (targets != self.shards.eos_id)).sum()))
         return sums
 
     def save_checkpoint(self) -> None:
@@ -265,13 +266,15 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "bytes_seen": bytes_seen,
+            "tokens": self.tokens,
+            "longest_row": self.longest_row,
             "last_bits_per_byte": self.last_bits_per_byte,
         }
         save_tensors(self.folder / CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
 
     def _total_bytes(self) -> int:
         """Bytes of text that all processes have read; a collective call."""
-        return int(self.world.sum(self.bytes_seen).item())
+        return int(self.world.sum(torch.tensor(self.bytes_seen)).item())
 
     def finish(self) -> TrainingSummary:
         """Write the model and the summary; remove the checkpoint, or write that of the last step."""
@@ -279,6 +282,7 @@ class Trainer:
         if self.keep_checkpoint:
             self.save_checkpoint()
         if self.world.rank == 0:
+            self.model.context_tokens = self.longest_row  # it has seen no position beyond
             save_model(self.model, self.folder)
             summary.save(self.folder)
             if not self.keep_checkpoint:
@@ -287,26 +291,26 @@ class Trainer:
 
     def summary(self) -> TrainingSummary:
         """Summary of the run: settings, tokens, FLOPs, time."""
-        config, tokens = self.config, self.step * self.tokens_per_step
-        bytes_seen = self._total_bytes()
+        config, bytes_seen = self.config, self._total_bytes()
         return TrainingSummary(
             **{f"parameters_{name}": number for name, number in self.model.n_parameters().items()},
-            flops=tokens * self.flops_per_token,
+            flops=self.tokens * self.flops_per_token,
             flops_per_token=self.flops_per_token,
             flops_formula=FLOPS_FORMULA,
             bytes=bytes_seen,
-            tokens=tokens,
+            tokens=self.tokens,
             steps=self.step,
             mean_bytes_per_step=bytes_seen / self.step,
             nominal_bytes_per_step=config.bytes_per_step,
             rows=config.batch_size,
-            context_tokens=self.context_tokens,
+            context_tokens=self.rows.mean_tokens,
+            longest_row=self.longest_row,
             context_bytes=config.context_bytes,
-            bytes_per_token=self.bytes_per_token,
+            bytes_per_token=bytes_seen / max(1, self.tokens),
             epochs=self.epochs,
             last_train_bits_per_byte=self.last_bits_per_byte,
             seconds=self.seconds,
-            tokens_per_second=tokens / self.seconds,
+            tokens_per_second=self.tokens / self.seconds,
             device=str(self.device),
             threads=torch.get_num_threads(),
             processes=self.world.size,

@@ -40,7 +40,7 @@ def test_tokens_spell_the_normalised_text_and_sizes_are_of_the_original(tmp_path
     assert [shards.spelled_bytes(i) for i in range(shards.n_documents)] == [len(text.encode()) for text in spelled]
     assert np.count_nonzero(shards.normalized_bytes) == 3
     stream = DocumentStream(shards, seed=0)
-    assert stream.run_bytes(1, shards.n_tokens) == sum(len(text.encode()) for text in spelled)
+    assert stream.text_bytes(0, shards.n_tokens) == sum(len(text.encode()) for text in spelled)
     batches = [Batch.from_texts([text]) for text in TEXTS]
     for n in range(len(TEXTS)):
         folder = tmp_path / f"again{n}"

@@ -16,7 +16,6 @@ CONFIG = TrainConfig(
     train_bytes=20 * 256,
     bytes_per_step=256,
     context_bytes=64,
-    context_sample_bytes=1024,
     warmup_steps=3,
     decay_fraction=0.2,
     decay="sqrt",
@@ -66,9 +65,7 @@ def test_interrupted_cooldown_resumes_from_its_own_checkpoint(shards, tmp_path):
     assert weights(tmp_path / "rung") == weights(tmp_path / "direct")
 
 
-@pytest.mark.parametrize(
-    "change", [{"warmup_steps": None}, {"context_sample_bytes": None}, {"decay": "cosine"}, {"decay_fraction": 0.0}]
-)
+@pytest.mark.parametrize("change", [{"warmup_steps": None}, {"decay": "cosine"}, {"decay_fraction": 0.0}])
 def test_runs_that_depend_on_their_length_from_the_start_have_no_trunk(change):
     assert dataclasses.replace(CONFIG, **change).trunk is None
 

@@ -1,0 +1,112 @@
+"""Rows of batches: equal text with every tokenizer, from all over a block, readable at any step."""
+
+import numpy as np
+import pytest
+
+from lm.data.rows import Rows
+from lm.data.sharding import write_shards
+from lm.data.shards import Shards
+from tests.lm.conftest import ToyBatch, ToyTokenizer
+
+DOCUMENTS = [f"{i}: " + "the end of the thin line in the north " * (i % 7 + 1) for i in range(400)] + ["x" * 5000, "y"]
+
+
+WORDS = {"bytes": (), "words": (b"the ", b"of ", b"in the ", b" line in the north ")}
+
+
+@pytest.fixture(scope="module", params=WORDS)
+def shards(request, tmp_path_factory) -> Shards:
+    folder = tmp_path_factory.mktemp("shards") / "shards"
+    tokenizer = ToyTokenizer(WORDS[request.param])
+    write_shards(folder, tokenizer, [ToyBatch(DOCUMENTS)])
+    return Shards.open(folder, tokenizer)
+
+
+def make(shards: Shards, **options) -> Rows:
+    return Rows(shards, **{"rows_per_step": 4, "context_bytes": 100, "seed": 3} | options)
+
+
+def test_a_block_has_every_token_once(shards: Shards) -> None:
+    rows = make(shards)
+    steps = rows.block_rows // rows.rows_per_step
+    assert steps == 125  # ten documents of 5,000 bytes
+    spans = np.concatenate([rows.spans(step) for step in range(steps)])
+    ordered = spans[np.argsort(spans[:, 0])]
+    assert ordered[0, 0] == 0
+    assert (ordered[1:, 0] == ordered[:-1, 1]).all()
+    assert not (spans[1:, 0] == spans[:-1, 1]).all()  # but not in order
+    lengths = shards.token_byte_lengths
+    sizes = [int(lengths[rows.stream.read(*span)].sum()) for span in spans.tolist()]
+    longest = int(lengths.max())
+    assert max(abs(size - 100) for size in sizes) < longest
+
+
+def test_equal_rows_are_equal_text_with_every_tokenizer(tmp_path) -> None:
+    opened = []
+    for name, words in (("a", ()), ("b", (b"the ", b"of ", b"in the "))):
+        tokenizer = ToyTokenizer(words)
+        write_shards(tmp_path / name, tokenizer, [ToyBatch(DOCUMENTS)])
+        opened.append((tokenizer, Shards.open(tmp_path / name, tokenizer)))
+    for step in (0, 17, 130, 400):  # the last two are of the next block and of a later epoch
+        both = []
+        for tokenizer, shards in opened:
+            rows = make(shards)
+            ids = [rows.stream.read(*span).tolist() for span in rows.spans(step).tolist()]
+            both.append([b"".join(tokenizer.vocab[i] for i in row if i != shards.eos_id).decode() for row in ids])
+        for first, second in zip(*both, strict=True):
+            assert first[8:-8] in second or second[8:-8] in first
+            assert abs(len(first) - len(second)) < 2 * len("in the ")
+
+
+def test_rows_depend_on_the_seed_and_the_step_alone(shards: Shards) -> None:
+    rows, again = make(shards), make(shards)
+    steps = [400, 2, 126, 0, 125, 2]
+    expected = {step: rows.spans(step).tolist() for step in steps}
+    for step in sorted(steps):
+        assert again.spans(step).tolist() == expected[step]
+    assert make(shards, seed=4).spans(0).tolist() != expected[0]
+    in_order = make(shards, shuffle=False)
+    assert in_order.spans(0)[:, 0].tolist() == sorted(in_order.spans(0)[:, 0].tolist())
+
+
+def test_the_rows_of_a_step_are_from_many_documents(shards: Shards) -> None:
+    rows = make(shards, rows_per_step=8)
+    counts = []
+    for step in range(40):
+        spans = rows.spans(step).tolist()
+        assert len(spans) == 8
+        counts.append(len({min(_documents(rows, shards, span)) for span in spans}))
+    assert np.mean(counts) >= 6
+
+
+def test_rows_of_equal_tokens(shards: Shards) -> None:
+    rows = make(shards, context_tokens=25)
+    for step in (0, 5, 170):
+        assert (np.diff(rows.spans(step)) == 25).all()
+    assert rows.mean_tokens == rows.most_tokens == 25
+
+
+def test_a_run_reads_whole_blocks_and_leaves_the_rest_unread(shards: Shards) -> None:
+    rows = make(shards)
+    assert rows.end(1) == rows.end(125) == 50_000
+    assert rows.end(126) == 100_000
+    unread = rows.stream.unread(50_000, 300)
+    with pytest.raises(ValueError, match="a run that reads the first 100,000 bytes does not leave 300"):
+        rows.stream.unread(100_000, 300)
+    read = {int(i) for step in range(125) for span in rows.spans(step).tolist() for i in _documents(rows, shards, span)}
+    assert read.isdisjoint(unread.tolist())
+    assert sum(len(DOCUMENTS[i].encode()) for i in unread) >= 300
+
+
+def _documents(rows: Rows, shards: Shards, span: list[int]) -> set[int]:
+    """Documents of the tokens of a row in the first epoch."""
+    places = rows.stream._places(*span)
+    return {int(np.searchsorted(shards.document_ends, start, side="right")) for start, _ in places}
+
+
+def test_text_that_a_tokenizer_changes_is_shared_out_evenly(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = make(shards)
+    positions = usual.stream.tokens_at(np.arange(0, shards.n_bytes, 50))
+    covered = 2 * shards.token_byte_lengths[shards.tokens(0, shards.n_tokens)].astype(np.uint32)  # twice as much text
+    monkeypatch.setattr(shards, "covered_bytes", covered)
+    assert make(shards).stream.tokens_at(np.arange(0, shards.n_bytes, 50)).tolist() == positions.tolist()
