@@ -23,7 +23,7 @@ from experiments.cli.compose import check, choices, explanation, first_cell, key
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.main import run as run_command
 from experiments.cli.process import restore, stoppable
-from experiments.logging.metrics import Labels
+from experiments.logging import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line
@@ -41,7 +41,7 @@ SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
     *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size", "bpe.counts"),
     *("superbpe", "superbpe.transition", "superbpe.sources", "shards.tokens_per_shard"),
-    *("lm", "lm.n_seeds", "lm.depths", "lm.train.seed", "lm.train.device"),
+    *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
     *("eval.context_bytes", "eval.cluster", "deployment", "report.title"),
     *("runner", "runner.threads", "runner.memory_mb", "runner.gpus", "artifacts", "logger"),

@@ -29,7 +29,7 @@ from tests import other_tokenizers
 from tests.lm import tiny
 from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.pretrained import load_pretrained
+from tokenizer.external.load import load_pretrained
 
 END = "<|endoftext|>"
 CONFIG = EvalConfig(context_bytes=128, min_context_bytes=16, batch_tokens=256)

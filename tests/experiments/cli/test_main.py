@@ -145,7 +145,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
 ) -> None:
     folder, text = small
     rest, exact = TAKING[command]
-    monkeypatch.setattr("tokenizer.external.hub.snapshot", lambda *_: (Path(folder), "c0ffee"))
+    monkeypatch.setattr("tokenizer.external.opening._snapshot", lambda *_: (Path(folder), "c0ffee"))
     monkeypatch.setattr("tokenizer.external.opening.named_encoding", lambda _: formats.read(folder))
 
     def ran(name: str, out: str) -> int:
