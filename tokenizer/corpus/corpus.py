@@ -23,8 +23,7 @@ from tokenizer.corpus.remote import File
 from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.files import weighted
-from tokenizer.urls import shown
+from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
 

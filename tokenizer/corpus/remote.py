@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from tokenizer.errors import UserError, needs_extra, shortened
-from tokenizer.urls import shown, without_credentials
+from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,8 +18,7 @@ from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 from tokenizer.corpus import remote
 from tokenizer.corpus.reading import FILES_AHEAD
-from tokenizer.files import weighted
-from tokenizer.urls import without_credentials
+from tokenizer.files import weighted, without_credentials
 
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
