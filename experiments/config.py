@@ -270,13 +270,11 @@ class RunnerConfig:
         address: Address of the Ray cluster, or `auto`; None for one that is started on this machine.
         workers: Tasks that run at the same time; None for as many as the cores of the cluster allow.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
-        timeout_s: A task that takes longer than this many seconds is given up and started again; None for no limit.
-            Language models may take any time; one that has
-            reported progress is given up after this time without any.
+        timeout_s: A task that runs and makes no progress for this many seconds is ended and run again; None for no
+            limit. Tasks may wait as long as it takes.
         gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
             model if the Ray cluster has GPUs, and otherwise for training in this process.
-        folder: Folder for the results of tasks, which all machines share, or `s3://…` or `gs://…`. None for
-            the folder of the artifact, or for the bucket of the artifacts if there are several machines.
+        folder: Folder for the results of tasks, which all machines share. None for the folder of the artifact.
     """
 
     name: str = "local"
@@ -356,7 +354,6 @@ class Config:
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
     artifacts_cache: str | None = None
-    artifacts_cache_gb: float | None = None
     verify: Verify = "once"
     logger: str = "none"
     project: str = "superbpe"

@@ -281,8 +281,8 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def n_bytes_of(files: Mapping[str, Any]) -> int:
-    """Return the total size of files; takes the result of `recorded`, or only sizes (format 2 of artifacts)."""
-    return sum(entry if isinstance(entry, int) else entry["bytes"] for entry in files.values())
+    """Return the total size of files; takes the result of `recorded`."""
+    return sum(entry["bytes"] for entry in files.values())
 
 
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
@@ -290,7 +290,7 @@ def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
 
     Args:
         folder: folder of the files.
-        files: result of `recorded`, or only sizes (format 2 of artifacts).
+        files: result of `recorded`.
 
     Raises:
         UserError: a name leaves the folder, a file is not a regular file, or a size differs.
@@ -299,10 +299,9 @@ def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
     for name, entry in files.items():
         path = confined(folder, name)
         check_file(path)
-        expected = entry if isinstance(entry, int) else entry["bytes"]
         size = path.stat().st_size
-        if size != expected:
-            raise UserError(f"{path} is damaged: it has {size} bytes, not {expected}")
+        if size != entry["bytes"]:
+            raise UserError(f"{path} is damaged: it has {size} bytes, not {entry['bytes']}")
 
 
 def check_files(
@@ -315,7 +314,7 @@ def check_files(
 
     Args:
         folder: folder of the files.
-        files: result of `recorded` when they were written. Entries with only a size have no checksum.
+        files: result of `recorded` when they were written.
         verify: when to read the files.
         progress: called with ("bytes verified", bytes read, bytes in total).
 
@@ -326,10 +325,8 @@ def check_files(
     check_sizes(folder, files)
     if verify == "never":
         return
-    sealed = {name: entry for name, entry in files.items() if not isinstance(entry, int)}
-    total = sum(entry["bytes"] for entry in sealed.values())
-    done = 0
-    for name, entry in sealed.items():
+    total, done = n_bytes_of(files), 0
+    for name, entry in files.items():
         found = checksum(folder / name, again=verify == "always")
         if found != entry["xxh3_128"]:
             raise UserError(f"{folder / name} is damaged: its checksum is {found}, not {entry['xxh3_128']}")

@@ -19,7 +19,7 @@ from experiments.cli import sweep
 from experiments.cli.compose import check, first_cell, normalized, to_config
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.process import stoppable
-from experiments.logging.metrics import Labels
+from experiments.logging import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import recorded
-from experiments.logging.tracking import Tracker, tables
+from experiments.logging.tracking import Tracker
 from experiments.settings import of_models
 from experiments.stages import TITLES, beforehand, documents, text
 from experiments.stages.context import Context
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from experiments.config import Config
-    from experiments.logging.metrics import Labels
+    from experiments.logging import Labels
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
     from experiments.stages.forecast import Training
@@ -90,7 +90,6 @@ def run(
     store = Store.at(
         config.artifacts,
         config.artifacts_cache,
-        config.artifacts_cache_gb,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,
@@ -106,8 +105,6 @@ def run(
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
-        for name in store.clean():
-            shown.say(f"removed leftovers of {name} from a killed process", style="dim")
         warnings.showwarning = warn  # omits the source line that Python would print
         return _run(Context(config, store, shown, tracker), STAGES.index(until), folder)
 
@@ -138,7 +135,8 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import contamination, evaluation, forecast, ladder, model_tasks, models, tuning, verdict
+        from experiments.cluster.models import place
+        from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
         from experiments.stages.comparison import ArmModels
 
     context.reporter.enter("shard")
@@ -161,8 +159,8 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         ladders = [_planned(deep, pairs) for deep in context.depths()]
-    elsewhere = model_tasks.place(context)
-    tuned = [tuning.tune(each.rungs[-1], pairs, elsewhere) for each in ladders]
+    elsewhere = place(context)
+    tuned = [tuning.tune(each.rungs[-1], pairs, None if elsewhere is None else elsewhere.tune) for each in ladders]
     chains = [chain for each, found in zip(ladders, tuned, strict=True) for chain in _chains(each, pairs, found)]
     if elsewhere is None:
         progress = forecast.Training(context, [forecast.cost(chain) for chain in chains])
@@ -254,9 +252,6 @@ def _report(context: Context, corpus: Text, result: Result) -> Path:
     from experiments.stages import reporting
 
     artifact = reporting.report(context, corpus, result)
-    if context.config.logger != "none":
-        for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
-            context.tracker.table(name, columns, rows)
     return artifact.path / reporting.PAGE
 
 

@@ -236,5 +236,5 @@ def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny: list[str
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command continues" in err
-    (partial,) = (tmp_path / "artifacts").glob(".lm-*.resumable")
+    (partial,) = (tmp_path / "artifacts").glob(".lm-*.partial")
     assert (partial / "checkpoint.safetensors").exists()
