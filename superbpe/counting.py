@@ -7,7 +7,7 @@ for seams, too: their counters saturate at a value that no threshold exceeds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -79,10 +79,17 @@ class Pass:
         Raises:
             MemoryFullError: the fragments exceed the memory limit.
         """
+        sums, done = Counter[str](), 0
         trainer.begin_pass()
-        n_bytes = _read(sources, partial(self._add, trainer), tick, whole=whole)
+        for source in sources:
+            n_bytes = {source.name: source.read(partial(self._add, trainer, source), tick, done) - done}
+            if whole:
+                check_not_empty(n_bytes)
+            sums.update(n_bytes)
+            done = sums.total()
+        tick.finish(done)
         trainer.end_pass()
-        return n_bytes
+        return sums
 
     def _add(self, trainer: _native.SuperwordTrainer, source: Source, batch: _native.Batch) -> None:
         if self.kind == "spans":
@@ -174,9 +181,6 @@ class State:
 class Runner(Protocol):
     """Text that passes can be run over."""
 
-    def n_bytes(self, selection: Selection, progress: Progress | None) -> int:
-        """Number of bytes of the selected documents."""
-
     def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
         """Run a pass; its result is then in the trainer, as if the trainer had counted all text itself.
 
@@ -192,37 +196,6 @@ class Local:
 
     sources: Sequence[Source]
 
-    def n_bytes(self, selection: Selection, progress: Progress | None) -> int:
-        """See `Runner`."""
-        return measure(selection, self.sources, progress, whole=True).total()
-
     def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
         """See `Runner`."""
         pass_.count(state.trainer, state.selection.of(self.sources), Throttle(progress, pass_.title), whole=True)
-
-
-def _read(
-    sources: Sequence[Source], add: Callable[[Source, _native.Batch], object], tick: Throttle, *, whole: bool
-) -> Counter[str]:
-    """Pass all batches to `add`; returns the number of bytes by the names of the sources."""
-    sums, done = Counter[str](), 0
-    for source in sources:
-        n_bytes = {source.name: source.read(partial(add, source), tick, done) - done}
-        if whole:
-            check_not_empty(n_bytes)
-        sums.update(n_bytes)
-        done = sums.total()
-    tick.finish(done)
-    return sums
-
-
-def measure(selection: Selection, sources: Sequence[Source], progress: Progress | None, *, whole: bool) -> Counter[str]:
-    """Number of bytes of the selected documents by the names of the sources.
-
-    Args:
-        selection: the documents.
-        sources: the text.
-        progress: called with bytes.
-        whole: whether the sources are the whole corpus, so that none may be empty.
-    """
-    return _read(selection.of(sources), lambda *_: None, Throttle(progress, "bytes measured for a sample"), whole=whole)

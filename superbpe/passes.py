@@ -11,7 +11,7 @@ if the fragments fit into memory only with a higher threshold. The threshold doe
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, isqrt
 from typing import Any
 
@@ -106,11 +106,8 @@ class Passes:
             normalizer: tokenizer that normalizes the text, if it does.
             threshold: seams that occur less often are cut; None to choose it from a sample.
         """
-        trainer, share, selection = self.trainer, self.rules.sample, Selection(normalizer)
-        if self.rules.sample_bytes is not None:
-            share = self.rules.sample_bytes / corpus.n_bytes(selection, self.progress)
-        state = self.state
-        state.selection = replace(selection, share=share, salt=self.rules.sample_salt)
+        trainer, state = self.trainer, self.state
+        state.selection = Selection(normalizer, self.rules.sample, self.rules.sample_salt)
         if self.rules.truncate_quantile is not None:
             corpus.run(state, Pass(kind="spans"), self.progress)
             state.truncate(self.rules.truncate_quantile)

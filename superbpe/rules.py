@@ -56,8 +56,6 @@ class Rules:
             count in phase 2's text. The number of phase-1 merges in the full vocabulary determines the transition.
             Requires `atoms="pretokens"`.
         sample: fraction of the documents of each source to train on, chosen by a hash of their text.
-        sample_bytes: approximate amount of text to train on, in bytes, instead of a fraction; the text is read once
-            more to compute the fraction.
         sample_salt: changes which documents are in the sample.
     """
 
@@ -78,7 +76,6 @@ class Rules:
     truncate_quantile: float | None = None
     interleave: bool = False
     sample: float = 1.0
-    sample_bytes: int | None = None
     sample_salt: str = ""
 
     def __post_init__(self) -> None:
@@ -116,7 +113,6 @@ class Rules:
             ("span_trigger", 2),
             ("span_cap", 2),
             ("min_count", 1),
-            ("sample_bytes", 1),
         ):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -129,11 +125,6 @@ class Rules:
             )
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} must be greater than 0 and at most 1")
-        if self.sample_bytes is not None and self.sample != 1.0:
-            raise UserError(
-                f"sample={self.sample} and sample_bytes={self.sample_bytes} both set the amount of text; "
-                "set sample=1.0, or sample_bytes=null"
-            )
 
     def _check_pretokens(self) -> None:
         if self.phase1_fence == "lifted" and self.atoms == "pretokens":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cluster.results import Result, Task, as_progress
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
-from superbpe.counting import MemoryFullError, measure
+from superbpe.counting import MemoryFullError
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
 from tokenizer.files import check_free, digest, n_bytes_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from experiments.cluster.tasks import Cluster
     from lm.data.shard_writer import Writer
     from superbpe.counting import Pass, State
-    from superbpe.sources import Selection, Source
+    from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
@@ -123,14 +123,6 @@ class ClusterSources:
     key: str
     folder: Path
 
-    def n_bytes(self, selection: Selection, progress: Progress | None) -> int:
-        """See `Runner`."""
-        sums = Counter[str]()
-        for result in self._each("measure", partial(_measure, selection), None, Throttle(progress, "bytes measured")):
-            sums.update(result.value)
-        check_not_empty(sums)
-        return sums.total()
-
     def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
         """See `Runner`."""
         live = state.trainer.live_seams(pass_.threshold) if pass_.kind == "fragments" else None
@@ -165,11 +157,6 @@ def _checked(result: Result) -> Result:
     if result.value["full"]:
         raise MemoryFullError
     return result
-
-
-def _measure(selection: Selection, part: Sequence[Source], beat: Beat) -> Blocks:
-    yield from ()
-    return measure(selection, part, as_progress(beat), whole=False)
 
 
 def _pass(state: State, pass_: Pass, live: bytes | None, threads: int, part: Sequence[Source], beat: Beat) -> Blocks:

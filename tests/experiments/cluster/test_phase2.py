@@ -77,7 +77,7 @@ def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, larger, tmp_
     assert limited["last_count"] == found["last_count"]
 
 
-@pytest.mark.parametrize("sample", [{"sample": 0.5}, {"sample_bytes": 60_000, "sample_salt": "x"}], ids=str)
+@pytest.mark.parametrize("sample", [{"sample": 0.5}, {"sample": 0.4, "sample_salt": "x"}], ids=str)
 def test_weights_and_samples_in_parts(sample, larger, tmp_path):
     documents = larger[0]
     sources = [Source(documents[::2], weight=3, name="even"), Source(documents[1::2], name="odd")]

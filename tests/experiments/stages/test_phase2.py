@@ -83,7 +83,7 @@ PHRASES = {
     ("limit", "languages"),
     [
         ("corpus.sample=0.2", set(PHRASES)),
-        ("superbpe.sample_bytes=7_000", set(PHRASES)),
+        ("superbpe.sample=0.2", set(PHRASES)),
         ("corpus.max_bytes=7_000", {"english"}),
     ],
 )
