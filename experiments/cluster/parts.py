@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cluster.results import Result, Task, as_progress
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
-from superbpe.counting import MemoryFullError
+from superbpe.passes import MemoryFullError
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
 from tokenizer.files import check_free, digest, n_bytes_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from experiments.cluster.results import Beat, Blocks, Work
     from experiments.cluster.tasks import Cluster
     from lm.data.shard_writer import Writer
-    from superbpe.counting import Pass, State
+    from superbpe.passes import Pass, State
     from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.interface import TokenizerLike
@@ -106,7 +106,7 @@ def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:
 
 @dataclass(frozen=True)
 class ClusterSources:
-    """Text of phase 2 in parts that tasks read, see `superbpe.counting.Runner`.
+    """Text of phase 2 in parts that tasks read, see `superbpe.passes.Runner`.
 
     The tokenizer equals that of one process to the byte. So do its statistics, except that under a memory limit the
     threshold and the number of stages may depend on the number of threads.

@@ -100,7 +100,6 @@ def gather(
         "by_length": [row for rows, _ in by_kind for row in rows],
         "by_phase": [row for _, rows in by_kind for row in rows],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
-        "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
         "training": diagnostics.gather(result),
@@ -254,14 +253,3 @@ def _by_kind(each: ArmResult) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     by_phase = loss_by_phase(found.token_nats, found.token_counts, facts)
     by_length, by_phase = ([{"tokenizer": each.label, **row} for row in rows] for rows in (by_length, by_phase))
     return by_length, by_phase
-
-
-def _early(result: Result) -> list[dict[str, Any]]:
-    """Effect of the first merges of phase 2, for every arm with a phase 2."""
-    return [
-        {"tokenizer": each.label, **dataclasses.asdict(row)}
-        for each in result.arms
-        if each.arm.record is not None
-        for row in each.arm.record.contents.early
-        if row.merges
-    ]
