@@ -29,7 +29,8 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
 
 
 if TYPE_CHECKING:
-    from tokenizer.corpus.corpus import Corpus, CorpusConfig
+    from tokenizer.corpus.config import CorpusConfig
+    from tokenizer.corpus.corpus import Corpus
     from tokenizer.definition import Definition
     from tokenizer.errors import UserError
     from tokenizer.tokenizer import Tokenizer
@@ -53,7 +54,7 @@ __all__ = [
 ]
 _MODULES = {
     "Corpus": "corpus.corpus",
-    "CorpusConfig": "corpus.corpus",
+    "CorpusConfig": "corpus.config",
     "Definition": "definition",
     "PretokenCounts": "train.counting",
     "Tokenizer": "tokenizer",

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,8 +22,7 @@ from typing import IO, Any, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import storage
-from tokenizer.durable import is_damage, write_json
+from tokenizer.durable import is_damage, naming, write_json
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.urls import is_remote
 
@@ -55,7 +55,7 @@ def check_file(path: Path) -> None:
         FileNotFoundError: the path does not exist.
         UserError: the path exists but is not a file that stores data.
     """
-    mode = storage.disk.mode(path)
+    mode = path.stat().st_mode
     if stat.S_ISREG(mode) and not _is_generated(path):
         return
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
@@ -112,7 +112,7 @@ def make_folder(folder: Path) -> None:
         UserError: the path, or one of its parents, is a file.
     """
     try:
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{folder} cannot be made: it is a file, or inside one; name a new folder") from None
 
@@ -125,7 +125,7 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is not a file that stores data (`check_file`).
     """
     check_file(path)
-    return storage.disk.read(path)
+    return path.read_bytes()
 
 
 def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
@@ -189,17 +189,16 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     import zlib
     from zipfile import BadZipFile
 
-    with storage.disk.borrowed(path) as local:
-        try:
-            with np.load(local, allow_pickle=False) as saved:
-                # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
-                # and the member's size may be damaged as well.
-                damaged = saved.zip.testzip()
-                arrays = {} if damaged else dict(saved)
-        except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
-            if not is_damage(error):
-                raise
-            raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
+            # and the member's size may be damaged as well.
+            damaged = saved.zip.testzip()
+            arrays = {} if damaged else dict(saved)
+    except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+        if not is_damage(error):
+            raise
+        raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
     if damaged:
         raise UserError(f"{path} is damaged (the checksum of {damaged} differs); {remedy}")
     for name, array in arrays.items():
@@ -250,7 +249,7 @@ def checksum(path: Path, *, again: bool = False) -> str:
     """
     import xxhash
 
-    with storage.naming(path), storage.disk.open(path, "rb") as file:
+    with naming(path), path.open("rb") as file:
         identity = _identity(file)
         if again or identity not in _known:
             _known[identity] = hashlib.file_digest(cast(Any, file), xxhash.xxh3_128).hexdigest()
@@ -370,6 +369,13 @@ _CERTAIN = 0.5
 """Share of an estimate that must fit: an estimate may be twice too large, and work that fits is never rejected."""
 
 
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder, or of its first parent that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
 def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     """Stop work whose files will not fit on the disk.
 
@@ -382,7 +388,7 @@ def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     Raises:
         UserError: less than half of `expected` is free.
     """
-    free = storage.disk.free_bytes(folder)
+    free = free_bytes(folder)
     if free < expected * _CERTAIN:
         raise UserError(
             f"{folder}: the {what} need about {expected / 1e9:.3g} GB, but {free / 1e9:.3g} GB of the disk are free; "

@@ -26,8 +26,8 @@ TOKENIZER = "folder or file in any known format, repository of the Hugging Face 
 TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]?B)?\b", re.IGNORECASE)
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]B)\b", re.IGNORECASE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,10 +75,10 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("512")
     (10000000000, 1500000, 512)
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or (n_bytes := _bytes(found)) < 1:
+    number = with_sizes(text.strip())
+    if not re.fullmatch(r"[1-9][\d_]*", number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, or 400MB, 10GB, 2TB")
-    return n_bytes
+    return int(number)
 
 
 def with_sizes(text: str) -> str:
@@ -87,21 +87,18 @@ def with_sizes(text: str) -> str:
     >>> with_sizes("2GB,10GB,[500 kB]")
     '2000000000,10000000000,[500000]'
     """
-    return _SIZE.sub(lambda found: str(_bytes(found)) if found[2] else found[0], text)
-
-
-def _bytes(found: re.Match[str]) -> int:
-    return round(float(found[1].replace("_", "")) * _UNITS[(found[2] or "").upper()])
+    return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)
 
 
 def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
-    """Return a `type=` of argparse for whole numbers of at least `least`."""
+    """Return a `type=` of argparse for whole numbers of at least `least`, also written 50k, 1M, 50,000 or 50_000."""
     bounds = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
-        with suppress(ValueError):
-            if least <= (number := int(text)) and (most is None or number <= most):
-                return number
+        if found := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d[\d_]*)([kM]?)", text):
+            value = int(found[1].replace(",", "")) * {"": 1, "k": 10**3, "M": 10**6}[found[2]]
+            if least <= value and (most is None or value <= most):
+                return value
         raise argparse.ArgumentTypeError(f"{text!r} is not {bounds}")
 
     return parse
@@ -164,6 +161,11 @@ def add_text_settings(options: argparse._ActionsContainer) -> None:
 def add_threads(options: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
     options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
+
+
+def add_figures(options: argparse._ActionsContainer, formats: Sequence[str]) -> None:
+    """Add `--figures`, the formats in which to write the charts of a page for papers."""
+    options.add_argument("--figures", nargs="*", choices=formats, metavar="FORM", help=f"charts: {', '.join(formats)}")
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
@@ -250,21 +252,15 @@ def named(entry: str) -> tuple[str | None, str]:
 def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
     """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
 
-    Equal names of folders get the name of the parent folder too.
-
     Raises:
         UserError: Two tokenizers have the same name.
     """
-    pairs = [named(entry) for entry in entries]
-    labels = [name or label_of(path) for name, path in pairs]
     paths: dict[str, str] = {}
-    for (name, path), label in zip(pairs, labels, strict=True):
-        unique = label
-        if name is None and labels.count(label) > 1 and Path(path).exists():
-            unique = f"{Path(path).absolute().parent.name}/{Path(path).name}"
-        if unique in paths:
-            raise UserError(f"two tokenizers are called {unique!r}; write NAME=PATH, as in other={path}")
-        paths[unique] = path
+    for name, path in map(named, entries):
+        label = name or label_of(path)
+        if label in paths:
+            raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
+        paths[label] = path
     return paths
 
 

@@ -13,7 +13,7 @@ Only `superbpe pipeline` has a configuration, whose settings are KEY=VALUE:
 
 - `compose.py` has Hydra compose it, and explains unknown keys and wrong values; `validate.py` checks what can be
   checked before any text is read.
-- `job.py` runs the stages in the folder that Hydra makes, once or per cell of a sweep, and writes `run.json`.
+- `experiments.commands.pipeline` runs the stages in the folder that Hydra makes, once or per cell of a sweep.
 - `sweep.py` divides the cores among the cells of a sweep (`--multirun`) and prints the table of their results.
 """
 

@@ -10,7 +10,6 @@ from rich.text import Text
 from experiments.cli.console import console, duration, print_table, signed, stderr
 from experiments.store import runs
 from experiments.store.manifest import command_line
-from tokenizer import storage
 from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
@@ -63,7 +62,7 @@ def share_out(
 def begin(folder: Path) -> None:
     """Remove the records of an earlier sweep into the same folder."""
     for path in folder.rglob(runs.RECORD):
-        storage.disk.remove(path)
+        path.unlink()
 
 
 def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:

@@ -22,12 +22,15 @@ if typing.TYPE_CHECKING:
 
 _GROUPS = ("runner", "bpe", "shards", "budget", "report")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
-_MORE = ("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes", "lm.n_seeds")
-_MAY_BE_ZERO = (
-    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed"),
-    *("lm.train.checkpoint_seconds", "eval.contamination", "report.n_superwords", "report.sample_document"),
-    *("report.n_samples", "report.sample_temperature", "report.sample_top_p"),
+_MORE = (
+    *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
+    *("lm.n_seeds", "lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
 )
+_MAY_BE_ZERO = {
+    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
+    *("eval.contamination", "report.n_superwords", "report.sample_document", "report.n_samples"),
+    *("report.sample_temperature", "report.sample_top_p"),
+}
 _REMEDIES = {
     "runner.memory_mb": ", or null for no limit",
     "lm.n_seeds": "; use 3 for a claim about tokenizers",
@@ -44,7 +47,7 @@ def validate(config: Config) -> None:
     check_choice("budget.mode", config.budget.mode, BUDGETS)
     check_choice("runner.name", config.runner.name, RUNNERS)
     in_groups = (f"{group}.{field.name}" for group in _GROUPS for field in dataclasses.fields(getattr(config, group)))
-    for key in (*in_groups, *_MORE, *_MAY_BE_ZERO):
+    for key in (*in_groups, *_MORE):
         value, least = operator.attrgetter(key)(config), 0 if key in _MAY_BE_ZERO else 1
         if isinstance(value, int | float) and not isinstance(value, bool) and not value >= least:
             raise UserError(f"{key}={value} must be at least {least}{_REMEDIES.get(key, '')}")

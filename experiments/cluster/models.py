@@ -187,7 +187,7 @@ class _Reporter(Reporter):
     """
 
     def __init__(self, beat: Beat) -> None:
-        super().__init__(Console(quiet=True), bars=False)
+        super().__init__(Console(quiet=True), alone=False)
         self._beat, self.done = beat, 0
 
     def progress(self, what: str, done: int, total: int | None) -> None:

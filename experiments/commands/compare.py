@@ -17,7 +17,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, number, out_folder, whole
+from experiments.cli.arguments import Parser, add_figures, number, out_folder, whole
 from experiments.cli.console import Reporter, finish, si
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
@@ -41,10 +41,11 @@ def parser() -> Parser:
         "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); with --perturb, the models on perturbed text.",
         "scores so far are kept; the same command resumes",
     )
-    options.add_argument("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
-    options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
+    add = options.add_argument
+    add("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
+    add("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
+    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
+    add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
     page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
@@ -52,9 +53,7 @@ def parser() -> Parser:
     page.add_argument(
         "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
     )
-    page.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add_figures(page, FORMATS)
     ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
     ladder.add_argument(
         "--tolerance", type=number(0), help="accepted difference in training FLOPs at a budget (that of the run)"

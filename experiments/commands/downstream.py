@@ -37,16 +37,15 @@ _SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes sec
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
-    options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the results")
-    options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
-    options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
-    options.add_argument("--limit", type=whole(), help="use at most this many items of each task")
-    options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
-    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    options.add_argument(
-        "--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead"
-    )
+    add = options.add_argument
+    add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    add("--out", type=Path, metavar="FOLDER", help="folder for the results")
+    add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
+    add("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
+    add("--limit", type=whole(), help="use at most this many items of each task")
+    add("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
+    add("--device", default="auto", help="auto, cpu or cuda")
+    add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead")
     return options
 
 
@@ -190,14 +189,8 @@ def evaluate(
             facts[task] = harness.facts()
             for name in result["results"]:  # the tasks of a group, and the group
                 rows += _rows(result, name, saved.label, facts[task])
-        about.append(
-            {
-                "label": saved.label,
-                "lm": saved.artifact.name,
-                "tokenizer_sha256": saved.lm.tokenizer.sha256,
-                "tasks": facts,
-            }
-        )
+        of_model = {"label": saved.label, "lm": saved.artifact.name, "tokenizer_sha256": saved.lm.tokenizer.sha256}
+        about.append({**of_model, "tasks": facts})
     return {"scoring": scoring, "models": about, "rows": rows}
 
 
@@ -228,40 +221,14 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
 
 
 def _show(results: dict[str, Any]) -> None:
+    """Print the values of all models by task and metric, and how often tokens span the join of prompt and answer."""
     labels = [model["label"] for model in results["models"]]
-    values = {(row["task"], row["metric"], row["model"]): row for row in results["rows"]}
-    table = []
-    omitted = set()
-    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in results["rows"]):
-        cells = []
-        for label in labels:
-            row = values[task, metric, label]
-            error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
-            cells.append(f"{row['value']:.4f}{error}" if means_something(row) else "-")
-        if set(cells) == {"-"}:
-            omitted.add(metric)
-        else:
-            table.append([task, metric, *cells])
-    for task in dict.fromkeys(row["task"] for row in results["rows"]):
-        shares = [
-            next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
-        ]
-        table.append([task, "straddles", *(percent(row["straddle_share"]) for row in shares)])
-    reporter = Reporter(console)
-    reporter.table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
-    if omitted:
-        reporter.say(
-            f"not shown: {', '.join(sorted(omitted))}, whose standard error is unknown or larger than the value; "
-            f"bits per byte measure the same. {RESULTS} has the values"
-        )
-
-
-def means_something(row: dict[str, Any]) -> bool:
-    """Whether a result is worth printing.
-
-    A perplexity is an exponential, so its error can exceed its value, and is unknown for one that lm-eval computes from
-    all items at once. It is worth printing if the error is known and at most the value.
-    """
-    if not math.isfinite(row["value"]):
-        return False
-    return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])
+    values: dict[tuple[str, str], list[str]] = {}
+    straddles: dict[str, dict[str, str]] = {}
+    for row in results["rows"]:
+        error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
+        values.setdefault((row["task"], row["metric"]), []).append(f"{row['value']:.4f}{error}")
+        straddles.setdefault(row["task"], {})[row["model"]] = percent(row["straddle_share"])
+    table = [[task, metric, *cells] for (task, metric), cells in values.items()]
+    table += [[task, "straddles", *(shares[label] for label in labels)] for task, shares in straddles.items()]
+    Reporter(console).table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)

@@ -2,13 +2,12 @@
 
 Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
 contexts, live segmentation of any text); its numbers as `vocabulary.json`; `tokens-LABEL.parquet`, a table of all
-tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge and
-its effect on the text, and `curve.svg`, bytes per token against vocabulary size.
+tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge with
+its effect on the text, and bytes per token at that size of the vocabulary.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.arguments import (
     TOKENIZER,
     Parser,
+    add_figures,
     add_text_settings,
     named,
     number,
@@ -28,7 +28,6 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish, percent, print_table, si
 from experiments.report import vocabulary, vocabulary_page
-from experiments.report.characters import harmless
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EMBEDDED = "embedded"
-_POINTS = 400  # points of a curve in the plot; the log has one row per merge
 
 
 def parser() -> Parser:
@@ -55,34 +53,26 @@ def parser() -> Parser:
         "inspect",
         "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
     )
-    options.add_argument("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
-    options.add_argument(
-        "--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER"
+    add = options.add_argument
+    add("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
+    add("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER")
+    add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
+    add(
+        "--text",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="held-out text, or 'embedded' for that of the embedded corpus",
     )
-    options.add_argument(
-        "--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one"
-    )
-    options.add_argument(
-        "--text", nargs="+", default=[], metavar="FILE",
-        help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
-    )  # fmt: skip
     add_text_settings(options)
-    options.add_argument(
-        "--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)"
-    )
-    options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
-    options.add_argument(
-        "--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)"
-    )
-    options.add_argument("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
-    options.add_argument(
-        "--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)"
-    )
-    options.add_argument("--history", action="store_true", help="log each merge and its effect on the text, and a plot")
-    options.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add("--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)")
+    add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
+    add("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
+    add("--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
+    add("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
+    add("--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)")
+    add("--history", action="store_true", help="log each merge and its effect on the text")
+    add_figures(options, FORMATS)
     return options
 
 
@@ -193,39 +183,14 @@ def _table_of(folder: Path, what: str, side: Side) -> Path:
 
 
 def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
-    """Write the effect of each merge on the text, and the curves."""
+    """Write the effect of each merge on the text."""
     import pyarrow.parquet as pq
 
-    written, rows = [], []
+    written = []
     for side in sides:
         measured = history.measure(side.tokenizer, batches)
         path = _table_of(folder, "merges", side)
         with replacing(path) as file:
             pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
         written.append(path)
-        rows += [
-            {"tokenizer": harmless(side.label), "vocab_size": size, "bytes_per_token": value}
-            for size, value in measured.curve(_POINTS)
-        ]
-    drawing = io.StringIO()
-    curve_chart(rows).save(drawing, format="svg")
-    write_whole(folder / "curve.svg", drawing.getvalue())
-    return [*written, folder / "curve.svg"]
-
-
-def curve_chart(rows: list[dict[str, Any]]) -> Any:
-    """Bytes per token against vocabulary size."""
-    import altair as alt
-
-    scale, axis = alt.Scale(type="log", nice=False), alt.Axis(format="~s", tickCount=8)
-    legend = alt.Legend(title=None, orient="top-left", labelLimit=400)
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(strokeWidth=2.5)
-        .encode(
-            x=alt.X("vocab_size:Q", title="vocabulary size", scale=scale, axis=axis),
-            y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False)),
-            color=alt.Color("tokenizer:N", legend=legend),
-        )
-        .properties(width=640, height=360, title="Bytes per token by vocabulary size")
-    )
+    return written

@@ -20,7 +20,7 @@ from experiments.cli.console import Reporter, console, duration, finish, si, std
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.urls import without_credentials
 
@@ -47,23 +47,20 @@ def parser() -> Parser:
         "exists: delete folders of old runs first.",
         "some artifacts may have been removed; the others are intact",
     )
-    options.add_argument(
+    add = options.add_argument
+    add(
         "store",
         nargs="*",
         metavar="artifacts=FOLDER",
-        help="folder or URL of the artifacts (artifacts=artifacts); for a URL, artifacts_cache=FOLDER may follow",
+        help="folder or URL; for a URL, artifacts_cache=FOLDER may follow",
     )
-    options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
-    options.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    options.add_argument("--clean", action="store_true", help="list the artifacts that are not needed")
-    options.add_argument("--yes", action="store_true", help="with --clean: remove them")
-    options.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
-    options.add_argument(
-        "--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs"
-    )
-    options.add_argument(
-        "--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed"
-    )
+    add("--verify", action="store_true", help="compare every file with its checksum")
+    add("--json", action="store_true", help="print JSON instead of tables")
+    add("--clean", action="store_true", help="list the artifacts that are not needed")
+    add("--yes", action="store_true", help="with --clean: remove them")
+    add("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
+    add("--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs")
+    add("--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed")
     return options
 
 
@@ -211,7 +208,7 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         elif item.path.name.startswith("."):
-            storage.disk.remove_folder(item.path)
+            remove_folder(item.path)
         else:
             store.remove(item.name)
         return free

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
 from experiments.logging import Labels
-from tokenizer import storage
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ class Tracker:
     def __init__(
         self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
     ) -> None:
-        storage.disk.make_folder(folder)
-        self._file = io.TextIOWrapper(storage.disk.open(folder / "metrics.jsonl", "ab"), encoding="utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = io.TextIOWrapper((folder / "metrics.jsonl").open("ab"), encoding="utf-8")
         self._runs: WandbRuns | None = None
         names = labels or Labels(folder.name, folder.name)
         try:

@@ -28,10 +28,7 @@ SERVING = {
     "cache_bytes_per_byte": "KV cache: bytes per byte",
 }
 """Measures of the cost of serving, and their names."""
-_MEASURES = {
-    "bytes_per_token": ("bytes per token", ".3f"),
-    "parity": ("tokens per token of the reference", ".3f"),
-}
+_MEASURES = {"bytes_per_token": "bytes per token", "parity": "tokens per token of the reference"}
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -150,19 +147,12 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
     level = f"{100 * report['confidence']:g} %"
     found = [
         Figure(
-            "bytes",
-            "Bytes per token",
-            measured(overall, labels, "bytes_per_token"),
-            f"With {level} intervals over documents. Further right is fewer tokens.",
-            source,
-        ),
-        Figure(
             "sizes",
             "Bytes per token against vocabulary size",
             sizes(overall, labels),
             "Larger vocabularies need fewer tokens, so compare tokenizers of about the same size.",
             source,
-        ),
+        )
     ]
     for by in ("source", "script"):
         rows = [_drawn(row) for row in report["rows"] if row["by"] == by]
@@ -190,38 +180,21 @@ def _drawn(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tooltip(field: str) -> list[alt.Tooltip]:
-    title, form = _MEASURES[field]
-    return [
-        alt.Tooltip("tokenizer:N"),
-        alt.Tooltip("group:N", title="text"),
-        alt.Tooltip(f"{field}:Q", title=title, format=form),
-        alt.Tooltip(f"{field}_low:Q", title="from", format=form),
-        alt.Tooltip(f"{field}_high:Q", title="to", format=form),
+    title, form = _MEASURES[field], ".3f"
+    ends = [
+        alt.Tooltip(f"{field}{end}:Q", title=text, format=form) for end, text in (("_low", "from"), ("_high", "to"))
     ]
+    value = alt.Tooltip(f"{field}:Q", title=title, format=form)
+    return [alt.Tooltip("tokenizer:N"), alt.Tooltip("group:N", title="text"), value, *ends]
 
 
-def measured(rows: Rows, labels: Sequence[str], field: str) -> dict[str, Any]:
-    """A measure of each tokenizer with its interval.
+def sizes(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Bytes per token against the size of the vocabulary.
 
     Args:
         rows: Rows of `fertility.json` for all text.
         labels: Names of all tokenizers, in the order of their colours.
-        field: A key of `_MEASURES`.
     """
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=240)
-    x = {"title": _MEASURES[field][0], "scale": alt.Scale(zero=False, padding=20), "axis": alt.Axis(tickCount=6)}
-    base = data().encode(
-        y=alt.Y("tokenizer:N", title=None, sort=list(labels), axis=axis),
-        color=colour(labels, shown=False),
-        tooltip=_tooltip(field),
-    )
-    whisker = base.mark_rule(strokeWidth=3, opacity=0.55).encode(x=alt.X(f"{field}_low:Q", **x), x2=f"{field}_high:Q")
-    point = base.mark_point(filled=True, size=90, opacity=1).encode(x=alt.X(f"{field}:Q", **x))
-    return spec(whisker + point, height=max(120, 24 * len(labels) + 20), rows=rows)
-
-
-def sizes(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Bytes per token against the size of the vocabulary; takes the rows and labels of `measured`."""
     scale = alt.Scale(type="log", padding=20)
     point = data().mark_point(filled=True, size=110, opacity=1).encode(
         x=alt.X("vocabulary:Q", title="tokens in the vocabulary", axis=si_axis(), scale=scale),
@@ -241,7 +214,7 @@ def parity(rows: Rows, labels: Sequence[str], groups: Sequence[str]) -> dict[str
         labels: Names of all tokenizers, in the order of their colours.
         groups: The groups, from top to bottom.
     """
-    x = {"title": _MEASURES["parity"][0], "scale": alt.Scale(zero=False, padding=12), "axis": alt.Axis(tickCount=6)}
+    x = {"title": _MEASURES["parity"], "scale": alt.Scale(zero=False, padding=12), "axis": alt.Axis(tickCount=6)}
     base = data().encode(
         y=alt.Y("group:N", title=None, sort=list(groups), axis=alt.Axis(ticks=False, domain=False, labelLimit=180)),
         yOffset=alt.YOffset("tokenizer:N", sort=list(labels)),

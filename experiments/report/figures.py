@@ -13,7 +13,6 @@ import altair as alt
 import vl_convert
 
 from experiments.report.characters import all_harmless
-from tokenizer import storage
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
@@ -155,7 +154,7 @@ def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMA
     """
     if unknown := set(formats) - set(FORMATS):
         raise UserError(f"{min(unknown)!r} is not a figure format; use {', '.join(FORMATS)}")
-    storage.disk.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:
         drawing = {**copy.deepcopy(figure.spec), "width": PAPER_WIDTH, "config": PAPER}

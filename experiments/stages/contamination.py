@@ -12,7 +12,6 @@ from experiments.cli.console import percent, si
 from experiments.cluster import connect
 from experiments.cluster.results import as_progress
 from experiments.results import Contamination
-from tokenizer import storage
 from tokenizer._native import Batch
 from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text, scan
 from tokenizer.durable import replacing
@@ -54,7 +53,7 @@ class HeldoutOverlap:
     @classmethod
     def load(cls, artifact: Artifact[Contamination]) -> HeldoutOverlap:
         """Load the result of `measure`."""
-        with np.load(storage.disk.local(artifact.path / _ARRAYS), allow_pickle=False) as file:
+        with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
             return cls(artifact.hash, artifact.contents, file["shared_words"] == 0)
 
     def sentence(self) -> str:

@@ -15,9 +15,8 @@ from experiments.stages.models import exists, open_shards, shards_exist
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.model.device import resolve_device
 from lm.train.config import trained_steps
-from tokenizer import storage
 from tokenizer.errors import UserError
-from tokenizer.files import check_free
+from tokenizer.files import check_free, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +100,7 @@ def check_space(
         with suppress(FileNotFoundError):  # another process is writing them
             unfinished += path.stat().st_size
     if needed > _ANNOUNCED_BYTES:
-        free = storage.disk.free_bytes(root) + unfinished
+        free = free_bytes(root) + unfinished
         context.reporter.say(f"the training shards need about {si(needed)}B; {si(free)}B are free in {root}")
     remedy = "free some space, set artifacts to a folder on a larger disk, or use less text (corpus.sample)"
     check_free(root, round(needed) - unfinished, "training shards", remedy)

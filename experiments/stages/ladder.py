@@ -21,7 +21,6 @@ from lm.scaling.replay import replay
 from lm.scaling.reprice import Measured, prepare, price
 from lm.scaling.verdict import flops_text
 from lm.scaling.worth import ANSWERS
-from tokenizer import storage
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -193,7 +192,7 @@ def compare(
         "run": str(origin.folder),
         "next": next_runs(found, cost, origin.command),
     }
-    storage.disk.make_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
     write_json(out / NUMBERS, found)
     write_whole(out / TABLE, verdicts_csv(found).encode())
     write_whole(out / PAGE, page.render(found, replay(prepared), depth_sentences(found)))

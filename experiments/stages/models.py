@@ -19,8 +19,7 @@ from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT
-from tokenizer import storage
-from tokenizer.durable import write_whole
+from tokenizer.durable import remove_folder, write_whole
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed
 
@@ -126,7 +125,7 @@ def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
         Shards.open(folder, arm.tokenizer)
         return read_sealed(folder / MANIFEST)
     except UserError:
-        storage.disk.remove_folder(folder)
+        remove_folder(folder)
         return None
 
 
@@ -225,10 +224,10 @@ def _train(
 
     def build(folder: Path) -> TrainedModel:
         if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
-            write_whole(folder / METRICS, storage.disk.read(trunk.path / METRICS))
+            write_whole(folder / METRICS, (trunk.path / METRICS).read_bytes())
         _drop_half_line(folder / METRICS)
         # Line-buffered: after a kill, the log must contain every step before the checkpoint.
-        with io.TextIOWrapper(storage.disk.open(folder / METRICS, "ab"), encoding="utf-8", line_buffering=True) as file:
+        with io.TextIOWrapper((folder / METRICS).open("ab"), encoding="utf-8", line_buffering=True) as file:
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
@@ -277,8 +276,8 @@ def done(context: Context, stage: str, artifact: Artifact[TrainedModel]) -> None
 def _drop_half_line(path: Path) -> None:
     """Truncate an incomplete last line, left by a killed process."""
     if path.exists():
-        end = storage.disk.read(path).rfind(b"\n") + 1
-        with storage.disk.open(path, "rb+") as file:
+        end = path.read_bytes().rfind(b"\n") + 1
+        with path.open("rb+") as file:
             file.truncate(end)
 
 

@@ -17,9 +17,8 @@ from superbpe.inspection.history import merge_log
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
-from tokenizer import storage
 from tokenizer.errors import UserError
-from tokenizer.files import digest
+from tokenizer.files import digest, free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +55,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
 
     def sources_in(cluster: Cluster, folder: Path) -> ClusterSources:
         parts = mixture.parts(cluster.part_bytes)
-        n_bytes, free = _PASS_SHARE * sum(mixture.sizes()), storage.disk.free_bytes(folder)
+        n_bytes, free = _PASS_SHARE * sum(mixture.sizes()), free_bytes(folder)
         context.reporter.say(f"each pass writes about {si(n_bytes)}B to {folder} ({si(free)}B free)")
         return ClusterSources(cluster, parts, digest([mixture.hash, cluster.part_bytes]), folder)
 

@@ -19,7 +19,8 @@ from superbpe.sources import Source
 from tokenizer import Batch
 from tokenizer._native import DocumentFilter
 from tokenizer.corpus import embedded
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, digest, weighted
@@ -134,7 +135,7 @@ def _check_size(budget: BudgetConfig, corpus: Corpus, *, trains: bool) -> None:
     if sizes and not any(sizes):
         raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
-    plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
+    plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
     if sizes and plain and trains and budget.train_flops is None:
         budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
 

@@ -21,7 +21,7 @@ from lm.model.weights import MODEL
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT, DivergedError
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -191,9 +191,9 @@ def _run(
         try:
             train(lm.model, scaled, opened, folder, progress=context.reporter.progress)
         except DivergedError:
-            storage.disk.remove(folder / CHECKPOINT, missing_ok=True)
+            (folder / CHECKPOINT).unlink(missing_ok=True)
             return TuningRun(factor=factor)
-        storage.disk.remove_folder(folder / _VALIDATION)
+        remove_folder(folder / _VALIDATION)
         copy_documents(folder / _VALIDATION, arm.tokenizer, opened, documents)
         _, evaluation = load_and_evaluate(
             folder,
@@ -205,8 +205,8 @@ def _run(
         )
         # Only the loss is used. Without its summary, an interrupted run trains again.
         for name in (SUMMARY, MODEL):
-            storage.disk.remove(folder / name)
-        storage.disk.remove_folder(folder / _VALIDATION)
+            (folder / name).unlink()
+        remove_folder(folder / _VALIDATION)
         return TuningRun(
             factor=factor,
             bits_per_byte=evaluation.bits_per_byte,

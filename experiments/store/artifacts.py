@@ -15,7 +15,6 @@ what is missing is downloaded when its files are first used.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import time
@@ -27,10 +26,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from experiments.results import Contents
 from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
-from tokenizer.durable import write_whole
+from tokenizer.durable import naming, sync, write_whole
 from tokenizer.errors import UserError
 from tokenizer.files import Verify, check_files, check_sizes, confined, digest, read_sealed, recorded
-from tokenizer.storage import naming
 from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
@@ -248,7 +246,7 @@ class Store:
         (partial / _SECONDS).unlink(missing_ok=True)
         paths = sorted(partial.rglob("*"))
         for path in (*paths, partial):
-            _sync(path)
+            sync(path)
         files = recorded(partial, [path.relative_to(partial).as_posix() for path in paths if path.is_file()])
         values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
         Manifest(contents=contents.save(), files=files, **values).write(partial)
@@ -271,7 +269,7 @@ class Store:
 
     def _finish(self, partial: Path, name: str) -> None:
         partial.rename(self.root / name)
-        _sync(self.root)
+        sync(self.root)
 
     def use(self, artifact: Artifact[Any]) -> None:
         """Report that an artifact returned by `find` is used, and upload it if it is not in the bucket.
@@ -456,13 +454,3 @@ def _remedy(folder: Path) -> Iterator[None]:
         raise UserError(f"{error}; {remedy}") from None
     except DAMAGE as error:
         raise UserError(f"{folder / MANIFEST} is damaged ({error}); {remedy}") from None
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or a folder to the device."""
-    with naming(path):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -11,7 +11,6 @@ import numpy as np
 
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import Ratio
-from tokenizer import storage
 from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays, read_json
@@ -210,7 +209,7 @@ class Evaluation:
 
     def save(self, folder: Path) -> None:
         """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which marks the folder as complete."""
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
         for file_name, arrays in (
             ("documents.npz", {name: getattr(self, name) for name in _PER_DOCUMENT} | index),

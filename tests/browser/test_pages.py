@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from experiments.commands import inspect
 from experiments.report import comparison
 from experiments.report.characters import harmless
 from experiments.report.figures import save
@@ -122,9 +121,7 @@ def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written,
 def test_hostile_names_in_drawings(browser: Any, tmp_path: Path) -> None:
     report = sample_report([f"{i} {HOSTILE}" for i in range(3)])
     drawn = save(comparison.figures(report), tmp_path, ["svg"])
-    rows = [{"tokenizer": harmless(HOSTILE), "vocab_size": size, "bytes_per_token": size / 9} for size in (500, 900)]
-    inspect.curve_chart(rows).save(tmp_path / "curve.svg")
-    for path in [*drawn, tmp_path / "curve.svg"]:
+    for path in drawn:
         found = ET.parse(path).getroot()
         assert not [
             each.tag for each in found.iter() if each.tag.endswith(("}script", "}img", "}image", "}foreignObject"))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tokenizer import _native
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
 from tokenizer.documents import check_not_files
 from tokenizer.errors import UserError, listed, quoted

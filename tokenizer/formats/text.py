@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizer import storage
 from tokenizer.definition import MOST_IDS
-from tokenizer.durable import partial_name
+from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import make_folder, parse_json
 from tokenizer.files import read_bytes as read_stored
@@ -152,15 +151,15 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         for name, content in files.items():
             partial = partial_name(folder / name)
             ready.append((partial, folder / name))
-            with storage.naming(folder / name):
-                with storage.disk.open(partial, "wb") as file:
+            with naming(folder / name):
+                with partial.open("wb") as file:
                     file.write(content.encode() if isinstance(content, str) else content)
-                storage.disk.sync(partial)
+                sync(partial)
         for name in remove:
-            storage.disk.remove(folder / name, missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
         for partial, final in ready:
-            storage.disk.rename(partial, final)
-        storage.disk.sync(folder)
+            partial.replace(final)
+        sync(folder)
     finally:
         for partial, _ in ready:
-            storage.disk.remove(partial, missing_ok=True)
+            partial.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, patterns, storage
+from tokenizer import _native, patterns
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
@@ -140,16 +140,15 @@ class PretokenCounts:
             check_file(path)
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `superbpe pipeline --until count`") from None
-        with storage.disk.borrowed(path) as local:
-            try:
-                table = pq.read_table(local)
-            except parquet_errors() as error:
-                if not is_damage(error):
-                    raise
-                raise UserError(
-                    f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "
-                    "them to files named counts.parquet"
-                ) from None
+        try:
+            table = pq.read_table(path)
+        except parquet_errors() as error:
+            if not is_damage(error):
+                raise
+            raise UserError(
+                f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "
+                "them to files named counts.parquet"
+            ) from None
         try:
             about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
             version = about.get("version")
@@ -224,7 +223,8 @@ def count_pretokens(
         special_tokens: strings that are cut out of the text before the pattern applies.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
-            end. Does not include the returned counts and the text being read. None for no limit.
+            end. Does not include the returned counts, the text being read and the interpreter: a limit of 64 MB took
+            186 MB for 396 MB of text with 1.6 million distinct pretokens. None for no limit.
         spill_folder: parent of the temporary folder for these runs, which is deleted at the end; None for the
             system's temporary folder.
         progress: called with the number of bytes done.

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.cli.arguments import tokenizers_of
 from experiments.store import artifacts, registry
+from tokenizer.errors import UserError
 
 
 def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -25,8 +26,8 @@ def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch,
     assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
 
 
-def test_folders_with_the_same_name_have_their_parents_name(tmp_path: Path) -> None:
-    paths = [tmp_path / parent / "tokenizer" for parent in ("one", "two")]
-    for path in paths:
-        path.mkdir(parents=True)
-    assert list(tokenizers_of([str(path) for path in paths])) == ["one/tokenizer", "two/tokenizer"]
+def test_folders_with_the_same_name_are_told_apart_by_the_user(tmp_path: Path) -> None:
+    one, two = (str(tmp_path / parent / "tokenizer") for parent in ("one", "two"))
+    with pytest.raises(UserError, match="two tokenizers are called 'tokenizer'; write NAME=PATH, as in other="):
+        tokenizers_of([f"tokenizer={one}", f"tokenizer={two}"])
+    assert tokenizers_of([f"a={one}", f"b={two}"]) == {"a": one, "b": two}

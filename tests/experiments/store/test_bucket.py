@@ -212,17 +212,6 @@ def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path
         assert len(data) < 20 + 8  # files of the killed attempt are not read again
 
 
-@pytest.mark.slow
-def test_what_is_not_in_the_bucket_stays_in_the_cache(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "ATTEMPTS", 1)
-    endpoint.upload_faults.extend([503] * 200)
-    with pytest.raises(UserError):
-        made(Store.at(URL, gigabytes=1e-9))
-    endpoint.upload_faults.clear()
-    made(Store.at(URL), size=2)
-    assert made(Store.at(URL), build=not_again).path.exists()
-
-
 def test_status_lists_a_bucket_and_removes_nothing_there(
     endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

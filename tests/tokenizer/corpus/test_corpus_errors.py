@@ -40,6 +40,19 @@ def test_one_path_must_be_a_list():
         Corpus(CorpusConfig(paths="a.jsonl"))
 
 
+@pytest.mark.parametrize("given", [["a.jsonl"], "a.jsonl", None])
+def test_a_corpus_needs_a_configuration(given):
+    with pytest.raises(UserError, match=r"not CorpusConfig: write Corpus\(CorpusConfig\(paths="):
+        Corpus(given)
+
+
+@pytest.mark.parametrize("form", ["saved dataset", "saved dataset dict"])
+def test_a_saved_dataset_is_not_a_folder_of_text(form, forms):
+    folder = forms[form]["dataset"]
+    with pytest.raises(UserError, match=r"is a dataset that `save_to_disk` wrote.*read it with dataset="):
+        documents(folder)
+
+
 def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):
     with pytest.raises(UserError, match=r"the directory contains no \.txt, \.jsonl or \.parquet file"):
         documents(tmp_path)

@@ -20,7 +20,6 @@ from tokenizer import (
     mix_counts,
     patterns,
     reference,
-    storage,
 )
 
 SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "éé"]
@@ -198,7 +197,7 @@ def test_too_little_space_for_runs_is_noticed_early(tmp_path, monkeypatch):
     count = partial(count_pretokens, pattern="gpt2", memory_bytes=1, spill_folder=spill, threads=1)
     reported = []
     monkeypatch.setattr("tokenizer.train.counting._BATCH_BYTES", 1 << 14)
-    monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 1000)
+    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 1000)
     with pytest.raises(UserError, match=r"spill: the counts beyond the memory limit need about .* raise memory_bytes"):
         count(Corpus(corpus()), progress=lambda _, done, total: reported.append(done))
     assert list(spill.iterdir()) == []
