@@ -21,8 +21,7 @@ from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.errors import UserError, did_you_mean
-from tokenizer.files import Verify
-from tokenizer.urls import shown
+from tokenizer.files import Verify, shown
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,9 +141,6 @@ class LmConfig:
     Attributes:
         model: Shape of the model.
         train: Settings of the training.
-        depths: Numbers of layers to train models with, each as if it were `lm.model.n_layers`; empty for that number
-            alone. Several need `budget=equal_flops` and `budget.train_flops`, because a budget in bytes gives a deeper
-            model more FLOPs.
         n_seeds: Models per tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... At least three are required to
             measure the spread between training runs, which a claim about tokenizers has to exceed.
         tune_rates: Factors on the four peak learning rates of `train`, such as [0.5, 1, 2]. Each arm's models are
@@ -158,7 +154,6 @@ class LmConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    depths: list[int] = field(default_factory=list)
     n_seeds: int = 1
     tune_rates: list[float] = field(default_factory=list)
     tune_bytes: int | None = None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus
     from tokenizer.definition import Definition
     from tokenizer.errors import UserError
+    from tokenizer.external.load import load_pretrained
     from tokenizer.tokenizer import Tokenizer
     from tokenizer.train.bpe import train_bpe
     from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
@@ -49,6 +50,7 @@ __all__ = [
     "Tokenizer",
     "UserError",
     "count_pretokens",
+    "load_pretrained",
     "mix_counts",
     "train_bpe",
 ]
@@ -60,6 +62,7 @@ _MODULES = {
     "Tokenizer": "tokenizer",
     "UserError": "errors",
     "count_pretokens": "train.counting",
+    "load_pretrained": "external.load",
     "mix_counts": "train.counting",
     "train_bpe": "train.bpe",
 }

@@ -8,8 +8,8 @@ import numbers
 import operator
 import re
 import typing
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from importlib import metadata
 from types import NoneType, UnionType
@@ -48,6 +48,15 @@ def missing_extra(error: ModuleNotFoundError) -> UserError:
             how = f"install it with: pip install '{DISTRIBUTION}[{found[1]}]'"
             return UserError(f"the package {package} is not installed; {how}")
     raise error
+
+
+@contextmanager
+def needs_extra(purpose: str = "") -> Iterator[None]:
+    """Raise imports of missing packages in the block as UserErrors that name the extra, after the purpose."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"{purpose}{missing_extra(error)}") from None
 
 
 _QUOTED = 200

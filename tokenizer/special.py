@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from tokenizer import _native
 from tokenizer.documents import Given, check_text
 from tokenizer.errors import UserError, quoted
 
+Allowed: TypeAlias = Set[str] | Literal["all"]
+"""Special strings that become tokens."""
+Disallowed: TypeAlias = Collection[str] | Literal["all"]
+"""Strings that raise an error."""
 _MOST_COMPILED = 64
 _NOTHING: tuple[Collection[str], ...] = (frozenset(), ())  # sets are equal to frozen ones
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
@@ -78,19 +82,6 @@ def normalized(forms: Sequence[str], text: str) -> str:
     return _native.Preparation(None, list(forms)).normalize(_native.Batch.from_texts([text])).text(0)
 
 
-def refuse(preparation: Preparation, what: str) -> None:
-    """Reject a preparation in a format that cannot express one. `what` starts the message.
-
-    Raises:
-        UserError: the preparation is not empty.
-    """
-    if preparation.forms:
-        raise UserError(f"{what}: the tokenizer normalizes text ({' + '.join(preparation.forms)})")
-    if preparation.added_tokens:
-        first = min(preparation.added_tokens)
-        raise UserError(f"{what}: the tokenizer has added tokens that are found in any text, such as {quoted(first)}")
-
-
 def _is_all(strings: object) -> bool:
     return isinstance(strings, str) and strings == "all"
 
@@ -126,9 +117,7 @@ class SpecialSets:
         self._forbid = lru_cache(_MOST_COMPILED)(_compile_forbidden)
         self.ordinary = self._prepare(frozenset())
 
-    def check(
-        self, text: str, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-    ) -> _native.Preparation | None:
+    def check(self, text: str, allowed: Allowed, disallowed: Disallowed) -> _native.Preparation | None:
         """Preparation of a text in which the allowed strings become tokens; None if there is nothing to do.
 
         Raises:
@@ -145,11 +134,7 @@ class SpecialSets:
         return preparation
 
     def check_batch(
-        self,
-        texts: Given,
-        allowed: Set[str] | Literal["all"],
-        disallowed: Collection[str] | Literal["all"],
-        threads: int,
+        self, texts: Given, allowed: Allowed, disallowed: Disallowed, threads: int
     ) -> _native.Preparation | None:
         """`check` for many texts."""
         preparation, forbidden = self.resolve(allowed, disallowed)
@@ -157,9 +142,7 @@ class SpecialSets:
             _refuse(f"text {found[0]}", forbidden.strings[found[1]])
         return preparation
 
-    def resolve(
-        self, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-    ) -> tuple[_native.Preparation | None, Forbidden | None]:
+    def resolve(self, allowed: Allowed, disallowed: Disallowed) -> tuple[_native.Preparation | None, Forbidden | None]:
         """Preparation of text, and the strings that it must not contain.
 
         Raises:

@@ -6,12 +6,12 @@ import codecs
 import json
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 from tokenizer.patterns import Pattern
 from tokenizer.progress import thread_count
-from tokenizer.special import Forbidden, SpecialSets
+from tokenizer.special import Allowed, Disallowed, Forbidden, SpecialSets
 
 MAX_PENDING_BYTES = 1 << 24
 """Default limit of the text that `encode_iter` buffers: encoding it takes up to about 30 times as much memory."""
@@ -183,11 +183,7 @@ class Tokenizer(TokenizerLike):
         return SpecialSets(self.special_tokens, self.preparation)
 
     def encode(
-        self,
-        text: str,
-        *,
-        allowed_special: Set[str] | Literal["all"] = frozenset(),
-        disallowed_special: Collection[str] | Literal["all"] = "all",
+        self, text: str, *, allowed_special: Allowed = frozenset(), disallowed_special: Disallowed = "all"
     ) -> list[int]:
         """Ids of a text. Special strings in it raise an error, unless they are allowed or treated as ordinary text.
 
@@ -218,11 +214,7 @@ class Tokenizer(TokenizerLike):
             raise
 
     def encode_to_numpy(
-        self,
-        text: str,
-        *,
-        allowed_special: Set[str] | Literal["all"] = frozenset(),
-        disallowed_special: Collection[str] | Literal["all"] = "all",
+        self, text: str, *, allowed_special: Allowed = frozenset(), disallowed_special: Disallowed = "all"
     ) -> Ids:
         """`encode` to a uint32 array [n], without a Python object per id. The fastest method for single texts.
 
@@ -244,8 +236,8 @@ class Tokenizer(TokenizerLike):
         self,
         texts: Texts,
         *,
-        allowed_special: Set[str] | Literal["all"] = frozenset(),
-        disallowed_special: Collection[str] | Literal["all"] = (),
+        allowed_special: Allowed = frozenset(),
+        disallowed_special: Disallowed = (),
         threads: int | None = None,
     ) -> tuple[Ids, Offsets]:
         """Ids of many texts, on several threads. Special strings are ordinary text by default.
@@ -280,11 +272,7 @@ class Tokenizer(TokenizerLike):
         return stream._replace(expected=expected, changed=changed)
 
     def encode_with_offsets(
-        self,
-        text: str,
-        *,
-        allowed_special: Set[str] | Literal["all"] = frozenset(),
-        disallowed_special: Collection[str] | Literal["all"] = "all",
+        self, text: str, *, allowed_special: Allowed = frozenset(), disallowed_special: Disallowed = "all"
     ) -> Spans:
         """`encode` with the offsets of each token in bytes and in characters: see `Spans`."""
         documents.check_text(text)
@@ -319,8 +307,8 @@ class Tokenizer(TokenizerLike):
         self,
         parts: Iterable[str],
         *,
-        allowed_special: Set[str] | Literal["all"] = frozenset(),
-        disallowed_special: Collection[str] | Literal["all"] = (),
+        allowed_special: Allowed = frozenset(),
+        disallowed_special: Disallowed = (),
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> Iterator[Ids]:
         r"""Encode a text that arrives in parts. The ids equal those of `encode` on the whole text.
@@ -498,7 +486,7 @@ class Tokenizer(TokenizerLike):
         if not isinstance(found, Stored):
             raise UserError(
                 f"{source} is not byte-level BPE ({found.reason}), and this needs its merges; "
-                "tokenizer.pretrained.load_pretrained and the commands encode, count-tokens and fertility accept it"
+                "load_pretrained and the commands encode and fertility accept it"
             )
         return cls(*found)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tokenizer import Corpus, Tokenizer
-    from tokenizer.pretrained import Pretrained
+    from tokenizer.external.load import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
@@ -187,10 +187,10 @@ def open_any(source: str, **options: Any) -> Pretrained:
 
     Args:
         source: What the user typed.
-        options: As for `tokenizer.pretrained.load_pretrained`.
+        options: As for `tokenizer.external.load.load_pretrained`.
     """
     from experiments.report.training_counts import tokenizer_folder
-    from tokenizer.pretrained import load_pretrained
+    from tokenizer.external.load import load_pretrained
 
     path = Path(source)
     return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)

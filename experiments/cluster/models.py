@@ -1,4 +1,4 @@
-"""Language models in tasks of a cluster: the models of all arms, depths and seeds are trained side by side."""
+"""Language models in tasks of a cluster: the models of all arms and seeds are trained side by side."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from experiments.stages.context import Context
 from experiments.stages.models import Chain
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store.artifacts import Store
-from lm.evaluate import distributed as distributed_evaluation
-from lm.train import distributed, loop
+from lm.train import distributed
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
@@ -51,13 +50,12 @@ class _Job:
     """What a task does: train a chain of models and score them, or tune the learning rates of an arm.
 
     Attributes:
-        config: Configuration of its depth and seed.
+        config: Configuration of its seed.
         arm: Name of the arm.
         tokenizer: Its tokenizer.
         inputs: Names of the artifacts of the tokenizer and the training shards; to score models, of the held-out shards
             and documents too.
         plans: Training settings of every rung, shortest first.
-        depth: Name of the depth, if there are several.
         factors: Factors on the learning rates to try; empty for training.
     """
 
@@ -66,7 +64,6 @@ class _Job:
     tokenizer: TokenizerLike
     inputs: list[str]
     plans: list[TrainConfig]
-    depth: str = ""
     factors: tuple[float, ...] = ()
 
     @property
@@ -139,7 +136,6 @@ class ModelTasks:
             chain.arm.tokenizer,
             [artifact.name for artifact in inputs],
             [replace(plan, threads=plan.threads or threads) for plan in chain.plans],
-            chain.depth,
         )
 
     def _run(self, context: Context, what: str, jobs: Sequence[_Job]) -> list[dict[str, Any]]:
@@ -227,11 +223,8 @@ def _process(job: _Job, beat: Beat) -> dict[str, Any]:
         outcome.update(_made(job, beat))
         return 0
 
-    def join(other: dict[str, Any]) -> None:
-        (distributed_evaluation if distributed_evaluation.is_ours(other) else loop).join(other)
-
     try:
-        distributed.launch(first, join)
+        distributed.launch(first)
     except UserError as error:  # raised in every process
         outcome["error"] = str(error)
     return outcome
@@ -260,7 +253,7 @@ def _made(job: _Job, beat: Beat) -> dict[str, Any]:
         reporter.done = before[stage.partition(" ")[2]] + row["bytes_seen"]
 
     with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
-        chain = Chain(Context(config, store, reporter, tracker), arm, shards, job.plans, job.depth)
+        chain = Chain(Context(config, store, reporter, tracker), arm, shards, job.plans)
         if job.factors:
             tuned = tuning.tune_arm(chain.context, arm, shards, job.plans[0], job.factors)
             return {"tuning": tuned.save(), "used": list(used)}

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from experiments.cluster import results
 from experiments.cluster.results import Result, Sign, Task, execute
 from tokenizer.errors import UserError, shortened
+from tokenizer.files import is_remote
 from tokenizer.progress import Throttle
-from tokenizer.urls import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.arguments import Parser, out_folder, whole
 from experiments.cli.console import Reporter, console, finish, percent
 from experiments.store.trained_models import Saved, load_models, open_model
+from lm.bits import bits_per_byte
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 RESULTS = "downstream.json"
-_SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes seconds to import
 
 
 def parser() -> Parser:
@@ -43,7 +43,6 @@ def parser() -> Parser:
     add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
     add("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
     add("--limit", type=whole(), help="use at most this many items of each task")
-    add("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     add("--device", default="auto", help="auto, cpu or cuda")
     add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead")
     return options
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     manager, names = _tasks(arguments.tasks, arguments.include_path)
     with out_folder(arguments.out):
         models = load_models(arguments.models, arguments.device)
-        results = evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
+        results = evaluate(models, manager, names, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
     finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
@@ -101,7 +100,7 @@ def register() -> None:
     """Let lm-eval know our models by the name `superbpe`; it has no entry points for models of other packages."""
     from lm_eval.api.registry import register_model
 
-    from lm.evaluate.harness import HarnessModel, Scoring
+    from lm.evaluate.harness import HarnessModel
     from lm.model.language_model import LanguageModel
 
     @register_model("superbpe")
@@ -112,7 +111,6 @@ def register() -> None:
             self,
             path: str,
             tokenizer: str | None = None,
-            scoring: Scoring = "bytes",
             device: str | None = None,
             batch_size: int | str = "auto",
             max_batch_size: int | None = None,
@@ -122,7 +120,7 @@ def register() -> None:
                 device = "auto"
             lm = LanguageModel(*open_model(Path(path), folder, device=device))
             rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
-            super().__init__(lm, scoring=scoring, **rows)
+            super().__init__(lm, **rows)
 
 
 def _lm_eval(words: Sequence[str]) -> None:
@@ -138,7 +136,7 @@ def _lm_eval(words: Sequence[str]) -> None:
 
 
 def evaluate(
-    models: Sequence[Saved], manager: Any, names: Sequence[str], *, scoring: Any, limit: int | None = None
+    models: Sequence[Saved], manager: Any, names: Sequence[str], *, limit: int | None = None
 ) -> dict[str, Any]:
     """Run tasks on models.
 
@@ -146,7 +144,6 @@ def evaluate(
         models: The models.
         manager: lm-eval's `TaskManager`, which finds the tasks.
         names: Names of tasks or groups of tasks.
-        scoring: "bytes" or "tokens", see `lm.evaluate.harness.HarnessModel`.
         limit: Maximum number of items per task.
 
     Returns:
@@ -182,7 +179,7 @@ def evaluate(
         facts = {}
         for task in names:
             Reporter(console).say(f"{saved.label}: {task}", style="dim")  # each takes minutes
-            harness = HarnessModel(saved.lm, scoring=scoring)
+            harness = HarnessModel(saved.lm)
             result = simple_evaluate(
                 harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True
             )
@@ -191,7 +188,7 @@ def evaluate(
                 rows += _rows(result, name, saved.label, facts[task])
         of_model = {"label": saved.label, "lm": saved.artifact.name, "tokenizer_sha256": saved.lm.tokenizer.sha256}
         about.append({**of_model, "tasks": facts})
-    return {"scoring": scoring, "models": about, "rows": rows}
+    return {"models": about, "rows": rows}
 
 
 def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -217,7 +214,7 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
         nats -= float(sample["filtered_resps"][right][0])
         n_bytes += len(sample["arguments"][right][1].encode())
     if n_bytes:
-        yield {**common, "metric": "answer_bits_per_byte", "value": nats / math.log(2) / n_bytes, "stderr": None}
+        yield {**common, "metric": "answer_bits_per_byte", "value": bits_per_byte(nats, n_bytes), "stderr": None}
 
 
 def _show(results: dict[str, Any]) -> None:
@@ -231,4 +228,4 @@ def _show(results: dict[str, Any]) -> None:
         straddles.setdefault(row["task"], {})[row["model"]] = percent(row["straddle_share"])
     table = [[task, metric, *cells] for (task, metric), cells in values.items()]
     table += [[task, "straddles", *(shares[label] for label in labels)] for task, shares in straddles.items()]
-    Reporter(console).table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
+    Reporter(console).table("Downstream, scored by bytes", ["task", "metric", *labels], table)

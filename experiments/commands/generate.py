@@ -15,7 +15,7 @@ from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
-from lm.model.generation import Sample, SamplingConfig, generate, generate_from
+from lm.model.generation import Sample, SamplingConfig, generate
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_bytes
@@ -87,7 +87,7 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
     model = ByteModel(saved.lm)
     seeds = [None if config.temperature == 0 else config.seed + i for i in range(len(prompts))]
     starts = [model.heal(prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
-    return generate_from(saved.lm, prompts, starts, config)
+    return generate(saved.lm, prompts, config, starts)
 
 
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:

@@ -9,7 +9,7 @@ from experiments.cli.arguments import TEXT, Parser, add_text_settings, add_token
 from experiments.cli.console import Reporter, finish
 from experiments.fertility.training_text import from_artifacts
 from tokenizer.errors import UserError
-from tokenizer.external.hub import is_repository_id
+from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import Measured, push
 
 if TYPE_CHECKING:

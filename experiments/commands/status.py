@@ -22,7 +22,7 @@ from experiments.store.artifacts import Store
 from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
-from tokenizer.urls import without_credentials
+from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     import argparse

@@ -23,9 +23,8 @@ from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, digest, weighted
+from tokenizer.files import check_file, digest, shown, weighted
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
-from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -74,7 +74,7 @@ def tune(
         raise UserError(f"tuning with lm.tune_bytes={short.config.budget.train_bytes}: {error}") from None
     chains = [Chain(short, arm, shards, [plan]) for (arm, shards), plan in zip(pairs, plans, strict=True)]
     if elsewhere is None:
-        found = [tune_arm(short, arm, shards, plan, factors) for _, arm, shards, (plan,), _ in chains]
+        found = [tune_arm(short, arm, shards, plan, factors) for _, arm, shards, (plan,) in chains]
     else:
         found = elsewhere(short, chains, factors)
     labels = [arm.label for arm, _ in pairs]

@@ -64,7 +64,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read a manifest.
+        """Read a sealed manifest.
 
         Raises:
             OSError: If there is no manifest.

@@ -175,7 +175,7 @@ class ByteModel:
         return greedy
 
     def heal(self, prompt: str | bytes, *, seed: int | None) -> list[int]:
-        """Draw a tokenization path of a prompt, by its probability, for `lm.model.generation.generate_from`.
+        """Draw a tokenization path of a prompt, by its probability, for `lm.model.generation.generate`.
 
         The last token may extend past the prompt. Sampling on from the path samples from the model's distribution over
         canonical texts that begin with the prompt, even if it ends inside a word or a superword.

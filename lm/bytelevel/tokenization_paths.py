@@ -83,7 +83,7 @@ class TokenizationPaths:
         The paths of `data` are these ids followed by the paths of those bytes. All paths may share more ids than the
         tokenizer knows in advance.
         """
-        text, partial = split_utf8(data)
+        text, _ = split_utf8(data)
         certain: list[int] = []
         over = False
 
@@ -96,7 +96,7 @@ class TokenizationPaths:
             if over:
                 break
             certain += ids.tolist()
-        return certain, data[int(self._lengths[certain].sum()) :] if certain else text.encode() + partial
+        return certain, data[int(self._lengths[certain].sum()) :]
 
     def find(self, data: bytes) -> list[PathGroup]:
         """All canonical paths that cover `data`; none for the empty string.

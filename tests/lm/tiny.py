@@ -20,6 +20,17 @@ def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_
     return model.eval().requires_grad_(False)
 
 
+def uneven(config, vocab_size, context_tokens, sha256="", *, scale=0.2):
+    """A model with its own initial weights and noise: zero projections would hide mistakes in attention and MLP."""
+    model = Transformer(config, vocab_size, context_tokens, sha256)
+    model.initialize(0, range(vocab_size))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+    return model.eval()
+
+
 def language_model(tokenizer, context_tokens=64, **options):
     return LanguageModel(model(tokenizer.vocab_size, context_tokens, sha256=tokenizer.sha256, **options), tokenizer)
 

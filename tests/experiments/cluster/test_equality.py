@@ -17,7 +17,7 @@ from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.overlap import find_overlap
-from tokenizer.pretrained import load_pretrained
+from tokenizer.external.load import load_pretrained
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
 

@@ -146,7 +146,7 @@ def test_models_run_on_tasks_of_a_folder(tmp_path, capsys):
     assert facts["requests"] == 20
     assert facts["straddles"] > 0  # without a fence, of phrases that are repeated
     assert choice[1]["straddle_share"] == facts["straddles"] / 20
-    assert main.run(["downstream", *options, "--scoring", "tokens", "--limit", "3"]) == 0
+    assert main.run(["downstream", *options, "--limit", "3"]) == 0
     again = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
     assert {(row["task"], row["n"]) for row in again["rows"]} == {("choice", 3)}
     capsys.readouterr()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 import subprocess
@@ -173,6 +174,14 @@ def test_the_reason_is_not_hidden(tmp_path: Path) -> None:
     path = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build).path
     (path / "notes.txt").write_text("short")
     with pytest.raises(UserError, match=r"notes\.txt is damaged: it has 5 bytes, not 9"):
+        Store(tmp_path).find(path.name, Demo)
+
+
+def test_a_manifest_without_a_seal_is_rejected(tmp_path: Path) -> None:
+    path = make(Store(tmp_path), "lm", config={}, inputs={}, build=_build).path
+    manifest = read_sealed(path / MANIFEST)
+    (path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="no seal"):
         Store(tmp_path).find(path.name, Demo)
 
 

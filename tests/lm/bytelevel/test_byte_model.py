@@ -12,7 +12,7 @@ import torch
 from lm.bytelevel import byte_model
 from lm.bytelevel.byte_model import END, ByteModel
 from lm.bytelevel.tokenization_paths import TokenizationPaths
-from lm.model.generation import SamplingConfig, generate_from
+from lm.model.generation import SamplingConfig, generate
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
 from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
@@ -203,7 +203,7 @@ def test_healing_samples_paths_by_probability():
     assert model.heal("a of", seed=5) == drawn[5]
     assert model.heal("", seed=0) == []
     config = SamplingConfig(temperature=0.0, max_new_tokens=2, max_new_bytes=None)
-    [result] = generate_from(lm, ["a of"], [paths[2]], config)
+    [result] = generate(lm, ["a of"], config, [paths[2]])
     assert result.data.startswith(b" t")
 
 
