@@ -97,7 +97,6 @@ def gather(
         "loss": [row for each in result.arms for row in _loss(each)],
         "by_phase": [row for each in result.arms for row in _by_phase(each)],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
-        "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
         "training": _norms(result),
@@ -236,17 +235,6 @@ def _by_phase(each: ArmResult) -> list[dict[str, Any]]:
     """Loss by kind of the predicted tokens."""
     found, facts = each.evaluations[0], TokenFacts.of(each.tokenizer, open_shards(each.heldout, each.arm))
     return [{"tokenizer": each.label, **row} for row in loss_by_phase(found.token_nats, found.token_counts, facts)]
-
-
-def _early(result: Result) -> list[dict[str, Any]]:
-    """Effect of the first merges of phase 2, for every arm with a phase 2."""
-    return [
-        {"tokenizer": each.label, **dataclasses.asdict(row)}
-        for each in result.arms
-        if each.arm.record is not None
-        for row in each.arm.record.contents.early
-        if row.merges
-    ]
 
 
 def _norms(result: Result) -> dict[str, list[dict[str, Any]]]:
