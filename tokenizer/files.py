@@ -128,7 +128,8 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is not a file that stores data (`check_file`).
     """
     check_file(path)
-    return path.read_bytes()
+    with naming(path):
+        return path.read_bytes()
 
 
 def read_text(path: Path) -> str:

@@ -66,14 +66,6 @@ def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | No
         "unused": sum(word.count == 0 for word in found),
         "longest": [dataclasses.asdict(word) for word in longest[:n]],
         "most_frequent": [dataclasses.asdict(word) for word in frequent[:n]],
-        "by_words": [
-            {
-                "words": words,
-                "superwords": sum(word.n_words == words for word in found),
-                "count": sum(word.count for word in found if word.n_words == words),
-            }
-            for words in sorted({word.n_words for word in found})
-        ],
     }
 
 
