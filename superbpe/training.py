@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.counting import Local, Parts
+from superbpe.counting import Local, Runner
 from superbpe.passes import Found, Passes
 from superbpe.rules import PRESETS, Rules, preset
 from superbpe.sources import Source, opened
@@ -27,7 +27,7 @@ from tokenizer.train.bpe import MOST_TOKENS, TIE_BREAKS, warn_of_long_tokens
 
 def train_superbpe(
     tokenizer: Tokenizer,
-    text: Text | Source | Sequence[Source] | Parts,
+    text: Text | Source | Sequence[Source] | Runner,
     *,
     vocab_size: int,
     rules: Rules | str,
@@ -54,7 +54,7 @@ def train_superbpe(
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
             several times; an iterator, which can be read only once, is copied to a temporary file. Every source must
-            have text (or documents in the sample). `superbpe.counting.Parts` lets other processes or machines read it.
+            have text (or documents in the sample). A `superbpe.counting.Runner` lets other machines read it.
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
@@ -104,7 +104,7 @@ def train_superbpe(
         progress=progress,
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
-    if isinstance(text, Parts):
+    if isinstance(text, Runner):
         found = passes.run(text, normalizer, threshold)
     else:
         with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:

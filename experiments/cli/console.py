@@ -26,7 +26,7 @@ from rich.text import Text
 from experiments.cli.process import stoppable
 from lm.train.interrupt import Terminated
 from tokenizer.errors import UserError, missing_extra
-from tokenizer.urls import without_credentials
+from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

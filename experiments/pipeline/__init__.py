@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import recorded
-from experiments.logging.tracking import Tracker, tables
+from experiments.logging.tracking import Tracker
 from experiments.settings import of_models
 from experiments.stages import TITLES, documents, text
 from experiments.stages.context import Context
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from experiments.config import Config
-    from experiments.logging.metrics import Labels
+    from experiments.logging import Labels
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
     from experiments.stages.models import Chain
@@ -105,8 +105,6 @@ def run(
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
-        for name in store.clean():
-            shown.say(f"removed leftovers of {name} from a killed process", style="dim")
         warnings.showwarning = warn  # omits the source line that Python would print
         return _run(Context(config, store, shown, tracker), STAGES.index(until), folder)
 
@@ -134,16 +132,8 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import (
-            contamination,
-            evaluation,
-            model_tasks,
-            models,
-            outlook,
-            over_compute,
-            terminal,
-            tuning,
-        )
+        from experiments.cluster.models import place
+        from experiments.stages import contamination, evaluation, models, outlook, over_compute, terminal, tuning
         from experiments.stages.comparison import ArmModels
 
     context.reporter.enter("shard")
@@ -166,8 +156,8 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         ladder = _planned(context, pairs)
-    elsewhere = model_tasks.place(context)
-    tuned = tuning.tune(ladder.rungs[-1], pairs, elsewhere)
+    elsewhere = place(context)
+    tuned = tuning.tune(ladder.rungs[-1], pairs, None if elsewhere is None else elsewhere.tune)
     chains = list(_chains(ladder, pairs, tuned))
     if elsewhere is None:
         progress = outlook.Training(context, [outlook.cost(chain) for chain in chains])
@@ -245,9 +235,6 @@ def _report(context: Context, corpus: Text, result: Result) -> Path:
     from experiments.stages import reporting
 
     artifact = reporting.report(context, corpus, result)
-    if context.config.logger != "none":
-        for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
-            context.tracker.table(name, columns, rows)
     return artifact.path / reporting.PAGE
 
 

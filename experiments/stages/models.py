@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
 from experiments.cluster import connect
-from experiments.cluster.sharding import encoded_by
+from experiments.cluster.parts import encoded_by
 from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
@@ -112,7 +112,7 @@ def _write(
         return write_shards(
             target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
         )
-    with cluster.results(folder) as parts:
+    with cluster.results(folder / "parts") as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
         return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes, skipped=skipped)
 

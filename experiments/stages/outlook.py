@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.cli.console import Pace, duration, si
-from experiments.cluster import connect
 from experiments.results import TrainedModel
 from experiments.stages import budget
 from experiments.stages.models import exists, shards_exist
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 _MODEL_BYTES, _CHECKPOINT_BYTES = 4, 12
 _DOCUMENT_BYTES, _COVERED_BYTES = 16, 4
 """Bytes of the files beside the tokens of shards, per document and, where tokens vary in bytes, per token."""
-_STORED_TOKEN_BYTES = 8
-"""Most bytes of a token in the results of tasks."""
 _ANNOUNCED_BYTES = 1e9
 _TIMED_STEPS = 20
 """Steps to time before an estimate, unless they are slow."""
@@ -154,14 +151,11 @@ def check_space(
             per_token = np.dtype(shards.contents.dtype).itemsize + (0 if arm.tokenizer.fixed_bytes else _COVERED_BYTES)
             n_tokens = n_bytes / shards.contents.bytes_per_token + n_documents
             needs.append(n_tokens * per_token + n_documents * _DOCUMENT_BYTES)
-    # Second copies of an arm's tokens are gone before the next one is encoded.
-    needed = sum(needs)
-    if (cluster := connect(config.runner)) is not None:
-        in_progress = config.shards.tokens_per_shard * _STORED_TOKEN_BYTES + 2 * cluster.part_bytes
-        needed += min(max(needs), cluster.slots() * in_progress)
+    # The parts that a cluster encodes are second copies of an arm's tokens, and gone before the next one is encoded.
+    needed = sum(needs) + (0 if config.runner.name == "local" else max(needs))
     root = context.store.root
     unfinished = 0
-    for path in root.glob(".shards-*.resumable/**/*"):
+    for path in root.glob(".shards-*.partial/**/*"):
         with suppress(FileNotFoundError):  # another process is writing them
             unfinished += path.stat().st_size
     if needed > _ANNOUNCED_BYTES:

@@ -13,11 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from experiments.cluster import ray_backend
+from experiments.cluster import connection, models
 from experiments.config import RunnerConfig
-from experiments.stages import model_tasks
 from experiments.stages.models import METRICS
-from tests.experiments.cluster.backend import Threads
+from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
@@ -26,23 +25,12 @@ LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.
 DECAY = ["lm.train.decay=sqrt"]
 
 
-class OneThread(Threads):
-    """Models that train at the same time in one process would share Torch's settings."""
-
-    def __init__(self, gpus: int | None = None) -> None:
-        super().__init__(1, gpus=gpus)
-        self.pool = ThreadPoolExecutor(1)
-
-
 @pytest.fixture
-def backends(monkeypatch: pytest.MonkeyPatch) -> list[Threads]:
-    made: list[Threads] = []
-
-    def connect(_: object) -> Threads:
-        made.append(OneThread())
-        return made[-1]
-
-    monkeypatch.setattr(ray_backend, "RayBackend", connect)
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    """One thread: models that train at the same time in one process would share Torch's settings."""
+    made = FakeRay(1)
+    made.pool = ThreadPoolExecutor(1)
+    monkeypatch.setattr(connection, "started", lambda _: made)
     return made
 
 
@@ -60,7 +48,7 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 def test_models_and_scores_are_equal(
-    tiny: list[str], tmp_path: Path, backends: list[Threads], capsys: pytest.CaptureFixture[str]
+    tiny: list[str], tmp_path: Path, ray: FakeRay, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_stages("evaluate", [*tiny, *LADDER, *DECAY], tmp_path / "local")
     expected = results(tmp_path / "artifacts")
@@ -69,7 +57,7 @@ def test_models_and_scores_are_equal(
     capsys.readouterr()
     run_stages("evaluate", [*elsewhere, *LADDER, *DECAY, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
     assert results(tmp_path / "ray") == expected
-    submitted = [name for backend in backends for name in backend.submitted if name.startswith("models-")]
+    submitted = [name for name in ray.submitted if name.startswith("models-")]
     assert submitted == [f"models-{i:04}" for i in range(4)]
     assert not list((tmp_path / "ray").glob(".tasks*"))
     assert "lm superbpe:seed1 rung 2" in capsys.readouterr().out
@@ -81,15 +69,15 @@ def test_models_and_scores_are_equal(
 
 
 @pytest.mark.slow
-def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
     """Two processes with Gloo in place of two GPUs; one is killed, and the task is run again."""
-    monkeypatch.setattr(ray_backend, "RayBackend", lambda _: OneThread(gpus=2))
+    ray.resources["GPU"] = 2
     several = [*tiny, "arms=[bpe]", "lm.train.device=cpu", "runner=ray", "runner.gpus=2"]
     more = ["budget.train_bytes=150000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.1"]
     killed: list[int] = []
 
     def kill_one() -> None:
-        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.resumable/checkpoint.safetensors")))
+        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors")))
         ranks = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]
         killed.append(ranks[-1].pid)
         ranks[-1].kill()
@@ -106,10 +94,10 @@ def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, monkeypatch
     assert steps.count(1) == 1  # continued from the checkpoint
 
 
-def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, backends: list[Threads]) -> None:
+def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
     rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000", "lm.tune_extensions=0"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
-    assert [name for backend in backends for name in backend.submitted if name.startswith("tuning")] == [
+    assert [name for name in ray.submitted if name.startswith("tuning")] == [
         "tuning-0000",
         "tuning-0001",
     ]
@@ -120,44 +108,36 @@ def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, backends: lis
 
 
 def test_artifacts_that_a_worker_does_not_see(
-    tiny: list[str], tmp_path: Path, backends: list[Threads], monkeypatch: pytest.MonkeyPatch
+    tiny: list[str], tmp_path: Path, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    do = model_tasks._do
+    made = models._made
 
-    def on_another_machine(job: Any, data: Path) -> Any:
-        return do(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))), data)
+    def on_another_machine(job: Any, beat: Any) -> Any:
+        return made(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))), beat)
 
-    monkeypatch.setattr(model_tasks, "_do", on_another_machine)
+    monkeypatch.setattr(models, "_made", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
         run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
 
-def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, backends: list[Threads]) -> None:
+def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
     with pytest.raises(UserError, match="training diverged; lower the learning rates"):
         run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0", "lm.train.matrix_lr=1e30"], tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("name", "asked", "has", "expected"),
-    [
-        ("ray", None, 0, None),  # as before: in this process
-        ("ray", None, 8, 1),
-        ("ray", 4, 8, 4),
-        ("ray", 0, 8, 0),
-        ("local", 2, 8, None),
-    ],
+    [("ray", None, 0, None), ("ray", None, 8, 1), ("ray", 4, 8, 4), ("ray", 0, 8, 0), ("local", 2, 8, None)],
 )
-def test_where_models_are_trained(
-    monkeypatch: pytest.MonkeyPatch, name: str, asked: int | None, has: int | None, expected: int | None
-) -> None:
-    monkeypatch.setattr(model_tasks, "connect", lambda runner: SimpleNamespace(gpus=lambda: has))
+def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
+    ray.resources["GPU"] = has
     context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name=name, gpus=asked, address="auto")))
-    place = model_tasks.place(context)
+    place = models.place(context)
     assert (place and place.gpus) == expected
 
 
-def test_more_gpus_than_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_tasks, "connect", lambda runner: SimpleNamespace(gpus=lambda: 1))
+def test_more_gpus_than_this_machine_has(ray: FakeRay) -> None:
+    ray.resources["GPU"] = 1
     context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name="ray", gpus=2)))
     with pytest.raises(UserError, match=r"runner.gpus=2, but this machine has 1; set runner.gpus=0"):
-        model_tasks.place(context)
+        models.place(context)
