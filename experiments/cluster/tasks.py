@@ -18,19 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-<<<<<<< HEAD
 from experiments.cluster import results
 from experiments.cluster.results import Result, Sign, Task, execute
 from tokenizer.errors import UserError, shortened
+from tokenizer.files import is_remote
 from tokenizer.progress import Throttle
-from tokenizer.urls import is_remote
-=======
-from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
-from experiments.store.cache import bucket_of
-from tokenizer.durable import remove_folder
-from tokenizer.errors import UserError
-from tokenizer.files import digest, is_remote, read_sealed, write_sealed
->>>>>>> refs/heads/tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

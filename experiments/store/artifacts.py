@@ -28,12 +28,7 @@ from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
 from tokenizer.durable import naming, sync, write_whole
 from tokenizer.errors import UserError
-<<<<<<< HEAD
-from tokenizer.files import Verify, check_files, check_sizes, confined, digest, read_sealed, recorded
-from tokenizer.urls import is_remote
-=======
-from tokenizer.files import Verify, check_files, check_sizes, digest, is_remote, read_sealed, recorded
->>>>>>> refs/heads/tokenizer
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -22,13 +22,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-<<<<<<< HEAD
 from tokenizer.errors import UserError, needs_extra, shortened
-from tokenizer.urls import shown, without_credentials
-=======
-from tokenizer.errors import UserError, shortened
 from tokenizer.files import shown, without_credentials
->>>>>>> refs/heads/tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
