@@ -202,7 +202,7 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def over_compute(gap: Gap) -> list[str]:
-    """What the points of an arm show: the verdict at the budgets, the trend, crossings, and what limits them."""
+    """Sentences about an arm over compute: the verdict at the budgets, the trend, crossings, and their limits."""
     sentences = [_at_budgets(gap)]
     if gap.barred:
         return sentences

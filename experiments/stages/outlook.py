@@ -44,7 +44,7 @@ _MOST_HELDOUT = 0.3
 
 
 class Step(NamedTuple):
-    """What to run next.
+    """A change to the run, with its command.
 
     Attributes:
         what: The change.
