@@ -279,7 +279,7 @@ def _shown(
     if "report" in stages:
         artifact = reporting.report(context, config.report, text, result, recorded(config))
         page = artifact.path / reporting.PAGE
-    terminal.show_result(context, result, config.budget.mode)
+    terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
     if len(rungs) > 1:
         over_compute.show(context, rungs, config.deployment, config.budget.tolerance, folder)
     if page is not None:
