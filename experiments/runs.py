@@ -34,7 +34,8 @@ class Run:
 
     def __str__(self) -> str:
         """Name of the run in the terminal, in metrics and on pages."""
-        return f"{self.arm} ({self.size} layers, seed {self.seed}, {si(self.budget)})"
+        layers = "1 layer" if self.size == 1 else f"{self.size} layers"
+        return f"{self.arm} ({layers}, seed {self.seed}, {si(self.budget)})"
 
 
 def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budgets: Iterable[int]) -> list[Run]:

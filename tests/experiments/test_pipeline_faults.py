@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from experiments.stages.evaluation import check_heldout
 
 from experiments.results import Folder, Reading, TrainedModel
+from experiments.stages.evaluate import check_heldout
 from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages

@@ -226,7 +226,7 @@ def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path
     command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *tiny, "budget.train_bytes=8000000"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and '"lm/bpe"' in metrics.read_text())
+    wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143

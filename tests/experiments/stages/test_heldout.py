@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from experiments.stages.documents import groupings
 
+from experiments.stages.heldout import groupings
 from tokenizer.errors import UserError
 
 

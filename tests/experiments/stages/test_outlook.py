@@ -11,18 +11,21 @@ from rich.console import Console
 
 from experiments.cli import console as module
 from experiments.cli.console import Reporter
+from experiments.runs import Run
 from experiments.stages import outlook
-from experiments.stages.models import Chain
-from experiments.stages.outlook import Cost, Step, Training, next_step
+from experiments.stages.models import Training
+from experiments.stages.outlook import Cost, Step, TimeLeft, next_step
 from lm.evaluate.significance import Needed
 
+MODEL: Any = Training(Run("bpe", 4, 0, 1), None)  # type: ignore[arg-type]
 
-def _training(monkeypatch: pytest.MonkeyPatch, speed: float | None, now: list[float]) -> tuple[Training, io.StringIO]:
-    monkeypatch.setattr(outlook, "last_speed", lambda _: speed)
+
+def _training(monkeypatch: pytest.MonkeyPatch, speed: float | None, now: list[float]) -> tuple[TimeLeft, io.StringIO]:
+    monkeypatch.setattr(outlook, "last_speed", lambda *_: speed)
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
     context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
-    return Training(context, [Cost(1000.0, 4_000, 1), Cost(2000.0, 4_000, 1)]), out
+    return TimeLeft(context, [Cost(1000.0, 4_000, 1), Cost(2000.0, 4_000, 1)], "cpu"), out
 
 
 def test_training_time_is_known_before_it_starts_if_a_model_was_trained_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +39,7 @@ def test_without_a_measured_speed_the_first_steps_give_the_estimate(monkeypatch:
     assert "about" not in out.getvalue()
     for step in range(1, 51):
         now[0] += 1
-        training.row("lm bpe", {"step": step, "flops": step * 10})
+        training.row(MODEL, {"step": step, "flops": step * 10})
     assert out.getvalue().count("training will take about 4 min 40 s") == 1  # 2800 FLOPs after 20 steps
     training.done()
     assert "about 3 min 20 s of training left" in out.getvalue()
@@ -47,9 +50,10 @@ def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch
     context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
     monkeypatch.setattr(outlook, "exists", lambda *_: True)
     plan: Any = object()
-    none = outlook.cost(Chain(context, plan, plan, [plan, plan]))
+    runs = [Run("bpe", 4, 0, budget) for budget in (1, 2)]
+    none = outlook.cost(context, plan, plan, runs, dict.fromkeys(runs, plan))
     assert none == Cost(0.0, 0, 0)
-    training = Training(context, [none, none])
+    training = TimeLeft(context, [none, none], "cpu")
     training.done()
     training.done()
     assert not out.getvalue()
@@ -60,7 +64,7 @@ def test_slow_steps_give_the_estimate_sooner(monkeypatch: pytest.MonkeyPatch) ->
     training, out = _training(monkeypatch, None, now)
     for step in range(1, 6):
         now[0] += 10
-        training.row("lm bpe", {"step": step, "flops": step * 10})
+        training.row(MODEL, {"step": step, "flops": step * 10})
     assert "training will take about 49 min 20 s" in out.getvalue()  # 2960 FLOPs after 4 steps
 
 
@@ -69,7 +73,7 @@ def test_steps_before_a_resume_are_not_left_and_not_timed(monkeypatch: pytest.Mo
     training, out = _training(monkeypatch, None, now)
     for step in range(41, 61):
         now[0] += 1
-        training.row("lm bpe", {"step": step, "flops": step * 10})
+        training.row(MODEL, {"step": step, "flops": step * 10})
     assert "training will take about 4 min 00 s" in out.getvalue()  # 3000 - 600 FLOPs at 10 per second
 
 
@@ -77,8 +81,14 @@ def test_a_trunk_that_several_models_continue_counts_once(monkeypatch: pytest.Mo
     now, left = [0.0], list[str]()
     training, _ = _training(monkeypatch, 10.0, now)
     monkeypatch.setattr(training._reporter, "outlook", left.append)
-    runs = [("trunk bpe rung 1", 0, 0, 30), ("lm bpe rung 1", 30, 30, 40), ("lm bpe rung 2", 30, 30, 50)]
-    for stage, trunk_steps, start, end in runs:
+    plan: Any = None
+    small, large = Run("bpe", 4, 0, 1), Run("bpe", 4, 0, 2)
+    trainings = [
+        (Training(small, plan, "trunk"), 0, 0, 30),
+        (Training(small, plan), 30, 30, 40),
+        (Training(large, plan), 30, 30, 50),
+    ]
+    for stage, trunk_steps, start, end in trainings:
         for step in range(start + 1, end + 1):
             now[0] += 1
             training.row(stage, {"step": step, "flops": step * 10}, trunk_steps)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from experiments.stages.budget import Amounts
 
 from experiments.cli.compose import load
-from experiments.stages import budget
-from experiments.stages.context import Context
+from experiments.runs import Run, list_runs
+from experiments.stages import plan
+from experiments.stages.plan import Amounts, Measured
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
@@ -21,26 +20,31 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lm.train.config import TrainConfig
+
 STEPS = {
     "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6),
     "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6),
 }
 
 
-class FakeRun(NamedTuple):
-    step: Amounts
+def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> dict[Run, TrainConfig]:
+    """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`."""
+    config = load(overrides)
+    training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
+    arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
+    monkeypatch.setattr(plan, "measure", lambda _model, _config, arm: Measured(STEPS[arm.arm.key], 1))
+    runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
+    return plan.plan(runs, arms, config.lm, config.budget)
 
-    def total(self, mode: str, steps: int) -> float:
-        return steps * self.step.of_mode(mode)
+
+def steps(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
+    """Steps of the plans, in the order of the runs."""
+    return [settings.steps for settings in planned(monkeypatch, overrides).values()]
 
 
-def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
-    """Steps of each model's plan, where the base takes 1,000."""
-    context = cast("Context", SimpleNamespace(config=load(["budget.train_bytes=8192000", *overrides])))
-    monkeypatch.setattr(budget, "open_run", lambda _, trained, __: FakeRun(STEPS[trained.key]))
-    plans = budget.plan(context, pairs())
-    assert plans[0] is context.config.lm.train
-    return [plan.steps for plan in plans]
+BYTES = "budget.train_bytes=8192000"  # 1,000 steps of the reference
+FLOPS = ["budget=equal_flops", "budget.train_flops=1e10"]  # 400 steps of the reference
 
 
 @pytest.mark.parametrize(
@@ -55,62 +59,71 @@ def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
 def test_the_mode_sets_the_steps_of_the_other_arms(
     monkeypatch: pytest.MonkeyPatch, mode: str, expected: list[int]
 ) -> None:
-    assert planned(monkeypatch, [f"budget={mode}"]) == expected
+    assert steps(monkeypatch, [BYTES, f"budget={mode}"]) == expected
 
 
 def test_equal_bytes_with_contexts_in_tokens_take_other_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(monkeypatch, ["lm.train.context_tokens=256"]) == [1000, 996]
+    assert steps(monkeypatch, [BYTES, "lm.train.context_tokens=256"]) == [1000, 996]
+
+
+def test_every_run_has_its_own_seed_budget_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = planned(monkeypatch, [BYTES, "budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.seed=7", "lm.sizes=[3,2]"])
+    assert len(plans) == 2 * 2 * 2 * 2
+    assert [str(run) for run in list(plans)[:3]] == [
+        "bpe (2 layers, seed 7, 4.1M)",
+        "bpe (2 layers, seed 7, 8.19M)",
+        "superbpe (2 layers, seed 7, 4.1M)",
+    ]
+    for run_, settings in plans.items():
+        assert (settings.seed, settings.train_bytes) == (run_.seed, run_.budget)
+    assert {run_.size for run_ in plans} == {2, 3}
 
 
 def test_a_budget_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"train on 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"):
-        planned(monkeypatch, ["budget.tolerance=0.001"])
+        planned(monkeypatch, [BYTES, "budget.tolerance=0.001"])
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
     with pytest.raises(UserError, match="less than one step of superbpe"):
-        planned(monkeypatch, ["budget=equal_tokens"])
-
-
-def flops_rungs(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[Context]:
-    """Contexts of the rungs of 1e10 FLOPs, 400 steps of the reference."""
-    words = ["budget=equal_flops", "budget.train_flops=1e10", "lm.train.context_sample_bytes=100000", *overrides]
-    monkeypatch.setattr(budget, "open_run", lambda _, trained, __: FakeRun(STEPS[trained.key]))
-    context = Context(load(words), *cast("Any", [None] * 3))
-    return budget.rungs(context, *cast("Any", pairs()[0]))
-
-
-def pairs() -> Any:
-    shards = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
-    return [(SimpleNamespace(key=key, label=key), shards) for key in STEPS]
+        planned(monkeypatch, [BYTES, "budget=equal_tokens"])
 
 
 @pytest.mark.parametrize("entry", ["0.1", "1e9"])
 def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
-    found = flops_rungs(monkeypatch, [f"budget.ladder=[{entry}]", "budget.tolerance=0.02"])
-    assert [rung.config.budget.train_flops for rung in found] == [1e9, 1e10]
-    assert [rung.config.lm.train.train_bytes for rung in found] == [40 * 8192, 400 * 8192]
-    assert [rung.config.budget.train_bytes for rung in found] == [40 * 8192, 400 * 8192]
-    plans = [budget.plan(rung, pairs()) for rung in found]
-    assert [[each.steps for each in plan] for plan in plans] == [[40, 52], [400, 526]]
-    assert [plan[0].max_steps for plan in plans] == [None, None]  # the same model as with a budget in bytes
+    plans = planned(monkeypatch, [*FLOPS, f"budget.ladder=[{entry}]", "budget.tolerance=0.02"])
+    assert [run_.budget for run_ in plans] == [10**9, 10**10] * 2
+    assert [settings.train_bytes for settings in plans.values()] == [40 * 8192, 400 * 8192] * 2
+    assert [settings.steps for settings in plans.values()] == [40, 400, 52, 526]
+    assert [settings.max_steps for settings in plans.values()][:2] == [None, None]  # as with a budget in bytes
 
 
 def test_every_seed_has_the_flops_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    (rung,) = flops_rungs(monkeypatch, [])
-    monkeypatch.setitem(STEPS, "bpe", dataclasses.replace(STEPS["bpe"], flops=25.5e6))  # the contexts of another seed
-    assert [each.steps for each in budget.plan(rung, pairs())] == [392, 526]
+    config = load(FLOPS)
+    training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
+    arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
+    other = dataclasses.replace(STEPS["bpe"], flops=25.5e6)  # the contexts of another seed
+    monkeypatch.setattr(
+        plan,
+        "measure",
+        lambda _model, settings, arm: Measured(
+            other if settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key], 1
+        ),
+    )
+    runs = list_runs(arms, config.lm.all_sizes, [0, 1], config.budget.rungs())
+    assert [settings.steps for settings in plan.plan(runs, arms, config.lm, config.budget).values()] == [
+        *(400, 526),
+        *(392, 526),
+    ]
 
 
 def test_other_modes_follow_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    (rung,) = flops_rungs(monkeypatch, ["budget.mode=equal_tokens"])
-    assert [each.steps for each in budget.plan(rung, pairs())] == [400, 500]
+    assert steps(monkeypatch, [*FLOPS, "budget.mode=equal_tokens"]) == [400, 500]
 
 
 def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    (rung,) = flops_rungs(monkeypatch, ["budget.train_flops=1.2e8"])
     with pytest.raises(UserError, match=r"100,000,000 and 114,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.2 "):
-        budget.plan(rung, pairs())
+        planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1.2e8"])
     with pytest.raises(UserError, match=r"2e\+07 FLOPs is less than one step of bpe's model \(2\.5e\+07\)"):
-        flops_rungs(monkeypatch, ["budget.train_flops=2e7"])
+        planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=2e7"])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +131,6 @@ def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch: pytest.Mon
     [
         (["budget.train_flops=0"], "budget.train_flops=0 must be at least 1"),
         (["budget.train_flops=inf"], "budget.train_flops=inf must be"),
-        (["budget.train_flops=1e10"], "set lm.train.context_sample_bytes"),
         (
             ["budget.train_flops=1e10", "lm.train.context_tokens=256", "budget.ladder=[2e10]"],
             r"budget.ladder has 2e\+10: use shares of budget.train_flops below 1, or FLOPs up to 10,000,000,000",
@@ -131,24 +143,20 @@ def test_impossible_budgets_are_rejected(overrides: list[str], message: str) -> 
 
 
 def test_a_budget_in_flops_is_not_limited_by_train_bytes() -> None:
-    words = ["lm.train.warmup_steps=1000", "lm.train.context_sample_bytes=100000", "budget.train_bytes=81920"]
+    words = ["lm.train.warmup_steps=1000", "budget.train_bytes=81920"]
     with pytest.raises(UserError, match="overlap in a run of 10 steps"):
         load(words)
     assert load([*words, "budget.train_flops=1e19"]).budget.rungs() == [10**19]
 
 
-def test_the_budget_is_checked_before_training_with_the_bytes_that_training_counts(
-    tiny: list[str], tmp_path: Path
-) -> None:
-    more = [*tiny, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"]
-    with pytest.raises(UserError, match=r"budget\.tolerance=0\.[0-9]+ accepts it") as caught:
-        run_stages("train_lm", [*more, "budget.tolerance=0"], tmp_path)
-    assert not list((tmp_path / "artifacts").glob("lm-*"))
-    run_stages("train_lm", more, tmp_path)
-    found = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
-    checked = [int(number.replace(",", "")) for number in re.findall(r"[0-9,]{5,}", str(caught.value))]
-    assert len(checked) == 3
-    assert sorted(summary["bytes"] for summary in found) == sorted(checked)
+def test_runs_of_equal_bytes_read_the_same_bytes(tiny: list[str], tmp_path: Path) -> None:
+    words = [word for word in tiny if not word.startswith("budget.tolerance")]
+    run_stages("train_lm", [*words, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"], tmp_path)
+    summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
+    nominal = summaries[0]["steps"] * summaries[0]["nominal_bytes_per_step"]
+    assert len(summaries) == 3
+    for summary in summaries:  # each row is rounded to a token
+        assert summary["bytes"] == pytest.approx(nominal, rel=0.01)
 
 
 def test_runs_are_equal_in_flops(tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,9 @@ from experiments import pipeline
 from experiments.cli.compose import load
 from experiments.results import Tuning, TuningRun
 from experiments.stages import tuning
-from experiments.stages.models import open_shards
+from experiments.stages.shards import open_shards
 from experiments.store.artifacts import Artifact
-from lm.data.stream import DocumentStream
+from lm.train.config import TrainConfig
 from tests.experiments.outputs import names_by_stage, rejected
 from tokenizer.errors import UserError
 
@@ -38,8 +38,8 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(
     losses = {("bpe", 0.5): 2.0, ("bpe", 1.0): 2.1, ("bpe", 2.0): 2.2, ("bpe", 0.25): 2.3}
     losses |= {("superbpe", 0.5): 2.2, ("superbpe", 1.0): 2.0, ("superbpe", 2.0): 2.1}
 
-    def scored(_: Any, arm: Any, _shards: Any, _config: Any, factor: float, _documents: Any) -> TuningRun:
-        return TuningRun(factor=factor, bits_per_byte=losses[arm.key, factor])
+    def scored(_context: Any, job: Any, _arm: Any, factor: float, _documents: Any) -> TuningRun:
+        return TuningRun(factor=factor, bits_per_byte=losses[job.name, factor])
 
     monkeypatch.setattr(tuning, "_run", scored)
     outcome, _ = run([*tiny, "budget.train_bytes=16384", "budget.ladder=[0.5]", "lm.n_seeds=2"], tmp_path)
@@ -73,14 +73,16 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], 
 
     for arm in outcome.result.arms:
         shards = open_shards(arm.training, arm.arm)
-        documents = DocumentStream(shards, seed=1_000_000).unread(2000, 5000)
-        assert 5000 <= shards.document_bytes[documents].sum() < 5000 + shards.document_bytes.max()
+        rows = TrainConfig(**next(iter(runs.values())).manifest.config["train"]).rows(shards)
         read = np.random.default_rng([1_000_000, 0]).permutation(shards.n_documents)
+        end = rows.end(8192 // rows.rows_per_step // 64)
+        documents = rows.stream.unread(end, 5000)
+        assert 5000 <= shards.document_bytes[documents].sum() < 5000 + shards.document_bytes.max()
         assert documents.tolist() == read[-len(documents) :].tolist()
-        last = int(np.cumsum(np.diff(shards.document_ends, prepend=0)[read])[-len(documents) - 1])
-        DocumentStream(shards, seed=1_000_000).unread(last - 1, 5000)
+        last = shards.n_bytes - int(shards.document_bytes[documents].sum())
+        rows.stream.unread(last, 5000)
         with pytest.raises(UserError, match="unread"):
-            DocumentStream(shards, seed=1_000_000).unread(last, 5000)
+            rows.stream.unread(last + 1, 5000)
 
 
 def test_a_factor_that_diverges_is_not_chosen(tiny: list[str], tmp_path: Path) -> None:
