@@ -70,7 +70,7 @@ def measure(
         their number as a share; `bits`, the change of the bits per original byte, with its uncorrected interval
         `bits_low` to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
     """
-    from experiments.stages.verdict import describe_loss
+    from experiments.verdict import describe_loss
     from lm.evaluate.bits_per_byte import Evaluation
 
     chosen, texts = draw(result, documents, seed)

@@ -43,7 +43,6 @@ _SMALL = {
     "bpe.vocab_size": "400",
     "budget.train_bytes": "40960",
     "budget.train_flops": "1e10",
-    "lm.depths": "[1,2]",
     "lm.model.hidden_size": "32",
     "lm.model.n_layers": "1",
     "lm.n_seeds": "1",

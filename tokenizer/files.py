@@ -1,4 +1,4 @@
-"""Files: regular files only, names inside their folder, JSON of bounded depth, arrays, checksums, free space.
+"""Files that users name: paths and URLs, JSON of bounded depth, arrays, checksums, free space.
 
 Checksums of files are XXH3-128: they detect damage at several gigabytes per second, but do not protect against an
 attacker. Sealed JSON files contain the SHA-256 of their content.
@@ -24,7 +24,10 @@ import numpy.typing as npt
 
 from tokenizer.durable import is_damage, naming, write_json
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.urls import is_remote
+
+SCHEMES = ("s3", "gs", "hf", "https", "http")
+"""Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
+_URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://(?:[^\s/@]*@)?[^\s,'\"\]]+")
 
 MOST_NESTED = 100
 """Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
@@ -125,7 +128,8 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is not a file that stores data (`check_file`).
     """
     check_file(path)
-    return path.read_bytes()
+    with naming(path):
+        return path.read_bytes()
 
 
 def read_text(path: Path) -> str:
@@ -407,3 +411,34 @@ def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
             f"{folder}: the {what} need about {expected / 1e9:.3g} GB, but {free / 1e9:.3g} GB of the disk are free; "
             f"{remedy}"
         )
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL of a supported scheme.
+
+    >>> is_remote("s3://bucket/a.jsonl"), is_remote("data/a.jsonl")
+    (True, False)
+    """
+    scheme, found, _ = path.partition("://")
+    return bool(found) and scheme.lower() in SCHEMES
+
+
+def shown(path: str) -> str:
+    """A path as it may be stored and printed: URLs without user name, password and query.
+
+    >>> shown("https://me:secret@host/a.jsonl?X-Amz-Signature=abc"), shown("data/*.jsonl")
+    ('https://host/a.jsonl', 'data/*.jsonl')
+    """
+    if not is_remote(path):
+        return path
+    scheme, _, rest = path.partition("://")
+    if scheme.lower() in ("s3", "gs", "hf"):  # their names may contain any character
+        place, slash, key = rest.partition("/")
+        return f"{scheme}://{place.rpartition('@')[2]}{slash}{key}"
+    host, slash, rest = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{rest}"
+
+
+def without_credentials(message: object) -> str:
+    """A text without what its URLs may contain of credentials."""
+    return _URL.sub(lambda found: shown(found[0]), str(message))

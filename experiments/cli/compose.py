@@ -25,8 +25,8 @@ from experiments.cli.validate import validate
 from experiments.config import ArmConfig, Config, build, schema
 from superbpe.rules import PHASE1, PRESETS, TRANSITION
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.files import without_credentials
 from tokenizer.patterns import NAMES
-from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -87,13 +87,6 @@ def _check_corpus(config: Config) -> None:
 def _check_budgets(config: Config) -> None:
     """Raise a UserError for mistakes in the sizes of models and runs."""
     budget, lm = config.budget, config.lm
-    for n_layers in lm.depths:
-        lm.model.of_depth(n_layers)  # checks the shape
-    if len(set(lm.depths)) > 1 and (budget.mode != "equal_flops" or budget.train_flops is None):
-        raise UserError(
-            f"lm.depths={lm.depths}: models of several depths are compared at equal training FLOPs; add "
-            "budget=equal_flops budget.train_flops=FLOPS"
-        )
     if budget.train_flops is None:
         for n_bytes in budget.rungs():
             _ = dataclasses.replace(lm.train, train_bytes=n_bytes).schedule  # checks the settings of every run

@@ -28,9 +28,8 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, Source, train_superbpe
 from tokenizer import Corpus, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
-from tokenizer.files import weighted
+from tokenizer.files import shown, weighted
 from tokenizer.train.counting import mix_counts
-from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     import argparse

@@ -36,7 +36,7 @@ from experiments.fertility import measures
 from experiments.fertility.counting import tally
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
 from experiments.fertility.training_text import from_artifacts, from_provenance
-from experiments.report import fertility as page
+from experiments.report import fertility_page as page
 from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT

@@ -31,7 +31,7 @@ from experiments.report import vocabulary, vocabulary_page
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
-from experiments.report.vocabulary_charts import figures
+from experiments.report.vocabulary_page import figures
 from superbpe.inspection import history, tokens
 from tokenizer import UserError
 from tokenizer._native import Batch

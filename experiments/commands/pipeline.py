@@ -10,7 +10,7 @@ import textwrap
 import traceback
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -23,13 +23,13 @@ from experiments.cli.compose import check, choices, explanation, first_cell, key
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.main import run as run_command
 from experiments.cli.process import restore, stoppable
-from experiments.logging.metrics import Labels
+from experiments.logging import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.runs import Recorder, Run
 from tokenizer.errors import UserError
-from tokenizer.urls import is_remote, shown
+from tokenizer.files import is_remote, shown
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +41,7 @@ SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
     *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size", "bpe.counts"),
     *("superbpe", "superbpe.transition", "superbpe.sources", "shards.tokens_per_shard"),
-    *("lm", "lm.n_seeds", "lm.depths", "lm.train.seed", "lm.train.device"),
+    *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
     *("eval.context_bytes", "eval.cluster", "deployment", "report.title"),
     *("runner", "runner.threads", "runner.memory_mb", "runner.gpus", "artifacts", "logger"),
@@ -64,13 +64,14 @@ class _PipelineParser(Parser):
         names = [key.rpartition(".")[2] for key in keys()]
         return {f"{name}=": f"{key}=" for key in keys() if names.count(name := key.rpartition(".")[2]) == 1}
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Print the message, with the settings that unknown flags such as `--transition` probably mean, and exit."""
-        flags = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in self._words if word in message]
-        found = [key for flag in flags for key in known_keys() if key.rpartition(".")[2] == flag]
-        meant = f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
-        complain(UserError(f"{message}; settings are written KEY=VALUE, without dashes{meant}"))
-        self.exit(2)
+        flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
+        names = [flag[2:].replace("-", "_") for flag in flags if flag not in self._option_string_actions]
+        if meant := [f"{key}=…" for name in names for key in known_keys() if key.rpartition(".")[2] == name]:
+            complain(UserError(f"settings are written KEY=VALUE, without dashes: {' or '.join(meant)}"))
+            self.exit(2)
+        super().error(message)
 
     def format_help(self) -> str:
         """The flags, the main settings with what their dataclasses say about them, and examples."""

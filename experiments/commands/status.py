@@ -19,10 +19,10 @@ from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, si, stderr
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
-from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
+from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
-from tokenizer.urls import without_credentials
+from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +34,6 @@ _WHY = {
     WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
     OUTDATED: "written in another format, not usable",
-    LEFTOVER: "left by a killed process",
     UNFINISHED: "unfinished",
 }
 
@@ -164,6 +163,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
+    if store.bucket is not None:
+        raise UserError(
+            f"{store.where} may have artifacts of other machines, whose runs this one does not know, so nothing is "
+            "removed there; delete folders that you do not need with your bucket's own tools"
+        )
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:
@@ -181,7 +185,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             unneeded = [item for item in unneeded if _remove(store, item)]
             for entry in registry.entries(store):
                 if not entry.record.exists():
-                    registry.forget(store, entry)
+                    entry.path.unlink()
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")

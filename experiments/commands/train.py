@@ -11,10 +11,10 @@ from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.files import shown
 from tokenizer.patterns import resolve
 from tokenizer.train.bpe import merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
-from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     import argparse

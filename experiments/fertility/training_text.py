@@ -18,8 +18,7 @@ from experiments.store.artifacts import Artifact, Store, artifact_at
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
-from tokenizer.files import digest, read_json, weighted
-from tokenizer.urls import is_remote
+from tokenizer.files import digest, is_remote, read_json, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -97,9 +97,10 @@ def colour(
     return alt.Color(f"{field}:N", scale=scale, legend=legend(labels) if shown else None)
 
 
-def shape(labels: Sequence[str], field: str = "tokenizer") -> alt.Shape:
-    """Return a shape for each label, in addition to its colour."""
-    scale = alt.Scale(domain=list(labels), range=_apart(labels, _SHAPES))
+def shape(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.Shape:
+    """Return a shape for each label, in addition to its colour. Takes the arguments of `colour`."""
+    every = list(among or labels)
+    scale = alt.Scale(domain=every, range=_apart(every, _SHAPES))
     return alt.Shape(f"{field}:N", scale=scale, legend=legend(labels))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
 from experiments.cluster import connect
-from experiments.cluster.sharding import encoded_by
+from experiments.cluster.parts import encoded_by
 from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
@@ -112,7 +112,7 @@ def _write(
         return write_shards(
             target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
         )
-    with cluster.results(folder) as parts:
+    with cluster.results(folder / "parts") as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
         return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
@@ -135,27 +135,25 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
 
 
 class Chain(NamedTuple):
-    """The models of one arm, depth and seed: one per rung of the ladder of budgets.
+    """The models of one arm and seed: one per rung of the ladder of budgets.
 
     Attributes:
-        context: Context of the depth and the seed.
+        context: Context of the seed.
         arm: The tokenizer, under the name of the seed (`experiments.stages.comparison.of_seed`).
         shards: Shards of the training text.
         plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
-        depth: Name of the depth, if there are several.
     """
 
     context: Context
     arm: ArmTokenizer
     shards: Artifact[ShardsFolder]
     plans: Sequence[TrainConfig]
-    depth: str = ""
 
 
 def name_of(chain: Chain, number: int) -> str:
     """Name of the model of a rung, which counts from 1."""
     rung = f" rung {number}" if len(chain.plans) > 1 else ""
-    return f"{chain.arm.key}{chain.depth}{rung}"
+    return f"{chain.arm.key}{rung}"
 
 
 def train_lms(
@@ -170,7 +168,7 @@ def train_lms(
         chain: The models.
         on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
     """
-    context, arm, shards, plans, _ = chain
+    context, arm, shards, plans = chain
     made: list[Artifact[TrainedModel]] = []
     trunk: Artifact[TrainedModel] | None = None
     for number, config in enumerate(plans, 1):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-_RUNS = ".runs"
 _FILES = 4
 """Files that are transferred at the same time."""
 
@@ -121,27 +120,6 @@ class Bucket:
         self._read.discard(name)
         remote.delete(f"{self.url}/{name}/{MANIFEST}")
         remote.delete(f"{self.url}/{name}")
-
-    def keep_record(self, run: str, record: Path) -> None:
-        """Write the record of a run to the bucket, so that other machines keep its artifacts.
-
-        Args:
-            run: `MACHINE/NAME`.
-            record: Its `run.json`.
-        """
-        remote.upload(record, f"{self.url}/{_RUNS}/{run}/{record.name}")
-
-    def forget_record(self, run: str) -> None:
-        """Delete the record of a run."""
-        remote.delete(f"{self.url}/{_RUNS}/{run}")
-
-    def fetch_records(self, folder: Path) -> list[Path]:
-        """Write the records of all runs into a local folder, as `MACHINE/NAME/run.json`; return their paths."""
-        start = f"{self.url}/{_RUNS}/"
-        urls = remote.names(f"{start}*/*/run.json")
-        paths = [confined(folder, url.removeprefix(start)) for url in urls]
-        list(remote.concurrently(lambda pair: _download(*pair), list(zip(urls, paths, strict=True))))
-        return paths
 
     def _folder(self, name: str, about: Path) -> str:
         return f"{self.url}/{name}/{hashlib.sha256((about / MANIFEST).read_bytes()).hexdigest()[:12]}"

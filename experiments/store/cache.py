@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
-from tokenizer.urls import shown, without_credentials
+from tokenizer.files import read_json, shown, without_credentials
 
 _MARK = ".bucket.json"
 FOLDER = "SUPERBPE_CACHE"

@@ -6,17 +6,19 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
+import resource
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 # Increased when the layout of artifacts or the meaning of a stage changes; older folders are then not reused.
 FORMAT = 3
@@ -86,13 +88,28 @@ def origin() -> Mapping[str, Any]:
     """Return the manifest entries that describe this program and machine: command, made, platform, versions."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return {
         "command": command_line(),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "versions": versions,
     }
+
+
+class PeakMemory:
+    """Peak resident memory of this process; on Linux, since this object was made."""
+
+    def __init__(self) -> None:
+        with suppress(OSError):  # not Linux, or not permitted: the peak is then that of the whole process
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def bytes(self) -> int:
+        """Return the peak in bytes."""
+        with suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -143,7 +143,7 @@ def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(
     data = next(path for path in sorted(finished.rglob("*")) if path.suffix in (".bin", ".safetensors"))
     content = data.read_bytes()
     # Killed after the stage's own last file and before the manifest; a bit flipped before the next attempt.
-    unfinished = finished.rename(finished.with_name(f".{finished.name}.resumable"))
+    unfinished = finished.rename(finished.with_name(f".{finished.name}.partial"))
     (unfinished / "manifest.json").unlink()
     (unfinished / data.relative_to(finished)).write_bytes(bytes([content[0] ^ 1]) + content[1:])
     if stage == "shard":

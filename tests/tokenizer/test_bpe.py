@@ -89,14 +89,6 @@ def test_long_runs_do_not_take_quadratic_time(name, unit, trained):
     assert trained[name].decode(ids) == text
 
 
-def test_lone_surrogates_are_rejected(trained):
-    for encode in (trained["gpt2"].encode, trained["gpt2"].encode_ordinary):
-        with pytest.raises(UserError, match=r"a lone surrogate, U\+D[89A-F]"):
-            encode("a\ud800")
-    with pytest.raises(UserError, match=r"a lone surrogate, U\+D[89A-F]"):
-        trained["gpt2"].encode_batch(["a", "\udfff"])
-
-
 # Special tokens.
 
 SPECIALS = ("<|endoftext|>", "<|end", "<|end|>", "[+]")
@@ -133,24 +125,6 @@ def test_some_strings_may_be_special_and_others_ordinary(specials):
         specials.encode(text, allowed_special={"[+]"}, disallowed_special={"<|endoftext|>"})
     with pytest.raises(UserError, match=r"'<x>' is not a special token; the special tokens are: \['<\|end"):
         specials.encode(text, allowed_special={"<x>"})
-
-
-def test_the_longest_special_string_wins(specials):
-    ids = specials.encode("<|endoftext|><|end|><|end", allowed_special="all")
-    assert ids == [specials.special_tokens[name] for name in ("<|endoftext|>", "<|end|>", "<|end")]
-
-
-def test_special_strings_are_not_regexes(specials):
-    assert specials.encode("+[+] ++", allowed_special="all") == [
-        *specials.encode_ordinary("+"),
-        specials.special_tokens["[+]"],
-        *specials.encode_ordinary(" ++"),
-    ]
-
-
-def test_specials_allowed_are_not_disallowed_as_in_tiktoken(specials):
-    text = "<|end|>"
-    assert specials.encode(text, allowed_special={"<|end|>", "<|end"}) == [specials.special_tokens["<|end|>"]]
 
 
 @pytest.mark.parametrize(

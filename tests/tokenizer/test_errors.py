@@ -24,6 +24,14 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=\\[]", each)[0] for each in requirements}
 
 
+@pytest.fixture(autouse=True)
+def _requirements_of_pyproject(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed metadata, as of this pyproject.toml."""
+    extras = PROJECT["optional-dependencies"].items()
+    lines = [f"{each.replace('_', '-')} ; extra == '{extra}'" for extra, listed in extras for each in listed]
+    monkeypatch.setattr("tokenizer.errors.metadata.requires", lambda _: lines)
+
+
 def test_every_import_is_of_the_base_or_of_an_extra() -> None:
     base = names(PROJECT["dependencies"])
     sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]

@@ -6,8 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from tokenizer.errors import UserError, check_choice
-from tokenizer.files import weighted
-from tokenizer.urls import shown
+from tokenizer.files import shown, weighted
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from tokenizer.corpus.remote import File
 from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.files import weighted
-from tokenizer.urls import shown
+from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
 
@@ -242,13 +241,13 @@ class Corpus:
         sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
         if explicit and split != "train":
             sources = [*(sources if split == "all" else []), read(self.heldout_files)]
-        empty, found = True, False
+        empty, found, damaged = True, False, True
         try:
             with ExitStack() as stack:
                 for source in reversed(sources):  # closed generators list what they skipped
                     stack.callback(source.close)
                 for batch in chain.from_iterable(sources):
-                    found = found or len(batch) > 0
+                    found, damaged = found or len(batch) > 0, damaged and not batch.n_bytes
                     taken, more = keep.apply(batch)
                     if len(taken):
                         empty = False
@@ -259,19 +258,25 @@ class Corpus:
             self.report_skipped()
         self.check_unchanged()
         if empty and not self.part:
-            raise UserError(self._why_empty(split, found))
+            raise UserError(self._why_empty(split, found, damaged and self.skipped.count > 0))
 
     def report_skipped(self) -> None:
         """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
         if not self.part:
             self.skipped.report()
 
-    def _why_empty(self, split: Split, found: bool) -> str:
-        """Error message for a split without documents; `found` is whether the files have records."""
+    def _why_empty(self, split: Split, found: bool, damaged: bool) -> str:
+        """Error message for a split without documents.
+
+        Args:
+            split: the split.
+            found: whether the files have records.
+            damaged: whether records were skipped, and no other one has text.
+        """
         config = self.config
         where = config.dataset or config.places
         explicit = bool(config.heldout_paths)
-        if self.skipped.count:
+        if damaged:
             return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
         if not found and config.score_field is None:
             return f"the corpus is empty: {where} contains no documents"

@@ -21,7 +21,7 @@ from tokenizer.corpus.remote import File
 from tokenizer.corpus.rows import read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError
-from tokenizer.urls import without_credentials
+from tokenizer.files import without_credentials
 
 FILES_AHEAD = 4
 """Minimum number of remote files that are read at the same time, ahead of the consumer."""

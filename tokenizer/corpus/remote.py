@@ -22,8 +22,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from tokenizer.errors import UserError, shortened
-from tokenizer.urls import shown, without_credentials
+from tokenizer.errors import UserError, needs_extra, shortened
+from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ ATTEMPTS = 8
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before the second attempt, which double with every further one, and their maximum."""
 TIMEOUT = 60.0
-"""Seconds without data after which a request over https:// fails."""
+"""Seconds without data after which a request over https:// fails; a connection must be made within ten."""
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
     "AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_T|UNKNOWN .*429)"
@@ -55,7 +55,7 @@ class Stat(NamedTuple):
     version: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class RemoteFile:
     """A file that is not on this machine.
 
@@ -71,9 +71,6 @@ class RemoteFile:
 
     def __str__(self) -> str:
         return self.url
-
-    def __lt__(self, other: RemoteFile) -> bool:
-        return self.url < other.url
 
     @property
     def name(self) -> str:
@@ -316,7 +313,8 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
                 raise Missing(f"{url}: no such file") from None
             if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
                 raise
-            temporary = status in _TEMPORARY if status else package == "aiohttp" or _AWS_TEMPORARY.search(str(failure))
+            lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
+            temporary = status in _TEMPORARY if status else lost or _AWS_TEMPORARY.search(str(failure))
             if attempt == ATTEMPTS or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
                 why = shortened(" ".join(without_credentials(failure).split()))
@@ -328,7 +326,7 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
 def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
     scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
-    try:
+    with needs_extra(f"{shown(url)}: "):
         if scheme in ("https", "http"):
             return _web(os.getpid()), url
         if scheme == "hf":
@@ -336,12 +334,6 @@ def _system(url: str) -> tuple[Any, str]:
 
             return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None), path
         return _arrow(scheme, path.partition("/")[0], os.getpid()), path
-    except ModuleNotFoundError as error:
-        extra = "hf" if scheme == "hf" else "cloud"
-        raise UserError(
-            f"{shown(url)} requires the package {error.name}; install the extra: "
-            f"pip install 'superbpe-framework[{extra}]'"
-        ) from None
 
 
 # A forked process must not use connections and locks of its parent, so each process makes its own.
@@ -350,7 +342,7 @@ def _web(_process: int) -> Any:
     from aiohttp import ClientTimeout
     from fsspec.implementations.http import HTTPFileSystem
 
-    timeout = ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=TIMEOUT)
+    timeout = ClientTimeout(total=None, sock_connect=10, sock_read=TIMEOUT)
     return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from tokenizer.corpus import remote
 from tokenizer.corpus.remote import File, RemoteFile
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, is_file
-from tokenizer.urls import is_remote, shown
+from tokenizer.files import check_file, is_file, is_remote, shown
 
 _FORMATS = {
     ".txt": "txt",

@@ -16,9 +16,8 @@ from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
 from tokenizer.documents import check_not_files
 from tokenizer.errors import UserError, listed, quoted
-from tokenizer.files import temporary_folder
+from tokenizer.files import is_remote, shown, temporary_folder
 from tokenizer.progress import Progress, Throttle
-from tokenizer.urls import is_remote, shown
 
 Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 """A text that can be counted:

@@ -236,6 +236,27 @@ def test_a_place_that_cannot_be_written_is_found_before_any_work(
     assert "cannot write there (No such file or directory); name another place" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "TEXT", "--vocab-size", "300", "--to", "OUT"],
+        ["encode", "TOKENIZER", "TEXT", "--to", "OUT"],
+        ["extend", "TOKENIZER", "TEXT", "--vocab-size", "310", "--to", "OUT"],
+        ["fertility", "TOKENIZER", "TEXT", "--out", "OUT"],
+        ["inspect", "TOKENIZER", "--text", "TEXT", "--out", "OUT"],
+    ],
+)
+def test_every_command_says_what_it_skipped(
+    words: list[str], small: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path(small[1]).open("a") as text:
+        text.write('\n{"body": 7}\nnot JSON\n')
+    names = {"TOKENIZER": small[0], "TEXT": small[1], "OUT": str(tmp_path / "out")}
+    assert main.run([*(names.get(word, word) for word in words), "--field", "body", "--on-error", "skip"]) == 0
+    warning = next(line for line in capsys.readouterr().err.splitlines() if "skipped" in line)
+    assert warning.startswith("warning: 2 damaged records")
+
+
 def test_errors_of_other_software_without_a_file_are_their_own_words(capsys: pytest.CaptureFixture[str]) -> None:
     def job() -> None:
         raise ConnectionError("Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)")
@@ -273,6 +294,22 @@ def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     error = capsys.readouterr().err
     assert "unknown option --seperator (did you mean '--separator'?); superbpe encode --help" in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--transition", "0.7"], "settings are written KEY=VALUE, without dashes: superbpe.transition=…"),
+        (["--train-bytes=1MB"], "or budget.train_bytes=…"),
+        (["--multirunn", "a=1,2"], "unknown option --multirunn (did you mean '--multirun'?)"),
+        (["--until", "train"], "argument --until: invalid choice: 'train'"),
+    ],
+)
+def test_flags_that_are_settings_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["pipeline", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_the_version() -> None:

@@ -159,7 +159,7 @@ def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], 
     command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *long]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        checkpoint = ".lm-*.resumable/checkpoint.safetensors"
+        checkpoint = ".lm-*.partial/checkpoint.safetensors"
         wait_until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
         first.send_signal(signal.SIGSTOP)  # as slow as can be: it keeps its lock
         second = subprocess.Popen(
@@ -231,7 +231,7 @@ def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert "terminated: the same command continues" in err
-    assert len(list((tmp_path / "artifacts").glob(".lm-*.resumable/checkpoint.safetensors"))) == 1
+    assert len(list((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors"))) == 1
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cluster import ray_backend
-from tests.experiments.cluster.backend import Threads
+from experiments.cluster import connection
+from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
 from tokenizer.corpus.corpus import Corpus
 
@@ -39,25 +39,23 @@ def test_artifacts_are_equal(
             f"superbpe.sources=[{tmp_path}/a.jsonl,{tmp_path}/b.jsonl:3]",
         ]
         tiny = [each for each in tiny if "heldout_fraction" not in each]
-    backends = []
-
-    def connect(_: object) -> Threads:
-        backends.append(Threads())
-        return backends[-1]
-
-    monkeypatch.setattr(ray_backend, "RayBackend", connect)
+    ray = FakeRay()
+    monkeypatch.setattr(connection, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 30_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
+    if kind == "named-sources":
+        more += [f"runner.folder={tmp_path}/tasks"]
     run_stages("shard", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
+    assert (tmp_path / "tasks").exists() == (kind == "named-sources")
+    assert not list((tmp_path / "tasks").glob("*")), "results of tasks are deleted"
     found = files_by_artifact(tmp_path / "ray")
     assert found.keys() == expected.keys()
     for name, artifact in found.items():
         assert artifact == expected[name], name
     assert not list((tmp_path / "ray").rglob("parts"))
-    submitted = [name for backend in backends for name in backend.submitted]
-    kinds = {"count", "call", "encode", "tokens", "measured", "overlap", "survey"}
-    assert {name.partition("-")[0] for name in submitted} == kinds
-    assert len(submitted) > 30
+    kinds = {"count", "seams", "fragments", "encode", "measured", "overlap", "survey"}
+    assert {name.partition("-")[0] for name in ray.submitted} == kinds
+    assert len(ray.submitted) > 30

@@ -233,7 +233,7 @@ def test_the_command_writes_page_json_and_csv(made: Made, tmp_path: Path, capsys
     ]
     assert float(table[0]["bytes_per_token"]) == report["rows"][0]["bytes_per_token"]
     assert {path.name for path in (out / "figures").iterdir()} == {
-        "sizes.csv", "parity-source.csv", "parity-script.csv"
+        "bytes.csv", "parity-source.csv", "parity-script.csv"
     }  # fmt: skip
     page = (out / "fertility.html").read_text(encoding="utf-8")
     assert "No tokenizer needs significantly fewer tokens than superwords" in page

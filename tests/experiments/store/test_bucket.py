@@ -15,7 +15,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.results import Folder
-from experiments.store import cache, registry
+from experiments.store import cache
 from experiments.store.artifacts import Store, artifact_at
 from tests.experiments.store.demo import make
 from tests.tokenizer.corpus.endpoint import SECRETS
@@ -212,48 +212,17 @@ def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path
         assert len(data) < 20 + 8  # files of the killed attempt are not read again
 
 
-def test_status_and_clean_of_a_bucket(
-    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_status_lists_a_bucket_and_removes_nothing_there(
+    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = Store.at(URL)
-    run = tmp_path / "run"
-    run.mkdir()
-
-    def record(*names: str) -> None:
-        values = {"folder": str(run), "stage": "report", "overrides": [], "artifacts": list(names)}
-        (run / "run.json").write_text(json.dumps(values))
-
-    record()
-    with registry.running(store, run):
-        kept = made(store)
-        record(kept.name)
-        spare = made(store, size=2)
+    made(Store.at(URL, str(tmp_path / "cache")))
     other = [f"artifacts={URL}", f"artifacts_cache={tmp_path / 'other'}"]
     assert main.run(["status", *other, "--json"]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    monkeypatch.setattr("platform.node", lambda: "another")
-    assert {name: row["needed"] for name, row in rows.items()} == {kept.name: True, spare.name: False}
-    assert {row["n_bytes"] for row in rows.values()} == {sum(map(len, FILES.values()))}
-    assert main.run(["status", *other]) == 0
-    assert kept.name in capsys.readouterr().out
-    assert main.run(["status", "--clean", *other, "--yes"]) == 0
-    assert spare.name in capsys.readouterr().out
-    assert other_machine(tmp_path).names("lm-") == [kept.name]
-    assert not any(spare.name in key for key in endpoint.objects)
-    monkeypatch.undo()
-
-
-def test_a_forgotten_run_no_longer_keeps_its_artifacts(endpoint: Endpoint, tmp_path: Path) -> None:
-    store, run = Store.at(URL, str(tmp_path / "cache")), tmp_path / "run"
-    run.mkdir()
-    (run / "run.json").write_text(json.dumps({"folder": str(run), "stage": "report", "overrides": []}))
-    with registry.running(store, run):
-        pass
-    assert len(registry.entries(store)) == 1
-    shutil.rmtree(run)
-    assert main.run(["status", "--clean", f"artifacts={URL}", f"artifacts_cache={tmp_path / 'cache'}", "--yes"]) == 0
-    assert not any("run.json" in key for key in endpoint.objects)
-    assert registry.entries(Store.at(URL, str(tmp_path / "third"))) == []
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["n_bytes"] == sum(map(len, FILES.values()))
+    assert main.run(["status", "--clean", *other, "--yes"]) == 2
+    assert "nothing is removed there" in capsys.readouterr().err
+    assert other_machine(tmp_path).names("lm-") == [row["name"]]
 
 
 def test_a_cache_folder_leads_to_its_bucket(endpoint: Endpoint, tmp_path: Path) -> None:

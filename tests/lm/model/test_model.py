@@ -93,12 +93,6 @@ def test_the_number_of_layers_gives_a_family_of_sizes(n_layers, hidden_size, par
     assert ModelConfig(n_layers=10, hidden_size=640).hidden_size == 640
 
 
-def test_another_depth_is_the_shape_that_is_configured_with_it():
-    for given in ({}, {"hidden_size": 640}, {"head_dim": 128, "qk_norm": True}):
-        assert ModelConfig(n_layers=10, **given).of_depth(4) == ModelConfig(n_layers=4, **given)
-    assert ModelConfig(n_layers=10).of_depth(4).of_depth(10) == ModelConfig(n_layers=10)
-
-
 def separate(model, ids, documents):
     """Hidden states with every document of every row computed by itself, from position 0."""
     return torch.stack(

@@ -1,20 +1,15 @@
-"""A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request.
-
-`python -m tests.tokenizer.corpus.endpoint FOLDER` serves the files of a folder as s3://bucket/.
-"""
+"""A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request."""
 
 import hashlib
 import io
 import json
 import re
-import sys
 import threading
 import time
 from collections import Counter, deque
 from email.utils import formatdate
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -315,10 +310,3 @@ def _iso(content):
 @cache
 def _tag(content):
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
-
-
-if __name__ == "__main__":
-    endpoint = Endpoint()
-    endpoint.objects = {f"bucket/{path.name}": path.read_bytes() for path in Path(sys.argv[1]).iterdir()}
-    print(endpoint.url, flush=True)
-    threading.Event().wait()

@@ -101,34 +101,6 @@ def test_a_wrong_field_is_an_error_that_lists_the_fields(tmp_path):
         assert of(form, field="meta.language") == ["en"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"text": "a"', "EOF"),
-        ('{"text": "a"} x', "trailing"),
-        ('["text"]', "an object"),
-        ('"text"', "an object"),
-        ('{"text": 3}', "a string"),
-        ('{"text": ["a"]}', "a list"),
-        ('{"text": {"a": "b"}}', "a string"),
-        ("not json", "not a JSON object"),
-    ],
-)
-def test_malformed_json_is_an_error_with_its_line(line, message, tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n\n' + line + "\n")
-    with pytest.raises(UserError, match=r"a\.jsonl: line 3: not a JSON object with a text field") as error:
-        documents(tmp_path / "a.jsonl")
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.txt.gz"])
-@pytest.mark.parametrize("data", [b"plain text, whatever the name says\n", b""])
-def test_files_that_are_not_what_their_name_says_are_errors(name, data, tmp_path):
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(UserError, match=name.replace(".", r"\.")):
-        documents(tmp_path / name)
-
-
 @pytest.mark.parametrize("name", [".jsonl.gz", ".jsonl.zst", ".parquet"])
 def test_truncated_files_are_errors(name, sample, tmp_path):
     records = [{"text": text} for text in sample] * 3

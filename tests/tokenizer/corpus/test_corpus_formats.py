@@ -14,6 +14,17 @@ from tokenizer import Batch, Corpus, CorpusConfig, UserError
 from tokenizer.corpus.texts import batches
 
 
+def form_of(name, records, folder):
+    """The settings for records in a file of JSON lines, a Parquet file or a dataset."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
+    return {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+
+
+FILES = ["a.jsonl", "a.parquet", "hf/train.jsonl"]
+
+
 @pytest.mark.parametrize("separator", ["\n\n", "<|endoftext|>", "é", "\n\n\n---\n"])
 @pytest.mark.parametrize("compress", [None, gzip.compress, zstandard.compress])
 def test_separators_are_found_across_read_buffers(separator, compress, tmp_path):
@@ -104,25 +115,19 @@ def test_the_last_value_of_a_repeated_key_counts(tmp_path):
     assert documents(tmp_path / "a.jsonl") == ["b"]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
+@pytest.mark.parametrize("name", FILES)
 def test_null_on_the_way_to_a_field_is_null(name, tmp_path):
     """As json and Parquet have it: no score leaves a document out, no text leaves it empty."""
     records = [{"text": "a", "meta": {"score": 2, "t": "x"}}, {"text": "b", "meta": None}]
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
-    form = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    form = form_of(name, records, tmp_path)
     assert of(form, score_field="meta.score", min_score=1) == ["a"]
     assert of(form, field="meta.t", min_document_bytes=0) == ["x", ""]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("value", [3, 2.5, True, ["a"]])
 def test_a_field_without_text_is_an_error(name, value, tmp_path):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    (write_parquet if name.endswith("parquet") else write_jsonl)(path, [{"text": value}])
-    form = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    form = form_of(name, [{"text": value}], tmp_path)
     with pytest.raises(UserError, match="text"):
         of(form)
 
@@ -158,17 +163,6 @@ def test_parquet_text_in_every_encoding(encoding, version, tmp_path):
     options = {"use_dictionary": False, "column_encoding": {"text": encoding}, "data_page_version": version}
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=1000, **options)
     assert documents(tmp_path / "a.parquet") == texts
-
-
-def form_of(name, records, folder):
-    """The settings for records in a file of JSON lines, a Parquet file or a dataset."""
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
-    return {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
-
-
-FILES = ["a.jsonl", "a.parquet", "hf/train.jsonl"]
 
 
 @pytest.mark.parametrize("name", FILES)

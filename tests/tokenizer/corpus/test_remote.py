@@ -18,8 +18,7 @@ from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 from tokenizer.corpus import remote
 from tokenizer.corpus.reading import FILES_AHEAD
-from tokenizer.files import weighted
-from tokenizer.urls import without_credentials
+from tokenizer.files import weighted, without_credentials
 
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
@@ -402,9 +401,8 @@ def test_a_hub_that_cannot_be_reached_is_one_line(where, monkeypatch):
     assert time.monotonic() - start < 10
 
 
-def test_names_of_a_listing_stay_inside_their_folder(endpoint, tmp_path):
-    endpoint.objects |= {"bucket/.runs/../escaped/run.json": b"{}", "bucket/.runs/a/b/run.json": b"{}"}
-    bucket = Bucket("s3://bucket", tmp_path / "store" / ".manifests", None)
+@pytest.mark.parametrize("name", ["a\\..\\..\\escaped", "C:escaped", "line\tfeed"])
+def test_names_of_a_listing_stay_inside_their_folder(name, endpoint, tmp_path):
+    endpoint.objects |= {f"bucket/{name}/manifest.json": b"{}", "bucket/../manifest.json": b"{}"}
     with pytest.raises(UserError, match="not a plain path inside the folder"):
-        bucket.fetch_records(tmp_path / "store" / ".runs")
-    assert not (tmp_path / "escaped").exists()
+        Bucket("s3://bucket", tmp_path / "store" / ".manifests", None).names()

@@ -394,9 +394,3 @@ def test_a_token_that_transformers_would_add_is_rejected(tmp_path, key):
     path.write_text(json.dumps(config | {key: "cat" if key == "pad_token" else ["cat"]}))
     with pytest.raises(UserError, match=r"adds the token 'cat'"):
         Tokenizer.load(tmp_path)
-
-
-def test_other_white_space_in_the_file_changes_nothing(folder, trained):
-    file = folder / "superbpe.json"
-    file.write_text(json.dumps(json.loads(file.read_text()), indent=1))
-    assert Tokenizer.load(folder).sha256 == trained["superwords"].sha256
