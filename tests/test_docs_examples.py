@@ -47,7 +47,6 @@ _SMALL = {
     "lm.model.n_layers": "1",
     "lm.n_seeds": "1",
     "lm.train.bytes_per_step": "1024",
-    "lm.train.context_sample_bytes": "10000",
     "lm.train.warmup_steps": "2",
     "superbpe.vocab_size": "400",
 }
@@ -67,7 +66,6 @@ _BAKEOFF = {
     "corpus.heldout_sample": "1",
     "corpus.source_field": "source",
     "lm.n_seeds": "1",
-    "lm.train.context_sample_bytes": "10000",
     "lm.train.warmup_steps": "2",
 }
 

@@ -50,7 +50,7 @@ class Measured(NamedTuple):
     """What the training of an arm's model costs.
 
     Attributes:
-        step: Amounts of one step, on average over the text that the run reads.
+        step: Amounts of one step, on average over the training text.
         parameters: Parameters of the model.
     """
 
@@ -64,9 +64,8 @@ def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Measured:
     rows = config.rows(shards)
     with torch.device("meta"):  # shapes only, no weights
         transformer = Transformer(model, shards.vocab_size, rows.most_tokens)
-    per_token = rows.stream.bytes_per_token(config.train_bytes)
-    n_bytes = config.batch_size * (rows.mean_tokens * per_token if rows.in_tokens else config.context_bytes)
-    tokens = n_bytes / per_token
+    tokens = config.batch_size * rows.mean_tokens
+    n_bytes = tokens * shards.n_bytes / shards.n_tokens
     step = Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens))
     return Measured(step, sum(weights.numel() for weights in transformer.parameters()))
 

@@ -184,7 +184,7 @@ def _validation(job: TuningJob, arm: Encoded) -> NDArray[np.int64]:
     """Indices of the training documents to score the tuning runs on."""
     rows = job.config.rows(arm.open_training())
     try:
-        return rows.stream.unread(rows.end(job.config.steps), job.validation_bytes, in_tokens=rows.in_tokens)
+        return rows.unread(job.config.steps, job.validation_bytes)
     except UserError as error:
         raise UserError(f"tuning {job.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
 

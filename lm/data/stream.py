@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tokenizer.errors import UserError
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -87,39 +85,10 @@ class DocumentStream:
                 positions[here] = epoch * shards.n_tokens + ends[place] - (last - first) + token
         return positions
 
-    def bytes_per_token(self, n_bytes: int) -> float:
-        """Text bytes per token, EOS included, of the documents with the first `n_bytes` of the stream."""
-        epochs, rest = divmod(n_bytes, self._shards.n_bytes)
-        order, ends = self._epoch(epochs)
-        text = np.cumsum(self._shards.document_bytes[order])
-        last = int(np.searchsorted(text, rest)) if rest else -1
-        last_bytes, last_tokens = (int(text[last]), int(ends[last])) if rest else (0, 0)
-        total_bytes = epochs * self._shards.n_bytes + last_bytes
-        return total_bytes / (epochs * self._shards.n_tokens + last_tokens)
-
-    def unread(self, end: int, n_bytes: int, *, in_tokens: bool = False) -> NDArray[np.int64]:
-        """The last documents of the first epoch, with at least `n_bytes` of text, which a run does not read.
-
-        They depend on the seed and the documents, not on the tokenizer, unless `in_tokens`.
-
-        Args:
-            end: End of the text that the run reads, in bytes of the stream.
-            n_bytes: Text of the documents.
-            in_tokens: `end` is a position in tokens.
-
-        Raises:
-            UserError: If the run reads one of them.
-        """
+    def first_epoch(self, *, in_tokens: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of the documents of the first epoch in order, and the bytes (or tokens) up to the end of each."""
         order, ends = self._epoch(0)
-        sizes = self._shards.document_bytes[order]
-        first = len(sizes) - int(np.searchsorted(np.cumsum(sizes[::-1]), n_bytes)) - 1
-        starts = ends - self._lengths[order] if in_tokens else np.cumsum(sizes) - sizes
-        if first < 0 or end > starts[first]:
-            raise UserError(
-                f"a run that reads the first {end:,} {'tokens' if in_tokens else 'bytes'} does not leave {n_bytes:,} "
-                f"of the {self._shards.n_bytes:,} bytes of training text unread; use a shorter run or fewer bytes"
-            )
-        return order[first:]
+        return order, ends if in_tokens else np.cumsum(self._shards.document_bytes[order])
 
     def longest_document(self, *, in_tokens: bool = False) -> int:
         """Size of the longest document, in bytes or tokens."""

@@ -152,7 +152,7 @@ class Trainer:
         """Remedies if the GPU's memory does not suffice."""
         rows = min(n for n in (self.config.batch_size // self.world.size, self.config.microbatch_size) if n)
         return (
-            f"with {rows} row{'s' * (rows > 1)} of up to {self.longest_row} tokens at a time; lower "
+            f"with {rows} row{'s' * (rows > 1)} of about {round(self.rows.mean_tokens)} tokens at a time; lower "
             "lm.train.microbatch_size, lm.train.context_bytes or lm.model.n_layers"
         )
 

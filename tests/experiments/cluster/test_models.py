@@ -23,7 +23,7 @@ from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
 
-LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.train.context_sample_bytes=20000"]
+LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2"]
 DECAY = ["lm.train.decay=sqrt"]
 UMASK = os.umask(0o022)
 os.umask(UMASK)

@@ -26,8 +26,13 @@ RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "d
 @pytest.fixture(scope="module")
 def ladder(tiny_module: list[str]) -> Path:
     """Folder of a run with three budgets."""
-    settings = ["lm.train.warmup_steps=2", "lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024"]
-    overrides = [*tiny_module, *settings, "budget=equal_flops", "budget.train_bytes=40960", "budget.tolerance=0.1"]
+    overrides = [
+        *tiny_module,
+        "lm.train.bytes_per_step=1024",
+        "budget=equal_flops",
+        "budget.train_bytes=40960",
+        "budget.tolerance=0.1",
+    ]
     assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", *RUN]) == 0
     (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
     return Path(text.partition("=")[2])

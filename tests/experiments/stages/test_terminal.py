@@ -43,8 +43,8 @@ def _tables(*arms: ArmResult) -> dict[str, list[list[str]]]:
         say=lambda *_, **__: None, table=lambda title, header, rows: tables.update({title: [header, *rows]})
     )
     tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
-    config = SimpleNamespace(budget=SimpleNamespace(mode="equal_bytes"))
-    show_result(cast("Any", SimpleNamespace(reporter=reporter, tracker=tracker, config=config)), Result(arms, pairs))
+    context = cast("Any", SimpleNamespace(reporter=reporter, tracker=tracker))
+    show_result(context, Result(arms, pairs), "equal_bytes")
     return tables
 
 

@@ -103,8 +103,11 @@ def test_evaluation_in_bf16(device, shards, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, r"with 4 rows of \d+ tokens at a time; lower lm.train.microbatch_size"),
-        ({"microbatch_size": 1}, r"with 1 row of \d+ tokens at a time; lower .*lm.train.context_bytes or lm.model"),
+        ({}, r"with 4 rows of about \d+ tokens at a time; lower lm.train.microbatch_size"),
+        (
+            {"microbatch_size": 1},
+            r"with 1 row of about \d+ tokens at a time; lower .*lm.train.context_bytes or lm.model",
+        ),
     ],
 )
 def test_too_little_memory_in_training_names_the_setting(device, shards, tmp_path, monkeypatch, settings, message):

@@ -86,16 +86,25 @@ def test_rows_of_equal_tokens(shards: Shards) -> None:
     assert rows.mean_tokens == rows.most_tokens == 25
 
 
-def test_a_run_reads_whole_blocks_and_leaves_the_rest_unread(shards: Shards) -> None:
-    rows = make(shards)
-    assert rows.end(1) == rows.end(125) == 50_000
-    assert rows.end(126) == 100_000
-    unread = rows.stream.unread(50_000, 300)
-    with pytest.raises(ValueError, match="a run that reads the first 100,000 bytes does not leave 300"):
-        rows.stream.unread(100_000, 300)
-    read = {int(i) for step in range(125) for span in rows.spans(step).tolist() for i in _documents(rows, shards, span)}
-    assert read.isdisjoint(unread.tolist())
-    assert sum(len(DOCUMENTS[i].encode()) for i in unread) >= 300
+@pytest.mark.parametrize("steps", [1, 60, 125, 130])
+def test_unread_documents_are_in_no_row_of_the_run(shards: Shards, steps: int) -> None:
+    rows = make(shards, rows_per_step=1)
+    unread = rows.unread(steps, 300).tolist()
+    read = {i for step in range(steps) for span in rows.spans(step).tolist() for i in _documents(rows, shards, span)}
+    assert read.isdisjoint(unread)
+    assert 300 <= sum(len(DOCUMENTS[i].encode()) for i in unread) < 300 + 5000
+    assert len(read) > steps / 60
+    with pytest.raises(ValueError, match=f"a run of {steps} steps does not leave 1,000,000 of the"):
+        rows.unread(steps, 1_000_000)
+
+
+def test_a_block_is_not_longer_than_the_corpus(shards: Shards) -> None:
+    rows = make(shards, context_bytes=20_000, rows_per_step=2)
+    assert rows.block_rows == 2 * (shards.n_bytes // 40_000)
+    steps = rows.block_rows // 2
+    assert max(rows.spans(step).max() for step in range(steps)) <= shards.n_tokens
+    with pytest.raises(ValueError, match="does not leave 1 of"):
+        rows.unread(steps + 1, 1)
 
 
 def _documents(rows: Rows, shards: Shards, span: list[int]) -> set[int]:

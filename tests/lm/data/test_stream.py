@@ -37,15 +37,6 @@ def test_any_slice_is_the_slice_of_the_whole(make_shards, step):
     assert np.array_equal(stream.read(5, 25), whole[5:25])
 
 
-def test_bytes_per_token_is_measured_where_training_reads(make_shards, toy):
-    shards = make_shards(["the " * 10, "x" * 10], toy())
-    stream = DocumentStream(shards, seed=0, shuffle=False)
-    assert stream.bytes_per_token(40) == 40 / 11
-    assert stream.bytes_per_token(41) == 50 / 22
-    assert stream.bytes_per_token(50 + 1) == 90 / 33
-    assert stream.bytes_per_token(100) == 50 / 22
-
-
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_the_bytes_of_a_part_are_those_of_its_tokens(make_shards, shuffle):
     shards = make_shards(tokens_per_shard=20)

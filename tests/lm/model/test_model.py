@@ -76,7 +76,7 @@ def test_parameter_counts():
         "non_embedding": matrices + 3 * 64,
         "matmul": matrices + 128 * 64,
     }
-    assert model.flops_per_token() == 6 * (matrices + 128 * 64) + 12 * 64 * 32
+    assert model.flops_per_token(20.5) == 6 * (matrices + 128 * 64) + 12 * 64 * 20.5
 
 
 @pytest.mark.parametrize(

