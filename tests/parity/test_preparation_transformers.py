@@ -9,8 +9,6 @@ from tests.parity.peers import same
 from tests.parity.prepared import SEQUENCES, generated, imported
 from tokenizer import Tokenizer, UserError
 
-__all__ = ["hf"]
-
 transformers = pytest.importorskip("transformers")
 
 CALLS = [
