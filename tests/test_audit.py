@@ -26,30 +26,21 @@ SKIPPED = {"name": "b", "skip_reason": "Dependency not found on PyPI"}
 VULNERABLE = {"name": "c", "version": "2", "vulns": [{"id": "PYSEC-2024-1"}]}
 
 
-@pytest.mark.parametrize(
-    ("out", "errors", "failed", "text"),
-    [
+def test_findings_fail_and_unreachable_databases_do_not() -> None:
+    for out, errors, failed, text in [
         (answer(CLEAN, SKIPPED), "", False, "1 of 2"),
         (answer(CLEAN, VULNERABLE), "", True, "c 2: PYSEC-2024-1"),
         (answer(SKIPPED), "", False, "not run: database not reachable"),
         ("", "requests.exceptions.ConnectionError: Max retries exceeded", False, "not run: database not reachable"),
         ("", "usage: pip-audit", True, "usage"),
-    ],
-)
-def test_findings_of_pip_audit_fail(out: str, errors: str, failed: bool, text: str) -> None:
-    outcome = audit.python_outcome(out, errors)
-    assert outcome.failed == failed
-    assert text in outcome.text
-
-
-@pytest.mark.parametrize(
-    ("code", "output", "failed"),
-    [
+    ]:
+        outcome = audit.python_outcome(out, errors)
+        assert outcome.failed == failed
+        assert text in outcome.text
+    for code, output, failed in [
         (0, "advisories ok", False),
         (1, "error[vulnerability]: use after free\nnetwork", True),
         (1, "[ERROR] failed to fetch advisory database https://github.com/rustsec/advisory-db", False),
         (1, "error: unknown option", True),
-    ],
-)
-def test_findings_of_cargo_deny_fail(code: int, output: str, failed: bool) -> None:
-    assert audit.rust_outcome(code, output).failed == failed
+    ]:
+        assert audit.rust_outcome(code, output).failed == failed

@@ -41,6 +41,12 @@ def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
         changed_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_hostile_corpora_are_read_or_rejected():
+    for number in range(60):
+        campaigns.corpora(None, random.Random(f"corpora {number}"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("campaign", [campaigns.kills, campaigns.errors, campaigns.damage])
 def test_campaigns_on_an_experiment_find_nothing(campaign, tmp_path):

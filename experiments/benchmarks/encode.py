@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple
         raise UserError(f"{folder} has no {HF_FILE}, which the other encoders read; use a one-pass tokenizer")
     with tempfile.TemporaryDirectory() as work:
         ranks = Path(work) / "ranks.tiktoken"
-        write(Tokenizer.load(folder), ranks, "tiktoken")
+        with suppress(UserError):  # tiktoken then rejects the tokenizer
+            write(Tokenizer.load(folder), ranks, "tiktoken")
         arguments = {"folder": str(folder), "json": str(folder / HF_FILE), "ranks": str(ranks), "text": str(text)}
         arguments |= {"separator": harness.SEPARATOR, "cores": options.cores}
         jobs = []

@@ -112,9 +112,9 @@ def by_size(options: argparse.Namespace) -> list[Job]:
     """Print the times and memory of both phases for each amount of text, and of stock HF; return our jobs."""
     phase1, rules = PHASE1[options.rules], PRESETS[options.rules]
     job = {"pattern": options.pattern or phase1["pattern"], "unit": phase1["unit"], "rules": options.rules}
-    given = [{"paths": options.paths, "field": options.field, "max_bytes": n_bytes} for n_bytes in options.sizes]
-    jobs = [ours(f"ours, {text['max_bytes'] or 'all'}", options, corpus=text, **job) for text in given]
-    rows = list(jobs)
+    text = {"paths": options.paths, "field": options.field}
+    jobs = [ours(f"ours, {n or 'all'}", options, corpus=text | {"max_bytes": n}, **job) for n in options.sizes]
+    rows = [*jobs]
     if "tokenizers" in options.peers:
         lines, _ = harness.plain_text(harness.corpus(options.paths, options.field, options.hf_bytes), options.cache)
         fences = [fence for fence in patterns.resolve(rules.fence).regex.split("\n") if fence]  # one regex per line
@@ -127,9 +127,7 @@ def by_size(options: argparse.Namespace) -> list[Job]:
     for row, seconds in zip(rows, per_byte, strict=True):
         row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
     title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
-    harness.print_table(
-        title, COLUMNS | _facts("per byte") | PHASES, rows, _CAPTION + "; per byte: times ours, largest text"
-    )
+    harness.print_table(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
     return jobs
 
 

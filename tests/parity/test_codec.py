@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tests.parity.test_tiktoken import as_tiktoken
+from tests.parity.peers import as_tiktoken
 from tokenizer import Tokenizer, UserError, patterns
 
 tokenizers = pytest.importorskip("tokenizers")

@@ -5,11 +5,9 @@ import random
 
 import pytest
 
-from tests.parity.test_preparation import SEQUENCES, generated, imported
-from tests.parity.test_transformers_fast import hf, same
+from tests.parity.peers import same
+from tests.parity.prepared import SEQUENCES, generated, imported
 from tokenizer import Tokenizer, UserError
-
-__all__ = ["hf"]
 
 transformers = pytest.importorskip("transformers")
 

@@ -6,8 +6,7 @@ import random
 import pytest
 
 from superbpe import train_superbpe
-from tests.superbpe.oracle import batches
-from tests.superbpe.test_start import documents_of, imported
+from tests.superbpe.oracle import batches, documents_of, imported
 from tokenizer import Tokenizer, formats
 from tokenizer.formats import hf_json
 

@@ -5,21 +5,11 @@ import random
 import pytest
 
 from tests import texts
+from tests.parity.peers import as_tiktoken
 from tokenizer import Tokenizer, UserError, patterns
 from tokenizer.formats.tiktoken import from_ranks, to_encoding
 
 tiktoken = pytest.importorskip("tiktoken")
-
-
-def as_tiktoken(tokenizer):
-    """A tiktoken encoding: its ranks are ours, since a byte's id is its value and a merge's 256 + its rank."""
-    specials = tokenizer.special_tokens
-    return tiktoken.Encoding(
-        "ours",
-        pat_str=(tokenizer.fence or tokenizer.pattern).regex or r"[\s\S]+",
-        mergeable_ranks={token: i for i, token in enumerate(tokenizer.vocab) if i not in specials.values()},
-        special_tokens=specials,
-    )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3", "superbpe"])

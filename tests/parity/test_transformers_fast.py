@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests import texts
+from tests.parity.peers import same
 from tokenizer import Tokenizer, UserError
 
 transformers = pytest.importorskip("transformers")
@@ -21,18 +22,6 @@ tokenizers = pytest.importorskip("tokenizers")
 ONE_PASS = ["gpt2", "llama3", "superwords", "spans_superwords"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
 EOT = "<|endoftext|>"
-
-
-@pytest.fixture
-def hf():
-    """The module, with AutoTokenizer as it leaves it; other tests have the stock one."""
-    from tokenizer.hf import tokenizer as hf
-
-    stock = transformers.AutoTokenizer.__dict__["from_pretrained"]
-    hf.register()
-    hf.register()  # the second call changes nothing
-    yield hf
-    transformers.AutoTokenizer.from_pretrained = stock
 
 
 @pytest.fixture(scope="module")
@@ -71,27 +60,6 @@ def batch(seed=0):
         at = choose.randrange(len(found[i]) + 1)
         found[i] = found[i][:at] + choose.choice([EOT, f" {EOT} ", EOT + EOT, "<|tool|>", "newword"]) + found[i][at:]
     return found
-
-
-def plain(value):
-    if getattr(value, "dtype", None) == np.dtype(object):  # an array of arrays
-        return [(row.dtype, row.tolist()) for row in value]
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def same(theirs, ours):
-    """Everything that a batch says, encodings included."""
-    assert list(theirs) == list(ours)
-    for name in theirs:
-        assert type(theirs[name]) is type(ours[name])
-        assert getattr(theirs[name], "dtype", None) == getattr(ours[name], "dtype", None)
-        assert plain(theirs[name]) == plain(ours[name]), name
-    assert len(theirs.encodings) == len(ours.encodings)
-    assert theirs.n_sequences == ours.n_sequences
-    for their, our in zip(theirs.encodings, ours.encodings, strict=True):
-        for part in ("ids", "tokens", "offsets", "word_ids", "type_ids", "sequence_ids", "attention_mask"):
-            assert getattr(their, part) == getattr(our, part), part
-        assert [part.ids for part in their.overflowing] == [part.ids for part in our.overflowing]
 
 
 CALLS = [

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
-from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
+from tokenizer.definition import Definition
 from tokenizer.reference import TIE_BREAKS
 
 if TYPE_CHECKING:
@@ -166,3 +168,47 @@ def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
         **options,
     )
     return tokenizer, expected_lists(documents, phase1, rules, n_kept, n_kept + 20, tie_break)
+
+
+WORDS = ["ab", "abc", "dad", "a", "dada", "bc", ".", "12", "日", "<s>", "cab"]
+
+
+def imported(rng, *, ignore_merges, special_inside=True):
+    """Like the ranks of tiktoken in HF files: each token has all its derivations, in the order of the tokens."""
+    ids = list(range(256))
+    rng.shuffle(ids)
+    byte_ids, vocab = list(ids), {bytes([byte]): i for byte, i in enumerate(ids)}
+    merges, unmerged, specials = [], {}, {"<end>": 0}
+    at = 256
+    if special_inside:
+        specials["<s>"] = at
+        at += 1
+    words = (b" abc", b"dada", b" cab", b" dad", b"abab", b"bcdab")
+    spans = {word[i:j] for word in words for i in range(len(word)) for j in range(i + 2, len(word) + 1)}
+    tokens = rng.sample(sorted(spans), 280 - at)
+    # Mostly the short ones first, so that most tokens have derivations, and some none.
+    for token in sorted(tokens, key=lambda token: len(token) + 1.5 * rng.random()):
+        cuts = [(token[:i], token[i:]) for i in range(1, len(token))]
+        found = [(vocab[left], vocab[right], at) for left, right in cuts if left in vocab and right in vocab]
+        merges += found
+        if not found:
+            unmerged[token] = at
+        vocab[token] = at
+        at += 1
+    specials["<end>"] = at
+    return Tokenizer(
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
+            n_phase1_merges=len(merges),
+            pattern=patterns.resolve("gpt2"),
+            special_tokens=specials,
+            ignore_merges=ignore_merges,
+            unmerged=unmerged,
+        )
+    )
+
+
+def documents_of(rng):
+    found = ["".join(rng.choice(WORDS) + rng.choice(["", " ", " "]) for _ in range(30)) for _ in range(6)]
+    return [*found, "dada", "", "\n\n dad dada", "ab ab ab ab. ab ab"]

@@ -15,7 +15,7 @@ from experiments.cluster.parts import ClusterSources
 from superbpe import Rules, Source, search, train_superbpe
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tests.properties import examples
-from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES
+from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES
 from tokenizer import UserError, count_pretokens, train_bpe
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")

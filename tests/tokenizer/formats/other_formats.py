@@ -1,7 +1,9 @@
 """Small files of other programs, for tests."""
 
+import hashlib
 import json
 
+from tokenizer.files import digest
 from tokenizer.formats import printable
 
 TOKENS = {b"ab": 256, b"abc": 257, b"bc": 258, b"xyz": 259}  # nothing makes xyz
@@ -40,3 +42,21 @@ def split(regex, behavior="Isolated", **change):
 def sequence(*parts, use_regex=False):
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
     return {"type": "Sequence", "pretokenizers": [*parts, byte_level]}
+
+
+def edit(path, change):
+    """Reads a JSON file, lets `change` alter it, and writes it again."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def forge(folder, change):
+    """Changes superbpe.json and makes its hashes fit, as a careful forger would."""
+
+    def alter(about):
+        change(about)
+        about["sha256"] = hashlib.sha256(json.dumps(about["content"], sort_keys=True).encode()).hexdigest()
+        about["seal"] = digest({key: value for key, value in about.items() if key not in ("seal", "content")})
+
+    edit(folder / "superbpe.json", alter)

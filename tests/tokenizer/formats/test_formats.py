@@ -1,4 +1,3 @@
-import hashlib
 import json
 import warnings
 
@@ -6,9 +5,9 @@ import numpy as np
 import pytest
 
 from tests import texts
+from tests.tokenizer.formats.other_formats import edit, forge
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.definition import ALPHABET, printable
-from tokenizer.files import digest
 from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
 
@@ -26,24 +25,6 @@ def folder(trained, tmp_path):
 def two_pass_folder(trained, tmp_path):
     trained["two_pass"].save(tmp_path / "two")
     return tmp_path / "two"
-
-
-def edit(path, change):
-    """Reads a JSON file, lets `change` alter it, and writes it again."""
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-
-
-def forge(folder, change):
-    """Changes superbpe.json and makes its hashes fit, as a careful forger would."""
-
-    def alter(about):
-        change(about)
-        about["sha256"] = hashlib.sha256(json.dumps(about["content"], sort_keys=True).encode()).hexdigest()
-        about["seal"] = digest({key: value for key, value in about.items() if key not in ("seal", "content")})
-
-    edit(folder / "superbpe.json", alter)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
-from tests.tokenizer.formats.test_formats import edit, forge
+from tests.tokenizer.formats.other_formats import added, edit, forge, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, definition, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.tokenizer.formats.test_formats import edit
+from tests.tokenizer.formats.other_formats import edit
 from tokenizer import Tokenizer, UserError, _native, definition, formats, patterns
 
 

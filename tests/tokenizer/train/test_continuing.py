@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tokenizer.train.test_training import CORPORA, counts_of, pairs
+from tests.tokenizer.train.small import CORPORA, counts_of, pairs
 from tokenizer import Tokenizer, UserError, patterns, reference, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.reference import TIE_BREAKS

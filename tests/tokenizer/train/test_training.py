@@ -1,6 +1,5 @@
 import tempfile
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -8,38 +7,18 @@ from hypothesis import strategies as st
 from experiments.benchmarks.ladder import EXACT, TRAINERS
 from tests import texts
 from tests.tokenizer.formats.other_formats import added, hf_file
+from tests.tokenizer.train.small import CORPORA, counts_of, pairs
 from tokenizer import (
     Batch,
-    PretokenCounts,
     Tokenizer,
     UserError,
     count_pretokens,
     definition,
     formats,
-    patterns,
     reference,
     train_bpe,
 )
 from tokenizer.reference import TIE_BREAKS
-
-
-def counts_of(pretokens):
-    """Counts given outright, whatever pattern may have cut them."""
-    keys = sorted(pretokens)
-    return PretokenCounts(
-        data=np.frombuffer(b"".join(keys), np.uint8),
-        offsets=np.cumsum([0, *map(len, keys)]).astype(np.int64),
-        counts=np.array([pretokens[key] for key in keys], np.uint64),
-        pattern=patterns.resolve("none"),
-        unit="document",
-        special_tokens=(),
-        n_bytes=sum(len(key) * count for key, count in pretokens.items()),
-        n_documents=1,
-    )
-
-
-def pairs(merges):
-    return [(left, right) for left, right, _ in merges]
 
 
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
@@ -63,9 +42,6 @@ def test_merges_without_a_fence_equal_the_reference():
 
 
 # Few letters and short words make runs, ties and pairs that vanish; a few high counts make sums that differ.
-LETTERS = st.sampled_from(["ab", "a", "abc ", "é!", "\x00\xff a"])
-WORDS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, min_size=1, max_size=14)).map(str.encode)
-CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min_size=1, max_size=8)
 
 
 @given(

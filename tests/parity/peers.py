@@ -1,0 +1,37 @@
+"""Other software beside ours."""
+
+import numpy as np
+
+
+def plain(value):
+    if getattr(value, "dtype", None) == np.dtype(object):  # an array of arrays
+        return [(row.dtype, row.tolist()) for row in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def same(theirs, ours):
+    """Everything that a batch says, encodings included."""
+    assert list(theirs) == list(ours)
+    for name in theirs:
+        assert type(theirs[name]) is type(ours[name])
+        assert getattr(theirs[name], "dtype", None) == getattr(ours[name], "dtype", None)
+        assert plain(theirs[name]) == plain(ours[name]), name
+    assert len(theirs.encodings) == len(ours.encodings)
+    assert theirs.n_sequences == ours.n_sequences
+    for their, our in zip(theirs.encodings, ours.encodings, strict=True):
+        for part in ("ids", "tokens", "offsets", "word_ids", "type_ids", "sequence_ids", "attention_mask"):
+            assert getattr(their, part) == getattr(our, part), part
+        assert [part.ids for part in their.overflowing] == [part.ids for part in our.overflowing]
+
+
+def as_tiktoken(tokenizer):
+    """A tiktoken encoding: its ranks are ours, since a byte's id is its value and a merge's 256 + its rank."""
+    import tiktoken
+
+    specials = tokenizer.special_tokens
+    return tiktoken.Encoding(
+        "ours",
+        pat_str=(tokenizer.fence or tokenizer.pattern).regex or r"[\s\S]+",
+        mergeable_ranks={token: i for i, token in enumerate(tokenizer.vocab) if i not in specials.values()},
+        special_tokens=specials,
+    )
