@@ -25,9 +25,9 @@ class Rows:
     """Rows of the stream of documents, in the order in which training reads them.
 
     Row *i* begins at the token that contains byte *i* · `context_bytes` of the stream, and ends where the next row
-    begins. Rows are permuted within blocks, by the seed and the number of the block alone. A block is not longer than the corpus. So a row has the same text
-    with every tokenizer, the rows of a step are not neighbours, and any step can be read without those before it. A run
-    reads whole blocks, and a part of the last one.
+    begins. Rows are permuted within blocks, by the seed and the number of the block alone. A block is not longer than
+    the corpus. So a row has the same text with every tokenizer, the rows of a step are not neighbours, and any step can
+    be read without those before it. A run reads whole blocks, and a part of the last one.
 
     Args:
         shards: The encoded corpus.

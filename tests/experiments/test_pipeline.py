@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from experiments import pipeline
 from experiments.stages import TITLES, make_tokenizers, phase2
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected, wait_until

@@ -231,6 +231,8 @@ def test_the_cache_takes_the_stated_bytes():
     made = model()
     cache = KVCache(made, capacity=20)
     cost = inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp32")
-    assert cost.kv_bytes_per_byte * 60 == pytest.approx(sum(t.nbytes for layer in cache.layers for t in layer))
+    assert cost.kv_bytes_per_byte * 60 == pytest.approx(
+        sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    )
     halved = inference_cost(made, bytes_per_token=3.0, context_bytes=60)
     assert halved.kv_bytes_per_byte == cost.kv_bytes_per_byte / 2
