@@ -19,18 +19,13 @@ __all__ = [
     "SpecialStrings",
     "SuperwordTrainer",
     "TextOverlap",
-    "continue_bpe",
-    "count_pieces",
     "eligible",
     "equivalent_patterns",
     "named_patterns",
     "read_hf_model",
-    "read_merges",
-    "spell",
     "split",
     "sum_counts",
     "train_bpe",
-    "write_merges",
 ]
 
 @type_check_only
@@ -249,10 +244,7 @@ class Encoder:
     ) -> npt.NDArray[np.int64]: ...
     def encode_spans(
         self, text: str, preparation: Preparation | None = None
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    def encode_words(
-        self, text: str, preparation: Preparation
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
 _Tokens = tuple[list[str], list[int | None]] | None
 
@@ -281,7 +273,6 @@ class Decoder:
         self, ids: npt.NDArray[np.uint32], offsets: npt.NDArray[np.int64]
     ) -> tuple[bytes, npt.NDArray[np.int64]]: ...
 
-def count_pieces(batch: Batch, pattern: str) -> int: ...
 def eligible(tokens: list[bytes], pattern: str) -> list[bool]: ...
 def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
@@ -290,28 +281,11 @@ def read_hf_model(
 ) -> (
     tuple[str, int, list[tuple[str, int]], list[int], npt.NDArray[np.uint32], bool, list[tuple[bytes, int]]] | None
 ): ...
-def read_merges(text: bytes, start: int) -> tuple[npt.NDArray[np.uint32], int] | None: ...
-def spell(given: list[bytes], merges: npt.NDArray[np.uint32], longest: int, most: int) -> list[bytes] | None: ...
 def split(text: str, pattern: str) -> list[str]: ...
-def write_merges(merges: npt.NDArray[np.uint32]) -> str: ...
 def sum_counts(
     parts: Sequence[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64], int]],
 ) -> _CountArrays: ...
 def train_bpe(
-    data: npt.NDArray[np.uint8],
-    offsets: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.uint64],
-    alphabet: bytes,
-    n_merges: int,
-    *,
-    tie_break: str,
-    min_count: int,
-    max_token_bytes: int | None,
-    special_tokens: Sequence[str],
-    progress: Callable[..., object] | None,
-    progress_seconds: float = 0.1,
-) -> MergeResult: ...
-def continue_bpe(
     ranks: npt.NDArray[np.uint32],
     offsets: npt.NDArray[np.int64],
     counts: npt.NDArray[np.uint64],

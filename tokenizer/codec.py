@@ -235,7 +235,7 @@ class Codec(ABC):
                 stacklevel=2,
             )
         preparation = self._specials.check(text, allowed_special, disallowed_special)
-        ids, in_bytes, in_characters = self._encoder.encode_spans(text, preparation)
+        ids, in_bytes, in_characters, _ = self._encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
 
     def normalized_sizes(

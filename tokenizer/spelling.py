@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native
 from tokenizer.alphabet import NOT_IN_UTF8
 from tokenizer.errors import UserError, quoted
 
@@ -53,7 +52,7 @@ def spell(
     if left_over < 0:
         raise UserError(f"the tokens have more than {MOST_BYTES} bytes in total, the maximum for a vocabulary")
 
-    def put(token_id: int, spelling: bytes, what: str) -> None:  # `vocab` is rebound below
+    def put(token_id: int, spelling: bytes, what: str) -> None:
         if token_id < 0 or vocab[token_id]:
             raise UserError(f"id {token_id} of {what} is out of range or taken (vocabulary of {len(vocab)} tokens)")
         vocab[token_id] = spelling
@@ -65,12 +64,8 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {quoted(spelling)} with id {token_id} has no merge, and less than two bytes")
         put(token_id, spelling, f"token {quoted(spelling)}")
-    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), LONGEST_TOKEN, left_over)
-    if spelled is not None:
-        vocab = spelled
-    else:  # the merges are invalid: find the error
-        _put_merges(merge_ids, vocab, put, left_over)
-        _check_distinct(vocab)
+    _put_merges(merge_ids, vocab, put, left_over)
+    _check_distinct(vocab)
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")

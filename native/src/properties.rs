@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,10 +13,10 @@ use proptest::test_runner::RngSeed;
 use serde_json::Value;
 
 use crate::count::counter::{Counter, Spill};
+use crate::encode::encoder::Encoder;
 use crate::encode::stream::text_stream::TextStream;
-use crate::encode::tests::{byte_ids, plain};
-use crate::encode::{definition::Definition, encoder::Encoder};
-use crate::files::{hf_model, merges};
+use crate::encode::tests::{encode_all, one_pass, plain_ids};
+use crate::files::hf_model;
 use crate::pretokenize::tests::{by_regex, cut, scalar_cut, ALPHABET, ASCII};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::text::batch::Batch;
@@ -160,29 +160,10 @@ proptest! {
         threads in 1..3usize,
         parts in vec(any::<Index>(), 0..4),
     ) {
-        let scanner = Scanner::new(pattern).unwrap();
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            phase1: phase1.index(merges.len() + 1),
-            merges: merges.clone(),
-            scanner: Scanner::new(pattern).unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
-        let mut batch = Batch::default();
-        texts.iter().for_each(|text| batch.push(text));
-        let (ids, offsets) = encoder.encode_batch(&batch, threads).unwrap();
-        for (i, text) in texts.iter().enumerate() {
-            let mut expected = Vec::new();
-            scanner
-                .pieces(text, |start, end| {
-                    let mut piece: Vec<u32> = text[start..end].iter().map(|&byte| u32::from(byte)).collect();
-                    plain(&mut piece, &merges);
-                    expected.append(&mut piece);
-                })
-                .unwrap();
-            prop_assert_eq!(&ids[offsets[i] as usize..offsets[i + 1] as usize], &expected[..]);
+        let encoder = Encoder::new(one_pass(&tokens, &merges, phase1.index(merges.len() + 1), pattern));
+        for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts, threads)) {
+            let expected = plain_ids(&encoder.definition().scanner, text, &merges);
+            prop_assert_eq!(&ids, &expected);
             let mut ends: Vec<usize> = parts.iter().map(|at| at.index(text.len() + 1)).collect();
             ends.sort_unstable();
             let (mut stream, mut streamed, mut start) = (TextStream::default(), Vec::new(), 0);
@@ -229,12 +210,12 @@ proptest! {
             .join(format!("superbpe-property-{}-{}", std::process::id(), FILES.fetch_add(1, Ordering::Relaxed)));
         std::fs::create_dir_all(&folder).unwrap();
         let spill = spilled.then(|| Spill { memory: 1, folder: folder.clone() });
-        let counter = Counter::new(Scanner::new(pattern).unwrap(), Unit::Document, &[], spill, threads).unwrap();
+        let mut counter = Counter::new(Scanner::new(pattern).unwrap(), Unit::Document, &[], spill, threads).unwrap();
         let mut expected = BTreeMap::<Vec<u8>, u64>::new();
         for text in &texts {
             let mut batch = Batch::default();
             batch.push(text.as_bytes());
-            counter.add(&Arc::new(batch)).unwrap();
+            counter.add(&batch).unwrap();
             for ends in cut(&Scanner::new(pattern).unwrap(), text.as_bytes()).windows(2) {
                 *expected.entry(text.as_bytes()[ends[0]..ends[1]].to_vec()).or_default() += 1;
             }
@@ -272,14 +253,5 @@ proptest! {
             prop_assert_eq!(triple, [id(left), id(right), id(&format!("{left}{right}"))]);
         }
         prop_assert_eq!(found.byte_ids[97], vocab.get("a").map_or(-1, |id| id.as_i64().unwrap()));
-    }
-
-    #[test]
-    fn changed_merges_are_left_to_others_or_read_as_they_are(content in changed("[[97, 98, 256], [256, 99, 257]]")) {
-        let Some((found, length)) = merges::read_merges(&content) else { return Ok(()) };
-        let expected: Vec<[u32; 3]> = serde_json::from_slice(&content[..length]).unwrap();
-        prop_assert_eq!(&found, &expected.concat());
-        let written = merges::write_merges(&expected);
-        prop_assert_eq!(written.as_bytes(), &content[..length]);
     }
 }

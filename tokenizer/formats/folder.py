@@ -6,14 +6,13 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tokenizer import _native, files, patterns
+from tokenizer import files, patterns
 from tokenizer.checksums import SEAL, digest
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
@@ -26,18 +25,16 @@ from tokenizer.preparation import Preparation
 FILE = "superbpe.json"
 FORMAT_VERSION = 5
 _REMEDY = "restore the file or train again"
-_MERGES = b'"merges": '
-_NO_MERGES = _MERGES + b"[]"  # quotation marks inside strings are escaped, so this can only be the key and its value
 
 
-def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict[str, Any]:
-    """Everything that determines the ids of a text, as JSON values; `merges` replaces the definition's merges."""
+def content(definition: Definition) -> dict[str, Any]:
+    """Everything that determines the ids of a text, as JSON values."""
     known: dict[str, Any] = {
         "mode": definition.mode,
         "pattern": definition.pattern.regex,
         "fence": None if definition.fence is None else definition.fence.regex,
         "byte_ids": list(definition.byte_ids),
-        "merges": definition.merge_ids.tolist() if merges is None else list(merges),
+        "merges": definition.merge_ids.tolist(),
         "phase1_merges": definition.n_phase1_merges,
         "special_tokens": definition.special_tokens,
     }
@@ -54,22 +51,11 @@ def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict
 
 def identity(definition: Definition) -> str:
     """Hash of `content`."""
-    return _identity(content(definition, merges=()), _native.write_merges(definition.merge_ids.reshape(-1)).encode())
+    return _identity(content(definition))
 
 
-def _identity(content: dict[str, Any], merges: bytes) -> str:
-    """Hash of a content from its JSON without merges and the JSON of its merges, which are most of it."""
-    before, _, behind = json.dumps(content | {"merges": []}, sort_keys=True).encode().partition(_NO_MERGES)
-    digest = hashlib.sha256(before + _MERGES)
-    digest.update(merges)
-    digest.update(behind)
-    return digest.hexdigest()
-
-
-def _stored_identity(stored: dict[str, Any], written_merges: bytes | None) -> str:
-    if written_merges is None:
-        return _hash(json.dumps(stored, sort_keys=True).encode())
-    return _identity(stored, written_merges)
+def _identity(stored: dict[str, Any]) -> str:
+    return _hash(json.dumps(stored, sort_keys=True).encode())
 
 
 def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = None) -> None:
@@ -102,7 +88,6 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
         files: the other files of the folder: name to SHA-256.
     """
     definition = tokenizer.definition
-    merges = definition.merge_ids.reshape(-1)
     about = {
         "format": "superbpe-tokenizer",
         "version": FORMAT_VERSION,
@@ -111,11 +96,10 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
         "pattern_name": definition.pattern.name,
         "fence_name": None if definition.fence is None else definition.fence.name,
         "provenance": tokenizer.provenance,
-        "content": content(definition, merges=()),
+        "content": content(definition),
     }
     about[SEAL] = _seal(about)
-    before, key, after = json.dumps(about).rpartition(_NO_MERGES.decode())
-    return f"{before}{key.removesuffix('[]')}{_native.write_merges(merges)}{after}\n"
+    return json.dumps(about) + "\n"
 
 
 def _seal(about: dict[str, Any]) -> str:
@@ -153,12 +137,12 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     Raises:
         UserError: the content is damaged, or was edited in a way that changes ids.
     """
-    about, merges, written_merges = _parse_quickly(text, path)
+    about = files.parse_json(text, path, _REMEDY)
     end = f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
         raise UserError(f"{path} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
     stored = about.get("content")
-    if not isinstance(stored, dict) or _stored_identity(stored, written_merges) != about.get("sha256"):
+    if not isinstance(stored, dict) or _identity(stored) != about.get("sha256"):
         raise UserError(
             f"{path} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
@@ -173,7 +157,7 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
         "".join(stored["special_tokens"]).encode()
         definition = Definition(
             byte_ids=stored["byte_ids"],
-            merge_ids=np.array(stored["merges"], dtype=np.uint32) if merges is None else merges,
+            merge_ids=np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3),
             n_phase1_merges=stored["phase1_merges"],
             pattern=_pattern(about["pattern_name"], stored["pattern"]),
             fence=None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
@@ -227,23 +211,6 @@ def _read(path: Path, missing: str) -> dict[str, Any]:
         return files.read_json(path, _REMEDY)
     except FileNotFoundError:
         raise UserError(missing) from None
-
-
-def _parse_quickly(text: bytes, path: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
-    """Content of `FILE`, its merges as an array, and the JSON of the merges: no Python object per number.
-
-    The last two are None if the merges are not formatted as `save` writes them; the content then includes them.
-    """
-    place = text.find(_MERGES + b"[[", max(text.rfind(b'"content": {'), 0))
-    start = place + len(_MERGES)
-    found = _native.read_merges(text, start) if place >= 0 else None
-    if found is not None:
-        merges, end = found
-        about = files.parse_json(text[:start] + b"[]" + text[end:], path, _REMEDY)
-        stored = about.get("content")
-        if isinstance(stored, dict) and stored.get("merges") == []:
-            return about, merges.reshape(-1, 3), text[start:end]
-    return files.parse_json(text, path, _REMEDY), None, None
 
 
 _HF_PARTS = (

@@ -135,9 +135,9 @@ class Backend:
                 f"{type(text).__name__}"
             )
         preparation = self._prepare(split_special_tokens=self._theirs.encode_special_tokens)
-        parts = [self.ours.definition.encoder.encode_words(piece, preparation) for piece in pieces]
+        parts = [self.ours.definition.encoder.encode_spans(piece, preparation) for piece in pieces]
         ids = [i for part in parts for i in part[0].tolist()]
-        numbers = [np.full(len(part[0]), n) for n, part in enumerate(parts)] if words else [part[2] for part in parts]
+        numbers = [np.full(len(part[0]), n) for n, part in enumerate(parts)] if words else [part[3] for part in parts]
         state = {
             "ids": ids,
             "type_ids": [type_id] * len(ids),

@@ -1,7 +1,7 @@
 //! Encoded documents in the format of token files.
 
-use crate::runtime::{interrupt::poll, lock_free::Pool, memory};
-use crate::text::documents::{Documents, BYTES_PER_TOKEN};
+use crate::runtime::interrupt::poll;
+use crate::text::documents::BYTES_PER_TOKEN;
 
 /// Ids converted and measured at a time, while they are in the L1 cache.
 const PART: usize = 1 << 11;
@@ -9,18 +9,12 @@ const PART: usize = 1 << 11;
 /// Lengths from here on are looked up in the full table.
 const LONG: u8 = u8::MAX;
 
-/// Buffers to reuse. Allocating new ones, page by page, takes half as long as converting and measuring the ids.
-type BufferPool<T> = Pool<Vec<T>, 8>;
-const LARGEST_BUFFER: usize = 1 << 23;
-
 /// Integer types of ids in a file.
 pub trait Width: Copy + 'static {
     /// Number of possible ids.
     const IDS: u64;
 
     fn of(id: u32) -> Self;
-
-    fn buffers() -> &'static BufferPool<Self>;
 }
 
 impl Width for u16 {
@@ -29,11 +23,6 @@ impl Width for u16 {
     fn of(id: u32) -> Self {
         id as u16
     }
-
-    fn buffers() -> &'static BufferPool<Self> {
-        static BUFFERS: BufferPool<u16> = Pool::new();
-        &BUFFERS
-    }
 }
 
 impl Width for u32 {
@@ -41,11 +30,6 @@ impl Width for u32 {
 
     fn of(id: u32) -> Self {
         id
-    }
-
-    fn buffers() -> &'static BufferPool<Self> {
-        static BUFFERS: BufferPool<u32> = Pool::new();
-        &BUFFERS
     }
 }
 
@@ -69,21 +53,6 @@ impl<'a> Lengths<'a> {
     }
 }
 
-/// An empty buffer for about `ids` ids.
-fn buffer<T: Width>(ids: usize) -> Vec<T> {
-    let mut buffer = T::buffers().take().map_or_else(Vec::new, |buffer| *buffer);
-    memory::reserve(&mut buffer, ids);
-    buffer
-}
-
-/// Returns a buffer to the pool.
-pub fn recycle<T: Width>(mut ids: Vec<T>) {
-    if (1..=LARGEST_BUFFER).contains(&ids.capacity()) {
-        ids.clear();
-        T::buffers().put(Box::new(ids));
-    }
-}
-
 /// Consecutive documents, each preceded by the mark.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenStream<T> {
@@ -101,7 +70,7 @@ impl<T: Width> TokenStream<T> {
     ///
     /// Fails if ids do not fit the integer type, or an id has no length.
     pub fn of(
-        documents: &dyn Documents,
+        documents: &[&[u8]],
         lengths: &[u32],
         mark: u32,
         ids: &mut Vec<u32>,
@@ -110,24 +79,23 @@ impl<T: Width> TokenStream<T> {
         if lengths.len() as u64 > T::IDS || u64::from(mark) >= T::IDS {
             return Err(format!("{} tokens and the mark {mark} do not fit ids below {}", lengths.len(), T::IDS));
         }
-        let (lengths, count) = (Lengths::new(lengths), documents.count());
-        let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
+        let (lengths, count) = (Lengths::new(lengths), documents.len());
+        let n_bytes = documents.iter().map(|document| document.len()).sum::<usize>();
         let mut stream = Self {
-            ids: buffer(n_bytes / BYTES_PER_TOKEN + count),
-            ends: memory::with_capacity(count),
-            spelled: memory::with_capacity(count),
+            ids: Vec::with_capacity(n_bytes / BYTES_PER_TOKEN + count),
+            ends: Vec::with_capacity(count),
+            spelled: Vec::with_capacity(count),
             marked: None,
         };
-        for i in 0..count {
+        for document in documents {
             ids.clear();
-            encode(documents.document(i), ids)?;
+            encode(document, ids)?;
             stream.push(ids, &lengths, mark)?;
         }
         Ok(stream)
     }
 
     fn push(&mut self, ids: &[u32], lengths: &Lengths, mark: u32) -> Result<(), String> {
-        memory::reserve(&mut self.ids, ids.len() + 1);
         self.ids.push(T::of(mark));
         let mut bytes = 0;
         for part in ids.chunks(PART) {
@@ -149,11 +117,10 @@ impl<T: Width> TokenStream<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::documents::Strings;
 
     /// Every byte is an id.
     fn stream<T: Width>(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<TokenStream<T>, String> {
-        TokenStream::of(&Strings::new(texts.to_vec()), lengths, mark, &mut vec![7], |text, ids| {
+        TokenStream::of(texts, lengths, mark, &mut vec![7], |text, ids| {
             ids.extend(text.iter().map(|&byte| u32::from(byte)));
             Ok(())
         })

@@ -2,10 +2,11 @@
 //!
 //! HF `tokenizers` and `tiktoken` use the same tables, so the scanners cut where they do.
 
+use std::sync::LazyLock;
+
 use regex_syntax::hir::{Class, HirKind};
 
 use super::emoji::EMOJI_CLASS;
-use crate::runtime::lock_free::Lazy;
 use crate::text::utf8::decode;
 
 pub const LETTER: u8 = 1; // \p{L}
@@ -28,7 +29,8 @@ pub struct Classes {
     ascii: [u8; 128],
 }
 
-pub static CLASSES: Lazy<Classes> = Lazy::new(Classes::new);
+/// The tables. The binding makes them when it is imported: a fork while another thread does would leave the lock held.
+pub static CLASSES: LazyLock<Classes> = LazyLock::new(Classes::new);
 
 impl Classes {
     fn new() -> Self {

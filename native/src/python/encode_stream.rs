@@ -27,9 +27,8 @@ impl EncodeStream {
     /// Ids that no later part can change; with `last`, all remaining ids.
     #[pyo3(signature = (part, last=false))]
     fn push<'py>(&mut self, py: Python<'py>, part: &str, last: bool) -> PyResult<Array<'py, u32>> {
-        static NONE: preparation::Preparation = preparation::Preparation::NONE;
         let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
-        let preparation = self.preparation.as_ref().map_or(&NONE, |preparation| &preparation.get().0);
+        let preparation = self.preparation.as_ref().map_or(&preparation::NONE, |preparation| &preparation.get().0);
         let mut ids = Vec::new();
         detached(py, || {
             encoder.core.with_state(|state| {

@@ -4,22 +4,23 @@ use numpy::{Element, IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::arrays::{self, list, pooled, Array};
+use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
 use super::preparation::{prepared, Preparation};
 use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
 use crate::encode::rules::{recover_merges, superword_rank};
-use crate::encode::{encoder, offsets};
+use crate::encode::{encoder, preparation};
 use crate::files::shards::{TokenStream, Width};
 use crate::pretokenize::scanner::Scanner;
-use crate::text::documents::{self, Documents};
+use crate::text::documents;
 use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
 
 /// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
 const SHORT_TEXT: usize = 1 << 10;
 
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
+type Located<'py> = (Array<'py, u32>, Array<'py, i64>, Array<'py, i64>, Array<'py, i64>);
 type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
@@ -126,7 +127,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Bound<'py, PyList>> {
-        self.with_ids(py, text, preparation, |ids| list(py, ids))?
+        self.with_ids(py, text, preparation, |ids| PyList::new(py, ids))?
     }
 
     /// Ids of one text as an array.
@@ -148,13 +149,10 @@ impl Encoder {
         threads: usize,
         preparation: Option<&Preparation>,
     ) -> PyResult<Encoded<'py>> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let encode = || match preparation {
+        let (ids, offsets) = texts.with(py, |documents| match preparation {
             None => self.core.encode_batch(documents, threads),
             Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),
-        };
-        let (ids, offsets) = detached(py, encode)?;
+        })?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
@@ -171,11 +169,11 @@ impl Encoder {
         narrow: bool,
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
-        let (documents, lengths) = (texts.documents(py)?, arrays::to_vec(&lengths)?);
+        let lengths = arrays::to_vec(&lengths)?;
         if narrow {
-            self.stream::<u16>(py, &*documents, mark, &lengths, preparation)
+            self.stream::<u16>(py, &texts, mark, &lengths, preparation)
         } else {
-            self.stream::<u32>(py, &*documents, mark, &lengths, preparation)
+            self.stream::<u32>(py, &texts, mark, &lengths, preparation)
         }
     }
 
@@ -188,11 +186,9 @@ impl Encoder {
         threads: usize,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, i64>> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let count = || {
+        let count = |documents: &[&[u8]]| {
             self.core.with_states(threads, |states| {
-                documents::map(documents, states, documents.count(), |state, _, text, out| {
+                documents::map(documents, states, documents.len(), |state, _, text, out| {
                     state.with_ids(|state, ids| {
                         prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
                         out.push(ids.len() as i64);
@@ -201,44 +197,22 @@ impl Encoder {
                 })
             })
         };
-        Ok(detached(py, count)?.0.into_pyarray(py))
+        Ok(texts.with(py, count)?.0.into_pyarray(py))
     }
 
-    /// Ids of a text, and the start and end of every token in bytes and in characters, both flat.
+    /// Ids of a text; the start and end of every token in bytes and in characters, both flat; and the number of each
+    /// token's piece.
     #[pyo3(signature = (text, preparation=None))]
     fn encode_spans<'py>(
         &self,
         py: Python<'py>,
         text: &str,
         preparation: Option<&Preparation>,
-    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
-        let text = text.as_bytes();
-        let find = || match preparation {
-            Some(Preparation(preparation)) => {
-                let spans = self.core.with_state(|state| preparation.spans(&self.core, text, false, state))?;
-                Ok((spans.ids, spans.bytes, spans.characters))
-            }
-            None => {
-                let mut ids = Vec::new();
-                self.core.with_state(|state| self.core.encode(text, state, &mut ids))?;
-                let (bytes, characters) = offsets::spans(text, &ids, |id| self.core.tokens().get(id).len())?;
-                Ok((ids, bytes, characters))
-            }
-        };
-        let (ids, bytes, characters) = detached(py, find)?;
-        Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py)))
-    }
-
-    /// Ids of a text, the start and end of every token in characters (flat), and the number of its piece.
-    fn encode_words<'py>(
-        &self,
-        py: Python<'py>,
-        text: &str,
-        preparation: &Preparation,
-    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
-        let find = || self.core.with_state(|state| preparation.0.spans(&self.core, text.as_bytes(), true, state));
-        let spans = detached(py, find)?;
-        Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
+    ) -> PyResult<Located<'py>> {
+        let preparation = preparation.map_or(&preparation::NONE, |preparation| &preparation.0);
+        let find = || self.core.with_state(|state| preparation.spans(&self.core, text.as_bytes(), state));
+        let preparation::Spans { ids, bytes, characters, words } = detached(py, find)?;
+        Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py), words.into_pyarray(py)))
     }
 }
 
@@ -246,12 +220,12 @@ impl Encoder {
     fn stream<'py, T: Width + Element + Send + Sync>(
         &self,
         py: Python<'py>,
-        documents: &dyn Documents,
+        texts: &Texts<'_>,
         mark: u32,
         lengths: &[u32],
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
-        let encode = || {
+        let encode = |documents: &[&[u8]]| {
             self.core.with_state(|state| {
                 state.with_ids(|state, ids| {
                     TokenStream::<T>::of(documents, lengths, mark, ids, |text, ids| {
@@ -260,8 +234,8 @@ impl Encoder {
                 })
             })
         };
-        let TokenStream { ids, ends, spelled, marked } = detached(py, encode)?;
-        Ok((pooled(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
+        let TokenStream { ids, ends, spelled, marked } = texts.with(py, encode)?;
+        Ok((ids.into_pyarray(py).into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
     /// Calls `pass` with the ids of one text, in a buffer that is reused.

@@ -11,7 +11,6 @@ use pyo3::types::PyString;
 use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
 use crate::runtime::interrupt::poll;
-use crate::runtime::memory;
 use crate::text::filter::{Filter, Split};
 use crate::text::overlap::{Found, Overlap};
 use crate::text::read::feed;
@@ -22,12 +21,6 @@ use crate::text::{batch, documents, read::reader};
 /// Documents as one UTF-8 buffer.
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Batch(pub Arc<batch::Batch>);
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        batch::recycle(std::mem::take(&mut self.0));
-    }
-}
 
 #[pymethods]
 impl Batch {
@@ -48,10 +41,7 @@ impl Batch {
             let utf8 = string.to_cow().map_err(|error| {
                 user_error(format!("text {i} contains a lone surrogate, which UTF-8 cannot encode: {error}"))
             })?;
-            core(|| {
-                batch.push(utf8.as_bytes());
-                Ok(())
-            })?;
+            batch.push(utf8.as_bytes());
         }
         Ok(Self(Arc::new(batch)))
     }
@@ -68,8 +58,7 @@ impl Batch {
         let (data, offsets) = (arrays::slice(&data)?, arrays::to_vec(&offsets)?);
         let copy = || {
             let mut batch = batch::Batch::default();
-            for (i, bounds) in offsets.windows(2).enumerate() {
-                let document = documents::between(&data, bounds, i)?;
+            for (i, document) in documents::slices(&data, &offsets)?.into_iter().enumerate() {
                 poll(document.len());
                 match simdutf8::compat::from_utf8(document) {
                     Ok(_) => batch.push(document),
@@ -238,11 +227,7 @@ impl Feed {
 
     /// Adds a block once the previous one is taken; False if no more is read.
     fn put(&self, py: Python<'_>, block: &[u8]) -> PyResult<bool> {
-        let block = core(|| {
-            let mut copy = memory::with_capacity(block.len());
-            copy.extend_from_slice(block);
-            Ok(copy)
-        })?;
+        let block = block.to_vec();
         detached(py, || Ok(self.0.put(block)))
     }
 

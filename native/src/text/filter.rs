@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::batch::{buffer, Batch};
+use super::batch::Batch;
 use super::overlap::smallest_gram;
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 /// The side of the held-out split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +63,7 @@ impl Filter {
         if taken.len() == batch.len() {
             return (Arc::clone(batch), more);
         }
-        let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
-        // A pooled buffer is as large as a whole batch and would stay that large while the selection is kept.
-        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::with_capacity(bytes) };
-        let mut copy = Batch { data, ..Batch::default() };
-        taken.into_iter().for_each(|i| copy.push(batch.document(i)));
-        (Arc::new(copy), more)
+        (Arc::new(taken.into_iter().map(|i| batch.document(i)).collect()), more)
     }
 
     /// Whether to select the document; None once the budget is used up.
@@ -106,7 +101,6 @@ fn below(document: &[u8], salt: &str, fraction: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::batch::recycle;
 
     fn filter() -> Filter {
         Filter {
@@ -145,14 +139,18 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_few_documents_keeps_little_memory() {
-        let mut batch = Batch::default();
-        (0..1000u32).for_each(|i| batch.push(i.to_string().repeat(1000).as_bytes()));
-        let whole = batch.data.len();
-        let mut filter = filter();
-        recycle(Arc::new(Batch { data: Vec::with_capacity(2 * whole), ..Batch::default() }));
-        let (held_out, _) = filter.apply(&Arc::new(batch));
-        assert!((1..100).contains(&held_out.len()));
-        assert!(held_out.data.capacity() < whole / 5, "{} of {whole}", held_out.data.capacity());
+    fn the_split_is_a_partition_within_the_budget() {
+        let batch: Arc<Batch> = Arc::new((0..500).map(|i| format!("document {i}")).collect());
+        let side = |split| {
+            let selected = Filter { heldout_fraction: 0.1, split, ..filter() }.apply(&batch).0;
+            (0..selected.len()).map(|i| selected.document(i).to_vec()).collect::<Vec<_>>()
+        };
+        let (train, held_out) = (side(Split::Train), side(Split::HeldOut));
+        assert_eq!(train.len() + held_out.len(), 500);
+        assert!((25..80).contains(&held_out.len()), "{}", held_out.len());
+        assert!(held_out.iter().all(|text| !train.contains(text)));
+        let three = Arc::new(["one", "two", "", "three"].iter().collect::<Batch>());
+        let (selected, more) = Filter { budget: Some(4), min_bytes: 1, split: Split::All, ..filter() }.apply(&three);
+        assert_eq!((selected.documents(), more), (vec![&b"one"[..], b"two"], false));
     }
 }

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
-use crate::runtime::memory;
-
 /// Strings to find in text, and their ids. If several start at one position, the longest is found.
 pub struct Specials {
     /// None if there are no strings.
@@ -76,7 +74,6 @@ impl PendingText {
         last: bool,
         mut emit: impl FnMut(Part) -> Result<(), String>,
     ) -> Result<(), String> {
-        memory::reserve(&mut self.0, part.len());
         self.0.extend_from_slice(part);
         let text = &self.0;
         // All strings that could start before this position are complete.

@@ -1,7 +1,6 @@
 //! Incremental encoding.
 
 use crate::encode::{encoder::Encoder, state::State};
-use crate::runtime::memory;
 
 /// Incremental encoding of a text.
 #[derive(Default)]
@@ -23,9 +22,8 @@ impl TextStream {
         state: &mut State,
         out: &mut Vec<u32>,
     ) -> Result<(), String> {
-        memory::reserve(&mut self.pending, part.len());
         self.pending.extend_from_slice(part);
-        match encoder.cuts().last(encoder.definition(), &self.pending, self.searched) {
+        match encoder.cuts.last(encoder.definition(), &self.pending, self.searched) {
             Some(cut) => {
                 encoder.encode(&self.pending[..cut], state, out)?;
                 self.pending.drain(..cut);

@@ -8,7 +8,6 @@ use super::collector::Collector;
 use super::damage::Failure;
 use super::input::{Window, READ_BUFFER};
 use super::settings::{too_long, Settings};
-use crate::runtime::memory;
 use crate::text::word_ends::word_end;
 
 /// Bytes per read of a file that is one document.
@@ -19,7 +18,6 @@ pub(super) fn read_whole(input: impl Read, settings: &Settings, collector: &mut 
     let (mut input, data) = (input.take(enough), &mut collector.batch.data);
     loop {
         let end = data.len();
-        memory::reserve(data, WHOLE_BUFFER);
         data.resize(end + WHOLE_BUFFER, 0);
         let read = input.read(&mut data[end..]);
         data.truncate(end + read.as_ref().copied().unwrap_or(0));

@@ -2,8 +2,8 @@ use super::partial::Table;
 use super::sample::Size;
 use super::trainer::{MergeRules, SampleLimits, Trainer};
 use super::worker::{Pass, Spans};
-use crate::encode::{definition::Definition, encoder::Encoder, tests::random_merges};
-use crate::pretokenize::scanner::Scanner;
+use crate::encode::encoder::Encoder;
+use crate::encode::tests::{one_pass, random_merges};
 use crate::runtime::random::Random;
 use crate::text::{batch::Batch, specials::Specials, unit::Unit};
 use crate::train::options::{Tie, Veto};
@@ -13,15 +13,7 @@ use crate::vocabulary::{MergeRule, Tokens};
 const UNLIMITED: SampleLimits = SampleLimits { cells: u64::MAX, memory: usize::MAX };
 
 fn new_trainer(tokens: &Tokens, merges: &[MergeRule], spans: Spans, limits: SampleLimits, threads: usize) -> Trainer {
-    let encoder = Encoder::new(Definition {
-        tokens: tokens.clone(),
-        byte_ids: std::array::from_fn(|i| i as u32),
-        merges: merges.to_vec(),
-        phase1: merges.len(),
-        scanner: Scanner::new(" b").unwrap(),
-        second_pass_fence: None,
-        eligible: None,
-    });
+    let encoder = Encoder::new(one_pass(tokens, merges, merges.len(), " b"));
     Trainer::new(encoder, spans, limits, Specials::without_ids(&[]).unwrap(), threads)
 }
 
