@@ -12,13 +12,13 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, part, schema
-from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
+from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer import patterns
+from tokenizer.definition import check_special_tokens
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.files import weighted
 from tokenizer.patterns import resolve
-from tokenizer.special import check_special_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -200,7 +200,6 @@ def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig,
     """Base settings of an arm: the experiment's, or a preset's rules and phase 1."""
     if preset is None:
         return config.pattern, config.bpe, config.superbpe
-    preset = RENAMED.get(preset, preset)
     check_choice(f"{at}.preset", preset, PRESETS)
     rules, phase1 = PRESETS[preset], PHASE1[preset]
     superbpe = dataclasses.replace(

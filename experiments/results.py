@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from lm.data.shards import TextLoss
-from lm.evaluate.cost import Cost
+from lm.evaluate.deployment import Cost
 from lm.train.summary import TrainingSummary
 from superbpe.inspection.history import Progressed
 from tokenizer.errors import UserError
@@ -373,13 +373,7 @@ class Tuning(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceCost(Contents, Cost):
-    """Inference cost of a model per byte of text.
-
-    Attributes:
-        formulas: Formulas of these numbers.
-    """
-
-    formulas: dict[str, str]
+    """Inference cost of a model per byte of text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -541,12 +535,10 @@ class ComparisonRecord(Contents):
     Attributes:
         arms: The arms.
         confidence: Confidence of all intervals.
-        depth: Number of layers of the models, if it was configured by `lm.depths`.
     """
 
     arms: list[ArmRecord]
     confidence: float
-    depth: int | None = None
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:

@@ -22,9 +22,9 @@ from experiments.store.artifacts import Store
 from lm.data.shards import TextLoss
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
-from tokenizer.checksums import digest
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def measure(
         their number as a share; `bits`, the change of the bits per original byte, with its uncorrected interval
         `bits_low` to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
     """
-    from experiments.stages.verdict import describe_loss
+    from experiments.verdict import describe_loss
     from lm.evaluate.bits_per_byte import Evaluation
 
     chosen, texts = draw(result, documents, seed)

@@ -49,7 +49,7 @@ def resolved(config: Config, arm: Arm, revision: str | None = None) -> dict[str,
 
 
 def of_models(config: Config) -> dict[str, Any]:
-    """Return the part of `resolved` that decides the models of one depth and budget."""
+    """Return the part of `resolved` that decides the models of one budget."""
     lm = config.lm
     tuned = {"lm.tune_rates": lm.tune_rates} if lm.tune_rates else {}
     return _kept(_flat("lm.model", lm.model) | _flat("lm.train", lm.train) | tuned | _flat("budget", config.budget))

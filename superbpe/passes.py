@@ -11,7 +11,6 @@ if the fragments fit into memory only with a higher threshold. The threshold doe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isqrt
 from typing import Any
@@ -24,13 +23,10 @@ from superbpe.sources import Selection
 from superbpe.start import Start
 from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET, longest_token
 from tokenizer.progress import Progress, Throttle
-from tokenizer.spelling import longest_token
 from tokenizer.tokenizer import Tokenizer
 
-Veto = Callable[[bytes, bytes, int], bool]
-"""Whether to reject a candidate, given its left part, right part and count."""
 _SATURATED = 2**31 - 1  # seam counts in the core saturate here
 _MOST_BYTES = 28_000_000_000  # limit of the cells that one merge loop can index
 SAMPLE_EVERY = 25
@@ -64,14 +60,13 @@ class Passes:
         start: Start,
         *,
         tie_break: str,
-        veto: Veto | None,
         threads: int,
         memory_bytes: int | None,
         progress: Progress | None,
     ) -> None:
         rules = start.rules
         self.start, self.rules, self.progress = start, rules, progress
-        self.veto = _rejecting(start.tokenizer.unmerged, veto)
+        self.unmerged = start.tokenizer.unmerged  # tokens that exist already, although no merge produces them
         self.memory_bytes: float = _MOST_BYTES if memory_bytes is None else min(memory_bytes, _MOST_BYTES)
         self.n_found = 0
         self.rivals: npt.NDArray[np.int64] | None = None  # counts of phase-1 merges, if superwords compete
@@ -80,7 +75,7 @@ class Passes:
         settings: dict[str, Any] = {
             "alphabet": ALPHABET,
             "merges": [(left, right) for left, right in start.ranks.tolist()],
-            "pattern": start.pattern.regex,
+            "pattern": start.tokenizer.pattern.regex,
             "fence": patterns.resolve(rules.fence).regex,
             "two_pass": rules.phase1_fence == "kept",
             "eligible": rules.eligible if rules.atoms == "pretokens" else None,
@@ -222,6 +217,10 @@ class Passes:
             return False
         return True
 
+    def _exists(self, left: bytes, right: bytes, count: int) -> bool:
+        del count
+        return left + right in self.unmerged
+
     def _merge(
         self, n_merges: int, min_count: int, *, sample: bool = False, tick: Throttle | None = None
     ) -> _native.MergeResult:
@@ -237,7 +236,7 @@ class Passes:
             n_merges,
             sample=sample,
             min_count=min_count,
-            judge=None if sample else self.veto,
+            judge=self._exists if self.unmerged and not sample else None,
             progress=report,
             **self.limits,
         )
@@ -257,10 +256,3 @@ def _renumbered(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges
         np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:made] for ids in (merges.left, merges.right)
     )
     return Merges(left, right, merges.counts[:made])
-
-
-def _rejecting(tokens: Mapping[bytes, int], veto: Veto | None) -> Veto | None:
-    """A veto that also rejects existing tokens that no merge produces."""
-    if not tokens:
-        return veto
-    return lambda left, right, count: left + right in tokens or (veto is not None and veto(left, right, count))

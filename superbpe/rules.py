@@ -17,17 +17,12 @@ The published recipes differ in a few decisions, each of which is a setting here
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TypedDict
 
 from tokenizer import _native, patterns
 from tokenizer.errors import UserError, check_choice, check_fields, check_strings, quoted
-from tokenizer.patterns import Pattern
 from tokenizer.train.bpe import TIE_BREAKS
-
-SCRIPT_ATOMS = r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
-"""One character, with its marks, of a script that is written without spaces between words."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,11 +39,8 @@ class Rules:
         atoms: units that phase 2 merges: any "tokens", or only whole "pretokens" that are a single phase-1 token and
             match `eligible`. "pretokens" requires `phase1_fence="kept"`.
         eligible: regex for `atoms="pretokens"`.
-        script_atoms: the phase-1 pattern also isolates each character of Han, Kana, Thai, Lao, Khmer and Myanmar
-            (`SCRIPT_ATOMS`), so that phase 2 builds words from characters. Requires `phase1_fence="kept"`. Phase-1
-            tokens of several such characters become unreachable; a phase 1 trained with `script_aware` has none.
         max_words: maximum number of words in a new token: non-empty parts between spaces (0x20).
-        max_bytes: maximum length of a new token in bytes; None for `tokenizer.spelling.LONGEST_TOKEN`, the upper limit.
+        max_bytes: maximum length of a new token in bytes; None for the upper limit (`LONGEST_TOKEN`).
         max_tokens: maximum number of phase-1 tokens in a new token.
         forbid: strings that no new token may contain.
         min_count: pairs that occur less often are not merged.
@@ -74,7 +66,6 @@ class Rules:
     phase1_fence: str = "lifted"
     atoms: str = "tokens"
     eligible: str = r"\p{L}"
-    script_atoms: bool = False
     max_words: int | None = None
     max_bytes: int | None = None
     max_tokens: int | None = None
@@ -145,17 +136,11 @@ class Rules:
             )
 
     def _check_pretokens(self) -> None:
-        if self.phase1_fence == "lifted":
-            if self.atoms == "pretokens":
-                raise UserError(
-                    "atoms='pretokens' and phase1_fence='lifted' exclude each other: if phase-1 merges cross "
-                    "pretokens, no whole pretokens are left to merge. Use phase1_fence='kept' or atoms='tokens'"
-                )
-            if self.script_atoms:
-                raise UserError(
-                    "script_atoms=True and phase1_fence='lifted' exclude each other: if phase-1 merges cross "
-                    "pretokens, finer pretokens have no effect. Use phase1_fence='kept'"
-                )
+        if self.phase1_fence == "lifted" and self.atoms == "pretokens":
+            raise UserError(
+                "atoms='pretokens' and phase1_fence='lifted' exclude each other: if phase-1 merges cross pretokens, no "
+                "whole pretokens are left to merge. Use phase1_fence='kept' or atoms='tokens'"
+            )
         if self.interleave and self.atoms != "pretokens":
             raise UserError(f"interleave=True {NO_AUTO}")
         if self.atoms == "pretokens":
@@ -171,17 +156,6 @@ NO_AUTO = (
     "Superwords of any tokens change them; and pairs that straddle two words, like 'e' and ' ', are more frequent than "
     "most merges from the start, so a comparison by counts would end phase 1 before it learned words"
 )
-
-
-def script_aware(pattern: str | Pattern) -> Pattern:
-    """Extend a pattern to also isolate each character of scripts without spaces: for phase 1 of `script_atoms`.
-
-    >>> patterns.split("in 東京 に", script_aware("gpt2"))
-    ['in', ' 東', '京', ' に']
-    """
-    regex = patterns.resolve(pattern).regex
-    lines = regex.split("\n") if regex else []
-    return patterns.resolve("\n".join(lines if lines[-1:] == [SCRIPT_ATOMS] else [*lines, SCRIPT_ATOMS]))
 
 
 _UW = Rules(unit="line", max_words=4, forbid=(": ",))
@@ -239,9 +213,6 @@ PHASE1: dict[str, Phase1] = {
 TRANSITION: dict[str, float | str] = {**dict.fromkeys(PRESETS, 0.8), "boundless": "auto", "sentence": 0.9}
 """Transition of each preset, as an argument of `train_superbpe`; for `none` it is our choice."""
 
-RENAMED = {"seed": "spans"}
-"""Names of earlier versions, accepted with a warning until version 0.3."""
-
 
 def preset(name: str) -> Rules:
     """The rules of a preset.
@@ -249,13 +220,6 @@ def preset(name: str) -> Rules:
     Raises:
         UserError: the name is unknown.
     """
-    if name in RENAMED:
-        warnings.warn(
-            f"the preset {name!r} is now called {RENAMED[name]!r}; version 0.3 removes the old name",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        name = RENAMED[name]
     if name not in PRESETS:
         raise UserError(f"rules={name!r} is not a preset; the presets are: {', '.join(PRESETS)}")
     return PRESETS[name]

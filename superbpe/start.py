@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.rules import Rules, script_aware
+from superbpe.rules import Rules
 from superbpe.transition import Merges, competes, resolve_transition
 from tokenizer import patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET, check_special_tokens
 from tokenizer.errors import UserError, quoted
-from tokenizer.special import check_special_tokens
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import merges_that_fit
 
@@ -47,11 +46,6 @@ class Start:
         found = self.tokenizer.special_tokens
         return sorted(found, key=found.__getitem__)
 
-    @property
-    def pattern(self) -> patterns.Pattern:
-        """The phase-1 pattern of the result."""
-        return script_aware(self.tokenizer.pattern) if self.rules.script_atoms else self.tokenizer.pattern
-
     def result(self, n_kept: int, superwords: Merges, provenance: dict[str, Any]) -> Tokenizer:
         """Build the tokenizer with superwords.
 
@@ -64,7 +58,7 @@ class Start:
         """
         base, rules = self.tokenizer, self.rules
         phases: dict[str, Any] = {
-            "pattern": self.pattern,
+            "pattern": base.pattern,
             "fence": patterns.resolve(rules.fence),
             "mode": "two-pass" if rules.phase1_fence == "kept" else "one-pass",
             "eligible": rules.eligible if rules.atoms == "pretokens" else None,

@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.counting import Local, Parts
-from superbpe.passes import Found, Passes, Veto
+from superbpe.counting import Local, Runner
+from superbpe.passes import Found, Passes
 from superbpe.rules import PRESETS, Rules, preset
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
 from tokenizer.corpus.texts import Text
+from tokenizer.definition import LONGEST_TOKEN
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, thread_count
-from tokenizer.spelling import LONGEST_TOKEN
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import MOST_TOKENS, TIE_BREAKS, warn_of_long_tokens
 
 
 def train_superbpe(
     tokenizer: Tokenizer,
-    text: Text | Source | Sequence[Source] | Parts,
+    text: Text | Source | Sequence[Source] | Runner,
     *,
     vocab_size: int,
     rules: Rules | str,
@@ -36,7 +36,6 @@ def train_superbpe(
     transition_merges: int | None = None,
     keep_ids: bool = False,
     tie_break: str = "lowest-ids",
-    veto: Veto | None = None,
     threshold: int | None = None,
     threads: int | None = None,
     memory_bytes: int | None = None,
@@ -55,7 +54,7 @@ def train_superbpe(
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
             several times; an iterator, which can be read only once, is copied to a temporary file. Every source must
-            have text (or documents in the sample). `superbpe.counting.Parts` lets other processes or machines read it.
+            have text (or documents in the sample). A `superbpe.counting.Runner` lets other machines read it.
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
@@ -67,9 +66,6 @@ def train_superbpe(
         keep_ids: keep the whole tokenizer with all ids, including special tokens, for a model trained with them;
             superwords get the ids after the highest one. Takes no transition.
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules set it.
-        veto: called once for each candidate (left part, right part, count) that the rules allow, before it is merged;
-            returning true rejects it for good. For experiments: a call costs about as much as a merge. Exceptions
-            propagate.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 60 MB and the
@@ -103,13 +99,12 @@ def train_superbpe(
     passes = Passes(
         start,
         tie_break=tie_break,
-        veto=veto,
         threads=thread_count(threads),
         memory_bytes=memory_bytes,
         progress=progress,
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
-    if isinstance(text, Parts):
+    if isinstance(text, Runner):
         found = passes.run(text, normalizer, threshold)
     else:
         with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
@@ -145,11 +140,8 @@ def _about(start: Start, found: Found) -> dict[str, Any]:
 
 def _unreachable(start: Start) -> int:
     """Number of phase-1 tokens that encoding never produces, because their own text is cut first."""
-    if start.rules.phase1_fence == "lifted":
-        first = patterns.resolve(start.rules.fence)
-    elif start.rules.script_atoms:
-        first = start.pattern
-    else:
+    if start.rules.phase1_fence == "kept":
         return 0
+    first = patterns.resolve(start.rules.fence)
     tokens = [start.tokenizer.vocab[i] for i in start.ids[256:].tolist()]
     return sum(len(_native.split(token.decode(errors="replace"), first.regex)) > 1 for token in tokens)

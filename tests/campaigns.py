@@ -6,7 +6,6 @@
 - damage: a file of a finished experiment is changed; reading it is an error that names it, unless its content is equal.
 - tokenizers: a tokenizer file is changed; it loads as what other software reads, or is rejected in one line.
 - corpora: hostile text files; what is read is what Python's parsers read, and whatever is skipped is counted.
-- encoders: generated tokenizers and texts; the ids are those of the reference, of streams and batches, and of HF.
 
 A case fails if a process ends in a traceback or a panic, takes a minute more than usual, or reads something else than
 what is there without saying so. Prints the failures and the numbers of outcomes; exits with 1 if there was a failure.
@@ -35,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 import zstandard
 
-from tests import changed_files, generated
+from tests import changed_files
 from tests.changed_files import changed_bytes, changed_json
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, UserError
@@ -218,19 +217,6 @@ def tokenizers(_: Experiment, rng: random.Random) -> str:
         return f"{kind}: {changed_files.case(rng, kind, Path(folder))}"
 
 
-def encoders(_: Experiment, rng: random.Random) -> str:
-    """Encode texts with a generated tokenizer, and with the reference and other software."""
-    try:
-        ours = generated.tokenizer(rng)
-    except UserError:
-        return "a sample left no text"
-    for _ in range(20):
-        text = generated.text(rng)
-        wrong = generated.difference(ours, text, rng)
-        assert wrong is None, f"{wrong} differs: {ours!r} {ours.preparation} {text!r}"
-    return f"equal, {ours.mode}"
-
-
 LINES = [
     b'{"text": "a"}',
     '{"text": "caf\u00e9 \u2028 x", "n": NaN}'.encode(),
@@ -322,7 +308,7 @@ def read(path: Path, on_error: str) -> tuple[list[str], int] | str:
 
 
 CAMPAIGNS: dict[str, Callable[[Experiment, random.Random], str]] = {
-    campaign.__name__: campaign for campaign in (kills, errors, damage, tokenizers, corpora, encoders)
+    campaign.__name__: campaign for campaign in (kills, errors, damage, tokenizers, corpora)
 }
 
 

@@ -103,7 +103,7 @@ def trained() -> dict[str, Tokenizer]:
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     """A loopback server of objects, with credentials for it in the environment."""
     from tests.tokenizer.corpus.endpoint import Endpoint
-    from tokenizer.corpus import remote, remote_arrow
+    from tokenizer.corpus import remote
 
     server = Endpoint()
     for name, value in {
@@ -118,9 +118,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr(remote, "FIRST_DELAY", 0.001)
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 12)
-    for cached in (remote_arrow._system, remote._store):
-        cached.cache_clear()
+    remote._arrow.cache_clear()
     yield server
-    for cached in (remote_arrow._system, remote._store):
-        cached.cache_clear()
+    remote._arrow.cache_clear()
     server.close()

@@ -41,14 +41,6 @@ def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
         changed_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
 
 
-@pytest.mark.parametrize("campaign", [campaigns.encoders])
-@pytest.mark.parametrize("n", [30, pytest.param(300, marks=pytest.mark.slow)])
-@pytest.mark.filterwarnings("ignore")
-def test_campaigns_find_nothing(campaign, n):
-    for number in range(n):
-        campaign(None, random.Random(f"{campaign.__name__} {number}"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("campaign", [campaigns.kills, campaigns.errors, campaigns.damage])
 def test_campaigns_on_an_experiment_find_nothing(campaign, tmp_path):

@@ -112,13 +112,13 @@ def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> Non
     assert based == dataclasses.replace(PRESETS["runs"], max_words=3)
 
 
-def test_a_transition_that_another_setting_overrides_is_an_error() -> None:
+def test_a_transition_that_does_not_fit_is_an_error() -> None:
     small = ["experiment=uw_2025", "corpus.paths=[a]", "bpe.vocab_size=600"]
     with pytest.raises(UserError, match=r"change superbpe\.transition_merges or bpe\.vocab_size"):
         load(small)
-    with pytest.raises(UserError, match=r"superbpe\.transition has no effect here: superbpe\.transition_merges=99"):
-        check([*small, "superbpe.transition=0.8", "bpe.vocab_size=128014"])
-    assert check([*small, "superbpe.transition=0.8", "superbpe.transition_merges=null"]) == {}
+    # An explicit transition replaces the merges of the experiment.
+    config = load([*small, "superbpe.transition=0.8"])
+    assert (config.superbpe.transition, config.superbpe.transition_merges) == (0.8, None)
 
 
 def test_special_tokens_that_cannot_be_saved_are_rejected() -> None:

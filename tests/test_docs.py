@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from experiments.cli.commands import COMMANDS
 from experiments.cli.compose import check, known_keys
-from experiments.cli.help import STAGES
+from experiments.cli.main import NAMES
 from superbpe.rules import PHASE1
 
 _ROOT = Path(__file__).parents[1]
 _PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").rglob("*.md"))]
 _IDS = [str(path.relative_to(_ROOT)) for path in _PAGES]
-_STAGES = {stage.command for stage in STAGES.values()} | set(STAGES)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +28,7 @@ def _inline(page: Path) -> list[str]:
 
 
 def _commands(page: Path) -> list[list[str]]:
-    """The commands of a page that run one of our modules: the module, then its arguments."""
+    """The commands of a page that run one of our modules: the module or the command, then its arguments."""
     lines = [line for code in _code(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     found = []
     for line in [*lines, *_inline(page)]:
@@ -37,8 +36,7 @@ def _commands(page: Path) -> list[list[str]]:
             words = shlex.split(line, comments=True)
             found.append(words[words.index("-m") + 1 :])
         elif line.startswith("superbpe "):
-            _, name, *arguments = shlex.split(line, comments=True)
-            found.append([f"experiments.{COMMANDS[name].module}", *arguments])
+            found.append(shlex.split(line, comments=True)[1:])
     return found
 
 
@@ -65,20 +63,21 @@ def test_every_relative_link_has_a_target(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
 def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
-    for module, *arguments in _commands(page):
-        if module in ("pytest", "experiments.eval_harness"):  # options of other software
-            continue
-        file = _ROOT / (module.replace(".", "/") + ".py")
-        file = file if file.exists() else file.with_suffix("") / "__main__.py"
-        assert file.exists(), module
-        name = module.removeprefix("experiments.")
-        if name in _STAGES:
-            if overrides := [word for word in arguments if "=" in word]:
-                check(overrides, sweep="--multirun" in arguments)
-            continue
-        folder = [path.read_text() for path in (*file.parent.glob("*.py"), file)]
-        for flag in [word for word in arguments if word.startswith("--")]:
-            assert any(f'"{flag}"' in source for source in folder), f"{module} {flag}"
+    for name, *arguments in _commands(page):
+        flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+        if "." in name and name != "experiments.pipeline":
+            file = _ROOT / (name.replace(".", "/") + ".py")
+            assert (file if file.exists() else file.with_suffix("") / "__main__.py").exists(), name
+        elif name != "pytest" and not name.startswith("-"):
+            command = name.removeprefix("experiments.")
+            assert command in NAMES
+            parser = importlib.import_module(f"experiments.commands.{command.replace('-', '_')}").parser()
+            if "--lm-eval" in flags:  # options of other software follow
+                flags = ["--lm-eval"]
+            assert set(flags) <= set(parser._option_string_actions), (name, flags)
+            overrides = [word for word in arguments if "=" in word and not word.startswith("--")]
+            if command == "pipeline" and overrides:
+                check(overrides, sweep="--multirun" in flags)
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)

@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from experiments.cli import commands
-from experiments.cli.help import STAGES
+from experiments.cli import main
 from tests import texts
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, formats, train_bpe
@@ -44,7 +43,6 @@ _SMALL = {
     "bpe.vocab_size": "400",
     "budget.train_bytes": "40960",
     "budget.train_flops": "1e10",
-    "lm.depths": "[1,2]",
     "lm.model.hidden_size": "32",
     "lm.model.n_layers": "1",
     "lm.n_seeds": "1",
@@ -53,6 +51,16 @@ _SMALL = {
     "lm.train.warmup_steps": "2",
     "superbpe.vocab_size": "400",
 }
+_TASK = """\
+task: items
+dataset_path: json
+dataset_kwargs: {data_files: {test: tasks/items.jsonl}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{text}}"
+metric_list: [{metric: bits_per_byte}]
+"""
 # Settings in configs/experiment/bakeoff.yaml that take too long.
 _BAKEOFF = {
     "budget.ladder": "[0.5]",
@@ -74,16 +82,17 @@ def _blocks(page: Path) -> list[_Block]:
     return [_Block(*groups) for groups in _BLOCK.findall(page.read_text())]
 
 
-def _overrides(name: str, written: list[str]) -> dict[str, str]:
+def _overrides(written: list[str]) -> dict[str, str]:
     """Settings of a tiny run, and the documented ones where they do not make it longer."""
     documented = dict(word.split("=", 1) for word in written)
-    if name == "bakeoff":
+    ladder = documented.get("experiment") == "bakeoff"
+    if ladder:
         documented = {"arms": "[bpe,superbpe,bpe_4k,superbpe_4k]", **documented}
     for arm in re.findall(r"\w+_4k", documented.get("arms", "")):
         documented[f"arms.{arm}.bpe.vocab_size"] = "350"
     tiny = dict(word.split("=", 1) for word in tiny_overrides(Path(_TEXT), Path()))
     small = {key: value for key, value in _SMALL.items() if key in documented}
-    bakeoff = {key: value for key, value in _BAKEOFF.items() if key not in documented} if name == "bakeoff" else {}
+    bakeoff = {key: value for key, value in _BAKEOFF.items() if key not in documented} if ladder else {}
     steps = {"lm.train.bytes_per_step": "1024", "budget.tolerance": "0.3"}
     steps = steps if bakeoff or "budget.ladder" in documented else {}
     return {**tiny, **documented, **bakeoff, **small, **steps, "corpus.heldout_fraction": "0.1"}
@@ -99,16 +108,17 @@ def _run_command(line: str) -> None:
         return
     assert program == "superbpe", f"{line!r} cannot be run here: write <!-- not run: REASON --> before its block"
     name, *words = words
-    if name in {stage.command for stage in STAGES.values()} | {"bakeoff"}:
-        flags, settings = ([w for w in words if w.startswith("--") is flag] for flag in (True, False))
-        words = [*flags, *(f"{key}={value}" for key, value in _overrides(name, settings).items())]
-    assert commands.run([name, *words]) == 0, line
+    if name == "pipeline":
+        settings = [word for word in words if "=" in word and not word.startswith("--")]
+        flags = [word for word in words if word not in settings]
+        words = [*flags, *(f"{key}={value}" for key, value in _overrides(settings).items())]
+    assert main.run([name, *words]) == 0, line
 
 
 def _small(code: str) -> str:
     """The code with smaller sizes, and with names of this folder where it has examples of names."""
     code = re.sub(r"\b[2-6]0_?000\b|\b32_000\b", lambda size: _SIZES[size[0]], code)
-    code = code.replace("--max-bytes 100kB", "--max-bytes 5kB").replace("--out tasks", "--items 4 --out tasks")
+    code = code.replace("--max-bytes 100kB", "--max-bytes 5kB")
     code = code.replace("outputs/2026-11-22/10-00-00-sweep", "sweep")
     if "artifacts/lm-" in code:
         names = [arm["lms"][0] for arm in json.loads(Path("outputs/run.json").read_text())["results"]["arms"]]
@@ -143,10 +153,16 @@ def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_bytes(zstandard.compress(b"".join(lines if name.startswith("data") else prose)))
     pq.write_table(pa.table({"text": ["def f(x):\n    return x + 1\n"] * 20}), folder / "heldout" / "code.parquet")
     (folder / "book.txt").write_text("\n".join(texts.prose()))
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "items.jsonl").write_text('{"text": "one two three"}\n' * 4)
+    (folder / "tasks" / "items.yaml").write_text(_TASK)
     (folder / "text.jsonl").unlink()
     with contextlib.chdir(folder):
         sizes = {"pattern": "gpt2", "bpe.unit": "document", "bpe.vocab_size": "350", "superbpe.vocab_size": "350"}
-        assert commands.run(["evaluate", *(f"{k}={v}" for k, v in (_overrides("evaluate", []) | sizes).items())]) == 0
+        assert (
+            main.run(["pipeline", "--until", "evaluate", *(f"{k}={v}" for k, v in (_overrides([]) | sizes).items())])
+            == 0
+        )
         corpus = Corpus(CorpusConfig(paths=[_TEXT], heldout_fraction=0.0))
         others = {"llama3": "llama3", "meta-llama/Meta-Llama-3-8B": "llama3", "o200k": "o200k", "my-tokenizer": "gpt2"}
         for name, pattern in others.items():

@@ -27,17 +27,17 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
     )
     raise ImportError(message) from error
 
-from tokenizer.extras import name_missing_extras
 
 if TYPE_CHECKING:
-    from tokenizer.corpus.corpus import Corpus, CorpusConfig
+    from tokenizer.corpus.config import CorpusConfig
+    from tokenizer.corpus.corpus import Corpus
     from tokenizer.definition import Definition
     from tokenizer.errors import UserError
+    from tokenizer.external.load import load_pretrained
     from tokenizer.tokenizer import Tokenizer
     from tokenizer.train.bpe import train_bpe
     from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
-name_missing_extras()
 
 Batch = _native.Batch
 
@@ -50,17 +50,19 @@ __all__ = [
     "Tokenizer",
     "UserError",
     "count_pretokens",
+    "load_pretrained",
     "mix_counts",
     "train_bpe",
 ]
 _MODULES = {
     "Corpus": "corpus.corpus",
-    "CorpusConfig": "corpus.corpus",
+    "CorpusConfig": "corpus.config",
     "Definition": "definition",
     "PretokenCounts": "train.counting",
     "Tokenizer": "tokenizer",
     "UserError": "errors",
     "count_pretokens": "train.counting",
+    "load_pretrained": "external.load",
     "mix_counts": "train.counting",
     "train_bpe": "train.bpe",
 }

@@ -1,24 +1,52 @@
-"""Definition of a tokenizer: ids, merges, patterns and preparation. Encoding and decoding are in `codec`."""
+"""Definition of a tokenizer: ids, merges, patterns, and the bytes and names of its tokens."""
 
 from __future__ import annotations
 
+import codecs
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native
-from tokenizer.alphabet import ALPHABET
+from tokenizer.documents import check_text
 from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import NOTHING, Preparation
-from tokenizer.spelling import NO_TOKEN, spell
+from tokenizer.special import NOTHING, Preparation
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
+NO_TOKEN = -1
+
+LONGEST_TOKEN = 1 << 16
+"""Maximum length in bytes of a merged token. Without a limit, nested merges could require any amount of memory."""
+_LONGEST_SPECIAL = 1 << 12  # preparing the search for strings takes time quadratic in their length
+MOST_BYTES = 1 << 26
+"""Maximum total size of all tokens in bytes. A merge takes few bytes in a file but may spell `LONGEST_TOKEN` bytes, so
+a small file could otherwise require gigabytes. The largest vocabularies in use have less than 5 MB."""
+MOST_IDS = 1 << 24  # ids may have gaps, so without a limit a single id could require any amount of memory
+NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
+"""Bytes that never occur in UTF-8; imported tokenizers may have no token for them."""
+_BYTES = frozenset(bytes([byte]) for byte in range(256))
+
+
+def _byte_characters() -> dict[int, str]:
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(rest)}
+
+
+BYTE_CHARACTERS = _byte_characters()
+ALPHABET = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
+"""The 256 byte values, sorted by their characters. This is their order by rank."""
+_TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
+# Translating by this table and encoding as latin-1 gives the bytes; characters outside the alphabet must fail.
+_BACK = {ord(character): byte for byte, character in BYTE_CHARACTERS.items()}
+_OUTSIDE = {byte: 0x100 + byte for byte in range(256) if byte not in _BACK} | _BACK
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -363,3 +391,185 @@ def _rows(pairs: npt.ArrayLike, what: str) -> npt.NDArray[np.int64]:
     if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
         raise UserError(f"{what}: integers of shape [n, 2], not {pairs!r:.80}")
     return found.astype(np.int64)
+
+
+def printable(token: bytes) -> str:
+    """A token in HF's byte alphabet: b" the" is "Ġthe"."""
+    return token.decode("latin-1").translate(_TABLE)
+
+
+def unprintable(name: str) -> bytes | None:
+    """The token that a name in HF's byte alphabet stands for; None if a character is not in the alphabet."""
+    try:
+        return name.translate(_OUTSIDE).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+
+
+def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
+    """`unprintable` for many names; None if any of them has a character that is not in the alphabet."""
+    spelled = unprintable("".join(names))
+    if spelled is None:
+        return None
+    return [spelled[start:end] for start, end in pairwise(accumulate(map(len, names), initial=0))]
+
+
+def other_text(string: str) -> bytes | None:
+    r"""The bytes that a string names in HF's byte alphabet; None if they are its own bytes or cannot occur in text.
+
+    >>> other_text("Ġthe"), other_text("é"), other_text("«a»"), other_text("<s>"), other_text("日")
+    (b' the', b'\xe9', None, None, None)
+    """
+    named = unprintable(string)
+    if named is None or named == string.encode():
+        return None
+    start = next((i for i, byte in enumerate(named[:4]) if byte & 0xC0 != 0x80), min(3, len(named)))
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(named[start:])  # the last character may be cut off
+    except UnicodeDecodeError:
+        return None
+    return named
+
+
+def named_as_text(special_strings: Iterable[str]) -> str | None:
+    """The first string that names other text in HF's byte alphabet; None if there is none."""
+    return next((string for string in special_strings if other_text(string) is not None), None)
+
+
+def missing_byte(has: Callable[[int], bool]) -> str | None:
+    """Message about bytes of UTF-8 without a token; None if all of them have one."""
+    missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
+    return f"byte {missing[0]} has no token (nor do {len(missing) - 1} others)" if missing else None
+
+
+def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _BYTES) -> None:
+    """Reject special tokens with which a trained tokenizer could not be saved.
+
+    Files name ordinary tokens in HF's byte alphabet and special tokens by their strings, so no special token may have
+    the name of an ordinary token. Training makes no token with the bytes of a special token; this function rejects the
+    other clashes.
+
+    Args:
+        strings: the special tokens.
+        ordinary: bytes of the tokens that exist before training.
+
+    Raises:
+        UserError: a string is invalid; the message names it and the reason.
+    """
+    check_strings("special_tokens", strings)
+    if len(set(strings)) < len(strings) or "" in strings:
+        raise UserError(f"special_tokens={list(strings)!r} repeats a string or contains an empty one")
+    for string in strings:
+        check_text(string, f"the special token {string!r}")
+        named = unprintable(string)
+        taken = named if named is not None and named in ordinary else other_text(string)
+        if taken is not None:
+            raise UserError(
+                f"the special token {string!r} is also how tokenizer.json writes the ordinary token {taken!r}; use "
+                f"another string, such as {f'<|{string}|>'!r}"
+            )
+
+
+def longest_token(max_bytes: int | None) -> int:
+    """Maximum length of a new token in bytes: the configured limit, capped at `LONGEST_TOKEN`."""
+    return LONGEST_TOKEN if max_bytes is None else min(max_bytes, LONGEST_TOKEN)
+
+
+def spell(
+    byte_ids: Sequence[int],
+    merge_ids: npt.NDArray[np.uint32],
+    unmerged: Mapping[bytes, int],
+    special_tokens: Mapping[str, int],
+) -> list[bytes]:
+    """Bytes of each token, by id; b"" for unused ids.
+
+    Raises:
+        UserError: two tokens have the same id, or two ordinary tokens the same bytes; a merge joins an id that does not
+            exist; or tokens are too long.
+    """
+    if len(byte_ids) != 256:
+        raise UserError(f"there are {len(byte_ids)} byte ids, not 256")
+    largest = max(
+        [*byte_ids, *unmerged.values(), *special_tokens.values(), int(merge_ids[:, 2].max(initial=0))], default=0
+    )
+    if largest >= MOST_IDS:
+        raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
+    vocab = [b""] * (largest + 1)
+    left_over = (
+        MOST_BYTES - 256 - sum(map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)]))
+    )
+    if left_over < 0:
+        raise UserError(f"the tokens have more than {MOST_BYTES} bytes in total, the maximum for a vocabulary")
+
+    def put(token_id: int, spelling: bytes, what: str) -> None:
+        if token_id < 0 or vocab[token_id]:
+            raise UserError(f"id {token_id} of {what} is out of range or taken (vocabulary of {len(vocab)} tokens)")
+        vocab[token_id] = spelling
+
+    for byte, token_id in enumerate(byte_ids):
+        if token_id != NO_TOKEN or byte not in NOT_IN_UTF8:
+            put(token_id, bytes([byte]), f"byte {byte}")
+    for spelling, token_id in unmerged.items():
+        if len(spelling) < 2:
+            raise UserError(f"the token {quoted(spelling)} with id {token_id} has no merge, and less than two bytes")
+        put(token_id, spelling, f"token {quoted(spelling)}")
+    _put_merges(merge_ids, vocab, put, left_over)
+    _check_distinct(vocab)
+    for string, token_id in special_tokens.items():
+        if not string:
+            raise UserError(f"the special token with id {token_id} is empty")
+        try:
+            spelling = string.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"the special token {quoted(string)} contains a lone surrogate, which UTF-8 cannot encode"
+            ) from None
+        if len(spelling) > _LONGEST_SPECIAL:
+            raise UserError(
+                f"the special token {quoted(string)} has more than {_LONGEST_SPECIAL} bytes; use a shorter string"
+            )
+        put(token_id, spelling, f"special token {quoted(string)}")
+    return vocab
+
+
+def _check_distinct(vocab: list[bytes]) -> None:
+    # Files name tokens by their bytes, so two ordinary tokens with the same bytes would be ambiguous.
+    seen: set[bytes] = set()
+    for token_id, spelling in enumerate(vocab):
+        if spelling in seen:
+            raise UserError(f"{quoted(spelling)} is spelled by two tokens, the second with id {token_id}")
+        if spelling:
+            seen.add(spelling)
+
+
+def _put_merges(
+    merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None], left_over: int
+) -> None:
+    """Spell out merged tokens. Imported lists may use a token before the merge that produces it; such merges wait."""
+    merges, size = merge_ids.tolist(), len(vocab)
+    waiting: dict[int, list[int]] = {}
+    for first in range(len(merges)):
+        ready = [first]
+        while ready:
+            rank = ready.pop()
+            left, right, new = merges[rank]
+            missing = next((i for i in (left, right) if i >= size or not vocab[i]), None)
+            if missing is not None:
+                waiting.setdefault(missing, []).append(rank)
+                continue
+            token = vocab[left] + vocab[right]
+            if len(token) > LONGEST_TOKEN:
+                raise UserError(f"merge {rank} produces a token of more than {LONGEST_TOKEN} bytes")
+            if vocab[new] != token:  # several merges may produce the same token
+                left_over -= len(token)
+                if left_over < 0:
+                    raise UserError(
+                        f"the tokens up to merge {rank} of {len(merges)} have more than {MOST_BYTES} bytes in total, "
+                        "the maximum for a vocabulary; train with fewer or shorter tokens (max_bytes)"
+                    )
+                put(new, token, f"merge {rank}")
+                ready.extend(waiting.pop(new, ()))
+    if waiting:
+        rank = min(rank for ranks in waiting.values() for rank in ranks)
+        left, right, _ = merges[rank]
+        raise UserError(f"merge {rank} joins the ids {left} and {right}, one of which does not exist yet")

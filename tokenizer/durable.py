@@ -8,19 +8,40 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
-
-from tokenizer import storage
-from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-_BLOCK_BYTES = 1 << 25
-"""Bytes per read of a file that is copied; enough for concurrent requests to object storage."""
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to every OSError in the block without a file name, as `write` and `fsync` raise it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Flush a file or a folder to the device."""
+    with naming(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def remove_folder(path: Path, *, ignore_errors: bool = False) -> None:
+    """Delete a folder and its content, if it exists."""
+    if ignore_errors or path.exists():
+        shutil.rmtree(path, ignore_errors=ignore_errors)
 
 
 def partial_name(path: Path) -> Path:
@@ -38,33 +59,20 @@ def replacing_path(path: Path) -> Iterator[Path]:
     try:
         with naming(path):
             yield partial
-            storage.disk.sync(partial)
-        storage.disk.rename(partial, path)
+            sync(partial)
+        partial.replace(path)
     except BaseException:
         with suppress(OSError):
-            storage.disk.remove(partial, missing_ok=True)
+            partial.unlink(missing_ok=True)
         raise
-    storage.disk.sync(path.parent)
+    sync(path.parent)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing with `replacing_path`."""
-    with replacing_path(path) as partial, storage.disk.open(partial, "wb") as file:
+    with replacing_path(path) as partial, partial.open("wb") as file:
         yield file
-
-
-def move_file(source: Path, target: Path) -> None:
-    """Rename a file that is on disk, also to another file system."""
-    try:
-        storage.disk.rename(source, target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        with storage.disk.open(source, "rb") as content, replacing(target) as file:
-            while block := content.read(_BLOCK_BYTES):
-                file.write(block)
-        storage.disk.remove(source)
 
 
 @contextmanager
@@ -76,11 +84,11 @@ def new_folder(path: Path) -> Iterator[Path]:
     partial = partial_name(path)
     try:
         yield partial
-        storage.disk.rename(partial, path)
+        partial.replace(path)
     except BaseException:
-        storage.disk.remove_folder(partial, ignore_errors=True)
+        remove_folder(partial, ignore_errors=True)
         raise
-    storage.disk.sync(path.parent)
+    sync(path.parent)
 
 
 def is_damage(error: BaseException) -> bool:

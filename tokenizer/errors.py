@@ -6,10 +6,12 @@ import difflib
 import math
 import numbers
 import operator
+import re
 import typing
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
+from importlib import metadata
 from types import NoneType, UnionType
 from typing import Any, SupportsIndex
 
@@ -26,6 +28,35 @@ class UserError(ValueError):
 
 class DataError(UserError):
     """A mistake in the data itself, which `on_error=skip` leaves out."""
+
+
+DISTRIBUTION = "superbpe-framework"
+_DISTRIBUTIONS = {"hydra": "hydra-core", "vl_convert": "vl-convert-python"}
+"""Names of distributions that are not the names of their packages."""
+
+
+def missing_extra(error: ModuleNotFoundError) -> UserError:
+    """The error for a package that is not installed, which names the first extra that installs it.
+
+    Raises:
+        ModuleNotFoundError: no extra of this distribution installs the package.
+    """
+    package = str(error.name).partition(".")[0]
+    distribution = _DISTRIBUTIONS.get(package, package).replace("_", "-")
+    for requirement in metadata.requires(DISTRIBUTION) or []:
+        if found := re.match(rf"{re.escape(distribution)}\b(?!-).*; extra == .(\w+)", requirement):
+            how = f"install it with: pip install '{DISTRIBUTION}[{found[1]}]'"
+            return UserError(f"the package {package} is not installed; {how}")
+    raise error
+
+
+@contextmanager
+def needs_extra(purpose: str = "") -> Iterator[None]:
+    """Raise imports of missing packages in the block as UserErrors that name the extra, after the purpose."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(f"{purpose}{missing_extra(error)}") from None
 
 
 _QUOTED = 200

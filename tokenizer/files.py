@@ -1,27 +1,45 @@
-"""Reading files that users name: regular files only, JSON of bounded depth, and arrays."""
+"""Files that users name: paths and URLs, JSON of bounded depth, arrays, checksums, free space.
+
+Checksums of files are XXH3-128: they detect damage at several gigabytes per second, but do not protect against an
+attacker. Sealed JSON files contain the SHA-256 of their content.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import os
 import re
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import storage
-from tokenizer.durable import is_damage
+from tokenizer.durable import is_damage, naming, write_json
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.urls import is_remote
+
+SCHEMES = ("s3", "gs", "hf", "https", "http")
+"""Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
+_URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://(?:[^\s/@]*@)?[^\s,'\"\]]+")
 
 MOST_NESTED = 100
 """Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+Verify: TypeAlias = Literal["always", "once", "never"]
+"""When to compare files with their checksums: at every use, at the first use in a process, or never (sizes only)."""
+
+SEAL = "seal"
+"""Key of a sealed JSON object for the digest of all its other entries."""
+
+# Checksums computed by this process, keyed by device, inode, size and modification time to detect changes.
+_known: dict[tuple[int, int, int, int], str] = {}
 _KERNEL = (Path("/proc"), Path("/sys"))
 
 
@@ -40,7 +58,7 @@ def check_file(path: Path) -> None:
         FileNotFoundError: the path does not exist.
         UserError: the path exists but is not a file that stores data.
     """
-    mode = storage.disk.mode(path)
+    mode = path.stat().st_mode
     if stat.S_ISREG(mode) and not _is_generated(path):
         return
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
@@ -97,7 +115,7 @@ def make_folder(folder: Path) -> None:
         UserError: the path, or one of its parents, is a file.
     """
     try:
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{folder} cannot be made: it is a file, or inside one; name a new folder") from None
 
@@ -110,7 +128,21 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is not a file that stores data (`check_file`).
     """
     check_file(path)
-    return storage.disk.read(path)
+    with naming(path):
+        return path.read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        FileNotFoundError: the path does not exist.
+        UserError: the path is not a file that stores data, or the content is not UTF-8.
+    """
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error})") from None
 
 
 def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
@@ -133,7 +165,7 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     suffix = f"; {remedy}" if remedy else ""
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        parsed = json.loads(text)
+        parsed = json.loads(text, parse_constant=_finite, parse_float=_finite)
         nested = _is_deeper(parsed, MOST_NESTED)
         if not nested and _SURROGATE.search(text):
             json.dumps(parsed, ensure_ascii=False).encode()
@@ -152,6 +184,13 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     return parsed
 
 
+def _finite(text: str) -> float:
+    """A number of JSON, which has no NaN and no infinity; Python's parser accepts both."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"the number {text} is not finite")
+    return value
+
+
 def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz file.
 
@@ -167,17 +206,16 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
     import zlib
     from zipfile import BadZipFile
 
-    with storage.disk.borrowed(path) as local:
-        try:
-            with np.load(local, allow_pickle=False) as saved:
-                # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
-                # and the member's size may be damaged as well.
-                damaged = saved.zip.testzip()
-                arrays = {} if damaged else dict(saved)
-        except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
-            if not is_damage(error):
-                raise
-            raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member,
+            # and the member's size may be damaged as well.
+            damaged = saved.zip.testzip()
+            arrays = {} if damaged else dict(saved)
+    except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+        if not is_damage(error):
+            raise
+        raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
     if damaged:
         raise UserError(f"{path} is damaged (the checksum of {damaged} differs); {remedy}")
     for name, array in arrays.items():
@@ -217,3 +255,190 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
     if not weight.isdigit() or int(weight) < 1:
         raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")
     return path, int(weight)
+
+
+def checksum(path: Path, *, again: bool = False) -> str:
+    """Return the XXH3-128 of a file (32 hex digits), cached per process until the file changes.
+
+    Args:
+        path: the file.
+        again: read the file even if its checksum is cached.
+    """
+    import xxhash
+
+    with naming(path), path.open("rb") as file:
+        identity = _identity(file)
+        if again or identity not in _known:
+            _known[identity] = hashlib.file_digest(cast(Any, file), xxhash.xxh3_128).hexdigest()
+    return _known[identity]
+
+
+def remember_checksum(file: IO[bytes], digest: str) -> None:
+    """Cache the checksum of an open file that was computed while writing it."""
+    file.flush()
+    _known[_identity(file)] = digest
+
+
+def _identity(file: IO[bytes]) -> tuple[int, int, int, int]:
+    stat = os.fstat(file.fileno())
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return size and checksum of files, for `check_files`.
+
+    Args:
+        folder: folder of the files.
+        names: paths relative to the folder, with `/`.
+    """
+    return {
+        name: {"bytes": (folder / name).stat().st_size, "xxh3_128": checksum(folder / name)} for name in sorted(names)
+    }
+
+
+def n_bytes_of(files: Mapping[str, Any]) -> int:
+    """Return the total size of files; takes the result of `recorded`."""
+    return sum(entry["bytes"] for entry in files.values())
+
+
+def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
+    """Check that files are regular files inside the folder, and have the recorded sizes.
+
+    Args:
+        folder: folder of the files.
+        files: result of `recorded`.
+
+    Raises:
+        UserError: a name leaves the folder, a file is not a regular file, or a size differs.
+        FileNotFoundError: a file is missing.
+    """
+    for name, entry in files.items():
+        path = confined(folder, name)
+        check_file(path)
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            raise UserError(f"{path} is damaged: it has {size} bytes, not {entry['bytes']}")
+
+
+def check_files(
+    folder: Path,
+    files: Mapping[str, Any],
+    verify: Verify = "once",
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> None:
+    """Compare files with their recorded sizes and checksums.
+
+    Args:
+        folder: folder of the files.
+        files: result of `recorded` when they were written.
+        verify: when to read the files.
+        progress: called with ("bytes verified", bytes read, bytes in total).
+
+    Raises:
+        UserError: a file differs; the message names it.
+        FileNotFoundError: a file is missing.
+    """
+    check_sizes(folder, files)
+    if verify == "never":
+        return
+    total, done = n_bytes_of(files), 0
+    for name, entry in files.items():
+        found = checksum(folder / name, again=verify == "always")
+        if found != entry["xxh3_128"]:
+            raise UserError(f"{folder / name} is damaged: its checksum is {found}, not {entry['xxh3_128']}")
+        done += entry["bytes"]
+        if progress is not None:
+            progress("bytes verified", done, total)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of a JSON-able value; the order of keys does not matter.
+
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with a digest of its content, for `read_sealed`."""
+    write_json(path, {**value, SEAL: digest(value)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read a file written by `write_sealed`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        UserError: the file has no seal, or its content was changed.
+    """
+    found = read_json(path)
+    if SEAL not in found:
+        raise UserError(f"{path} has no seal")
+    seal = found.pop(SEAL)
+    if seal != digest(found):
+        raise UserError(f"the content of {path} does not match its seal")
+    return found
+
+
+_CERTAIN = 0.5
+"""Share of an estimate that must fit: an estimate may be twice too large, and work that fits is never rejected."""
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder, or of its first parent that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
+    """Stop work whose files will not fit on the disk.
+
+    Args:
+        folder: the folder of the files.
+        expected: estimate of the bytes to write.
+        what: what is written, a plural for the message.
+        remedy: what the user can do.
+
+    Raises:
+        UserError: less than half of `expected` is free.
+    """
+    free = free_bytes(folder)
+    if free < expected * _CERTAIN:
+        raise UserError(
+            f"{folder}: the {what} need about {expected / 1e9:.3g} GB, but {free / 1e9:.3g} GB of the disk are free; "
+            f"{remedy}"
+        )
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL of a supported scheme.
+
+    >>> is_remote("s3://bucket/a.jsonl"), is_remote("data/a.jsonl")
+    (True, False)
+    """
+    scheme, found, _ = path.partition("://")
+    return bool(found) and scheme.lower() in SCHEMES
+
+
+def shown(path: str) -> str:
+    """A path as it may be stored and printed: URLs without user name, password and query.
+
+    >>> shown("https://me:secret@host/a.jsonl?X-Amz-Signature=abc"), shown("data/*.jsonl")
+    ('https://host/a.jsonl', 'data/*.jsonl')
+    """
+    if not is_remote(path):
+        return path
+    scheme, _, rest = path.partition("://")
+    if scheme.lower() in ("s3", "gs", "hf"):  # their names may contain any character
+        place, slash, key = rest.partition("/")
+        return f"{scheme}://{place.rpartition('@')[2]}{slash}{key}"
+    host, slash, rest = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{rest}"
+
+
+def without_credentials(message: object) -> str:
+    """A text without what its URLs may contain of credentials."""
+    return _URL.sub(lambda found: shown(found[0]), str(message))

@@ -2,123 +2,207 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native
-from tokenizer.codec import Ids, Offsets, Stream
 from tokenizer.documents import Texts
-from tokenizer.errors import UserError
-from tokenizer.tokenizer import Tokenizer
+
+Ids = npt.NDArray[np.uint32]
+Offsets = npt.NDArray[np.int64]
+
+
+class Stream(NamedTuple):
+    """Concatenated documents, each preceded by the separator id.
+
+    Attributes:
+        ids: uint16 or uint32 [n].
+        ends: int64 [documents]: end of each document in `ids`.
+        spelled: int64 [documents]: number of bytes that the tokens of each document spell.
+        marked: first document that contains the separator id itself; None if there is none.
+        expected: int64 [documents]: number of bytes that the tokens should spell. None if it is the size of each
+            document; it differs where the tokenizer normalizes text or does not account for all of it.
+        changed: bool [documents]: whether each document decodes to a different text; None if none can.
+        covered: uint32 [n]: bytes of the document that each token stands for, 0 for the separator; None if a token
+            always stands for the same bytes.
+    """
+
+    ids: npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+    ends: npt.NDArray[np.int64]
+    spelled: npt.NDArray[np.int64]
+    marked: int | None
+    expected: npt.NDArray[np.int64] | None = None
+    changed: npt.NDArray[np.bool_] | None = None
+    covered: npt.NDArray[np.uint32] | None = None
+
+
+def n_words(token: bytes) -> int:
+    r"""Number of whitespace-separated words in a token.
+
+    >>> [n_words(token) for token in (b" of the", b" ", b".\n", b".\nThe")]
+    [2, 0, 1, 2]
+    """
+    return len(token.decode(errors="replace").split())
 
 
 class TokenizerLike(Protocol):
-    """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.pretrained.ExternalTokenizer`."""
+    """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.external.ExternalTokenizer`.
+
+    Tokenizers are equal if they give the same ids: if their `sha256` is the same. Methods with an implementation here
+    have the names and results of HF `tokenizers`.
+
+    Attributes:
+        vocab: bytes of each token, by id: the string of a special token, b"" for an unused id. In an external
+            tokenizer, several tokens may have the same bytes.
+        special_tokens: string to id.
+        byte_ids: ids of the 256 bytes, -1 where there is no token for a byte.
+        unknown_id: id of the token for text that the vocabulary cannot spell; None if there is none.
+        fixed_bytes: whether a token always stands for `token_byte_lengths()` bytes of (normalized) text. If not,
+            `encode_stream` reports the bytes of the text that each token covers.
+    """
+
+    vocab: list[bytes]
+    special_tokens: dict[str, int]
+    byte_ids: Sequence[int]
+    unknown_id: int | None
+    fixed_bytes: bool
 
     @property
-    def vocab(self) -> list[bytes]:
-        """Bytes of each token, by id: the string of a special token, b"" for an unused id.
+    @abstractmethod
+    def changes_text(self) -> bool:
+        """Whether a text may decode to a different one: the tokenizer normalizes text or has unknown tokens."""
 
-        In an external tokenizer, several tokens may have the same bytes.
+    @property
+    @abstractmethod
+    def sha256(self) -> str:
+        """Hash of everything that determines the ids of a text; identifies the tokenizer."""
+
+    @property
+    @abstractmethod
+    def _names(self) -> list[str | None]:
+        """Name of each token, by id, as in the vocabulary of `tokenizers`; None for an unused id."""
+
+    @property
+    @abstractmethod
+    def _added_ids(self) -> set[int]:
+        """Ids of special and other added tokens."""
+
+    @abstractmethod
+    def ordinary_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of all tokens except special tokens and unused ids."""
+
+    @abstractmethod
+    def superword_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of tokens of two or more words."""
+
+    @abstractmethod
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Ids of a text. Special strings are encoded as ordinary text."""
+
+    @abstractmethod
+    def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
+        """Concatenated ids of many texts, and their offsets."""
+
+    @abstractmethod
+    def encode_stream(
+        self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
+    ) -> Stream:
+        """Encode documents in the layout of token files, in one pass on the calling thread.
+
+        Args:
+            batch: the documents.
+            mark: separator id, written before each document.
+            token_bytes: uint32 [vocab_size], length of each token in bytes; used if `fixed_bytes`.
+            narrow: return uint16 ids, which must fit the vocabulary, rather than uint32.
         """
-        ...
 
-    @property
-    def special_tokens(self) -> dict[str, int]:
-        """String to id."""
-        ...
+    @abstractmethod
+    def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
+        """The text that ids spell."""
 
-    @property
-    def byte_ids(self) -> Sequence[int]:
-        """Ids of the 256 bytes, -1 where there is no token for a byte."""
-        ...
+    @abstractmethod
+    def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
+        """The bytes that ids spell."""
+
+    @abstractmethod
+    def save(self, folder: Path | str) -> None:
+        """Write a folder that `tokenizer.external.load.load_saved` reads."""
 
     @property
     def vocab_size(self) -> int:
-        """Highest id plus 1."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Hash of everything that determines the ids of a text."""
-        ...
+        """Highest id plus 1. Includes unused ids between tokens, but no padding."""
+        return len(self.vocab)
 
     @property
     def name(self) -> str:
         """A short name for folders and tables."""
-        ...
-
-    @property
-    def changes_text(self) -> bool:
-        """Whether a text may decode to a different one: the tokenizer normalizes text or has unknown tokens."""
-        ...
-
-    @property
-    def unknown_id(self) -> int | None:
-        """Id of the token for text that the vocabulary cannot spell; None if there is none."""
-        ...
-
-    @property
-    def fixed_bytes(self) -> bool:
-        """Whether a token always stands for `token_byte_lengths()` bytes of (normalized) text.
-
-        If not, `encode_stream` reports the bytes of the text that each token covers.
-        """
-        ...
+        return self.sha256[:12]
 
     def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens."""
-        ...
+        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens, which are not text."""
+        lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
+        lengths[list(self.special_tokens.values())] = 0
+        return lengths
 
-    def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of all tokens except special tokens and unused ids."""
-        ...
+    @overload
+    def __call__(self, text: str) -> dict[str, list[int]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, text: Texts) -> dict[str, list[list[int]]]: ...
+    def __call__(self, text: str | Texts) -> dict[str, Any]:
+        """`{"input_ids": ids}`, as calls of `transformers` tokenizers return, which suits `datasets.map`.
 
-    def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of tokens of two or more words."""
-        ...
+        Special strings are ordinary text, and no special tokens are added. For padding, truncation and tensors use
+        `tokenizer.hf`.
 
-    def encode_ordinary(self, text: str) -> list[int]:
-        """Ids of a text. Special strings are encoded as ordinary text."""
-        ...
+        Args:
+            text: one text, for a list of ids, or several, as in `encode_batch`, for a list of such lists.
+        """
+        if isinstance(text, str):
+            return {"input_ids": self.encode_ordinary(text)}
+        ids, offsets = self.encode_batch(text)
+        return {"input_ids": [row.tolist() for row in np.split(ids, offsets[1:-1])] if len(offsets) > 1 else []}
 
-    def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
-        """Concatenated ids of many texts, and their offsets."""
-        ...
+    def __len__(self) -> int:
+        return self.vocab_size
 
-    def encode_stream(
-        self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
-    ) -> Stream:
-        """Encode documents in the layout of shards; see `tokenizer.codec.Codec.encode_stream`."""
-        ...
+    def tokenize(self, text: str) -> list[str]:
+        """Names of the tokens of a text. Special strings are ordinary text.
 
-    def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
-        """The text that ids spell."""
-        ...
+        Byte-level tokens are named as in `tokenizers`: a space is `Ġ`, a line feed `Ċ`.
+        """
+        return [str(self._names[i]) for i in self.encode_ordinary(text)]
 
-    def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
-        """The bytes that ids spell."""
-        ...
+    def token_to_id(self, token: str) -> int | None:
+        """Id of the token with this name; None if there is none."""
+        return self._ids.get(token)
 
-    def save(self, folder: Path | str) -> None:
-        """Write a folder that `tokenizer.pretrained.load_saved` reads."""
-        ...
+    def id_to_token(self, id: int) -> str | None:  # noqa: A002 (the name in `tokenizers`)
+        """Name of a token; None if no token has this id."""
+        return self._names[id] if 0 <= id < len(self._names) else None
 
+    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
+        """Name to id of every token, optionally without special and other added tokens."""
+        added: set[int] = set() if with_added_tokens else self._added_ids
+        return {name: i for name, i in self._ids.items() if i not in added}
 
-def byte_level_bpe(tokenizer: TokenizerLike, purpose: str) -> Tokenizer:
-    """Return the tokenizer if it is byte-level BPE run by our core.
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        """Number of tokens that `get_vocab` returns; unlike `vocab_size`, unused ids do not count."""
+        return len(self.get_vocab(with_added_tokens))
 
-    Args:
-        tokenizer: any tokenizer.
-        purpose: start of the message, ending in a verb, such as "byte probabilities need".
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._names) if name is not None}
 
-    Raises:
-        UserError: other software runs the tokenizer.
-    """
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer
-    raise UserError(f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run")
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self is other or self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)

@@ -1,53 +1,89 @@
-"""Allowed and disallowed special strings in text, by tiktoken's rules."""
+"""Text before the pattern cuts it: special strings, by tiktoken's rules; added tokens and normalization, by HF's."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from typing import Any, Literal, NamedTuple, NoReturn
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from tokenizer import _native
-from tokenizer.alphabet import other_text, unprintable
 from tokenizer.documents import Given, check_text
-from tokenizer.errors import UserError, check_strings, quoted
-from tokenizer.preparation import NOTHING, Preparation
+from tokenizer.errors import UserError, quoted
 
+Allowed: TypeAlias = Set[str] | Literal["all"]
+"""Special strings that become tokens."""
+Disallowed: TypeAlias = Collection[str] | Literal["all"]
+"""Strings that raise an error."""
 _MOST_COMPILED = 64
 _NOTHING: tuple[Collection[str], ...] = (frozenset(), ())  # sets are equal to frozen ones
+FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 
-_BYTES = frozenset(bytes([byte]) for byte in range(256))
+@dataclass(frozen=True)
+class Preparation:
+    """Preparation of text by an imported tokenizer, in HF's order (`tokenizers`, `AddedVocabulary`). Usually empty.
+
+    First, the added tokens that are not `late` are found in the original text. Then each stretch between them is
+    normalized separately. Then late tokens are found in the normalized text. If several tokens start at the same
+    position, the longest is taken. Special tokens that a call does not allow are found too, but stay text: no other
+    token is found inside them.
+
+    Attributes:
+        forms: Unicode normalization forms, applied in order. The tables are those of HF's crate, Unicode 9.0:
+            characters of later versions are unchanged, as in HF.
+        added_tokens: string to id of tokens that are found in any text. They are not special: their bytes count as
+            text.
+        late: added and special tokens that are searched for in normalized text.
+    """
+
+    forms: tuple[str, ...] = ()
+    added_tokens: Mapping[str, int] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Reject unknown forms."""
+        for form in self.forms:
+            if form not in FORMS:
+                raise UserError(f"unknown normalizer {quoted(form)}; the forms are: {', '.join(FORMS)}")
+
+    def __bool__(self) -> bool:
+        return bool(self.forms or self.added_tokens or self.late)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.of, (self.content(),)  # not a set, whose order differs between processes
+
+    def content(self) -> dict[str, Any]:
+        """The preparation as JSON; unused parts are omitted."""
+        parts = {
+            "normalizer": list(self.forms),
+            "added_tokens": dict(self.added_tokens),
+            "late_tokens": sorted(self.late),
+        }
+        return {name: part for name, part in parts.items() if part}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Preparation:
+        """The preparation from its `content`, whose types must already be checked."""
+        return cls(
+            forms=tuple(content.get("normalizer", [])),
+            added_tokens=dict(content.get("added_tokens", {})),
+            late=frozenset(content.get("late_tokens", [])),
+        )
+
+
+NOTHING = Preparation()
+
+
+def normalized(forms: Sequence[str], text: str) -> str:
+    """Apply normalization forms to a text, in order."""
+    if not forms:
+        return text
+    return _native.Preparation(None, list(forms)).normalize(_native.Batch.from_texts([text])).text(0)
 
 
 def _is_all(strings: object) -> bool:
     return isinstance(strings, str) and strings == "all"
-
-
-def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _BYTES) -> None:
-    """Reject special tokens with which a trained tokenizer could not be saved.
-
-    Files name ordinary tokens in HF's byte alphabet and special tokens by their strings, so no special token may have
-    the name of an ordinary token. Training makes no token with the bytes of a special token; this function rejects the
-    other clashes.
-
-    Args:
-        strings: the special tokens.
-        ordinary: bytes of the tokens that exist before training.
-
-    Raises:
-        UserError: a string is invalid; the message names it and the reason.
-    """
-    check_strings("special_tokens", strings)
-    if len(set(strings)) < len(strings) or "" in strings:
-        raise UserError(f"special_tokens={list(strings)!r} repeats a string or contains an empty one")
-    for string in strings:
-        check_text(string, f"the special token {string!r}")
-        named = unprintable(string)
-        taken = named if named is not None and named in ordinary else other_text(string)
-        if taken is not None:
-            raise UserError(
-                f"the special token {string!r} is also how tokenizer.json writes the ordinary token {taken!r}; use "
-                f"another string, such as {f'<|{string}|>'!r}"
-            )
 
 
 class Forbidden(NamedTuple):
@@ -67,42 +103,38 @@ class Forbidden(NamedTuple):
 
 
 class SpecialSets:
-    """The special tokens of a tokenizer, with a cache of compiled searches for subsets of them."""
+    """The special tokens of a tokenizer, with a cache of compiled searches for subsets of them.
+
+    Attributes:
+        ordinary: preparation of text whose special strings are ordinary text; None if there is nothing to do.
+    """
 
     def __init__(self, special_tokens: Mapping[str, int], preparation: Preparation = NOTHING) -> None:
         self._ids = special_tokens
         self._all = frozenset(special_tokens)
-        self._preparation = preparation
-        self._forbidden: dict[frozenset[str], Forbidden] = {}
-        self._prepared: dict[frozenset[str], _native.Preparation | None] = {}
-        self.ordinary = self.prepare(frozenset())
-        """Preparation of text whose special strings are ordinary text; None if there is nothing to do."""
+        self._rules = preparation
+        self._prepare = lru_cache(_MOST_COMPILED)(self._compile_preparation)
+        self._forbid = lru_cache(_MOST_COMPILED)(_compile_forbidden)
+        self.ordinary = self._prepare(frozenset())
 
-    def check(
-        self, text: str, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-    ) -> _native.Preparation | None:
+    def check(self, text: str, allowed: Allowed, disallowed: Disallowed) -> _native.Preparation | None:
         """Preparation of a text in which the allowed strings become tokens; None if there is nothing to do.
 
         Raises:
             UserError: the text contains a disallowed string, or an allowed one is not a special token.
         """
         try:
-            nothing = allowed in _NOTHING and disallowed in _NOTHING
+            if allowed in _NOTHING and disallowed in _NOTHING:
+                return self.ordinary  # fast path for the common case
         except ValueError:  # an array, which `resolve` rejects
-            nothing = False
-        if nothing:
-            return self.ordinary  # fast path for the common case
+            pass
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None:
             forbidden.check(text)
         return preparation
 
     def check_batch(
-        self,
-        texts: Given,
-        allowed: Set[str] | Literal["all"],
-        disallowed: Collection[str] | Literal["all"],
-        threads: int,
+        self, texts: Given, allowed: Allowed, disallowed: Disallowed, threads: int
     ) -> _native.Preparation | None:
         """`check` for many texts."""
         preparation, forbidden = self.resolve(allowed, disallowed)
@@ -110,9 +142,7 @@ class SpecialSets:
             _refuse(f"text {found[0]}", forbidden.strings[found[1]])
         return preparation
 
-    def resolve(
-        self, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-    ) -> tuple[_native.Preparation | None, Forbidden | None]:
+    def resolve(self, allowed: Allowed, disallowed: Disallowed) -> tuple[_native.Preparation | None, Forbidden | None]:
         """Preparation of text, and the strings that it must not contain.
 
         Raises:
@@ -123,22 +153,11 @@ class SpecialSets:
             raise UserError(
                 f"{quoted(min(unknown))} is not a special token; the special tokens are: {quoted(sorted(self._all))}"
             )
-        if _is_all(disallowed):
-            forbidden = self._all - special if special else self._all
-        else:
-            forbidden = _as_set(disallowed, "disallowed_special")
-        return self.prepare(special), self._forbid(forbidden)
+        forbidden = self._all - special if _is_all(disallowed) else _as_set(disallowed, "disallowed_special")
+        return self._prepare(special), self._forbid(forbidden) if forbidden else None
 
-    def prepare(self, allowed: frozenset[str]) -> _native.Preparation | None:
-        """Preparation of text in which these special tokens are allowed; None if there is nothing to do."""
-        if allowed not in self._prepared:
-            if len(self._prepared) >= _MOST_COMPILED:
-                self._prepared.clear()
-            self._prepared[allowed] = self._make(allowed)
-        return self._prepared[allowed]
-
-    def _make(self, allowed: frozenset[str]) -> _native.Preparation | None:
-        rules = self._preparation
+    def _compile_preparation(self, allowed: frozenset[str]) -> _native.Preparation | None:
+        rules = self._rules
         found: dict[str, int | None] = {string: self._ids[string] for string in sorted(allowed)}
         if rules.added_tokens:  # as in HF, tokens that are not allowed are found too, and hide tokens inside them
             found |= dict.fromkeys(sorted(self._all - allowed)) | dict(rules.added_tokens)
@@ -149,21 +168,13 @@ class SpecialSets:
         listed = [(list(part), list(part.values())) if part else None for part in (early, late)]
         return _native.Preparation(listed[0], list(rules.forms), listed[1])
 
-    def _forbid(self, strings: frozenset[str]) -> Forbidden | None:
-        if not strings:
-            return None
-        compiled = self._forbidden.get(strings)
-        if compiled is None:
-            if "" in strings:
-                raise UserError("disallowed_special contains an empty string, which occurs in every text")
-            listed = sorted(strings)
-            for string in listed:
-                check_text(string, "a string of disallowed_special")
-            compiled = Forbidden(listed, _native.SpecialStrings(listed))
-            if len(self._forbidden) >= _MOST_COMPILED:
-                self._forbidden.clear()
-            self._forbidden[strings] = compiled
-        return compiled
+
+def _compile_forbidden(strings: frozenset[str]) -> Forbidden:
+    if "" in strings:
+        raise UserError("disallowed_special contains an empty string, which occurs in every text")
+    for string in strings:
+        check_text(string, "a string of disallowed_special")
+    return Forbidden(sorted(strings), _native.SpecialStrings(sorted(strings)))
 
 
 def _as_set(strings: Any, name: str) -> frozenset[str]:
@@ -173,7 +184,7 @@ def _as_set(strings: Any, name: str) -> frozenset[str]:
         raise UserError(
             f"{name}={quoted(strings)} is not a set of strings; pass one, such as {{'<|endoftext|>'}}, or 'all'"
         )
-    return strings if isinstance(strings, frozenset) else frozenset(strings)
+    return frozenset(strings)
 
 
 def _refuse(what: str, string: str) -> NoReturn:

@@ -31,9 +31,8 @@ from sortedcontainers import SortedDict
 
 from experiments.benchmarks import harness
 from tokenizer import PretokenCounts, _native, count_pretokens
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET, longest_token
 from tokenizer.reference import Accept, Merge, Pair, Word, as_words, break_tie, byte_alphabet, replace_pair, train_naive
-from tokenizer.spelling import longest_token
 
 Weighted = Iterable[tuple[Iterable[bytes], int]]
 """Words with their weights; a word may be repeated."""

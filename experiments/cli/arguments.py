@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,17 +17,17 @@ from tokenizer.errors import UserError, did_you_mean
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from tokenizer import Corpus, Tokenizer
-    from tokenizer.pretrained import Pretrained
+    from tokenizer.external.load import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]?B)?\b", re.IGNORECASE)
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]B)\b", re.IGNORECASE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,10 +75,10 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("512")
     (10000000000, 1500000, 512)
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or (n_bytes := _bytes(found)) < 1:
+    number = with_sizes(text.strip())
+    if not re.fullmatch(r"[1-9][\d_]*", number):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, or 400MB, 10GB, 2TB")
-    return n_bytes
+    return int(number)
 
 
 def with_sizes(text: str) -> str:
@@ -86,21 +87,18 @@ def with_sizes(text: str) -> str:
     >>> with_sizes("2GB,10GB,[500 kB]")
     '2000000000,10000000000,[500000]'
     """
-    return _SIZE.sub(lambda found: str(_bytes(found)) if found[2] else found[0], text)
-
-
-def _bytes(found: re.Match[str]) -> int:
-    return round(float(found[1].replace("_", "")) * _UNITS[(found[2] or "").upper()])
+    return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)
 
 
 def whole(least: int = 1, most: int | None = None) -> Callable[[str], int]:
-    """Return a `type=` of argparse for whole numbers of at least `least`."""
+    """Return a `type=` of argparse for whole numbers of at least `least`, also written 50k, 1M, 50,000 or 50_000."""
     bounds = f"a whole number of at least {least}" if most is None else f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
-        with suppress(ValueError):
-            if least <= (number := int(text)) and (most is None or number <= most):
-                return number
+        if found := re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d[\d_]*)([kM]?)", text):
+            value = int(found[1].replace(",", "")) * {"": 1, "k": 10**3, "M": 10**6}[found[2]]
+            if least <= value and (most is None or value <= most):
+                return value
         raise argparse.ArgumentTypeError(f"{text!r} is not {bounds}")
 
     return parse
@@ -165,6 +163,11 @@ def add_threads(options: argparse.ArgumentParser) -> None:
     options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
 
 
+def add_figures(options: argparse._ActionsContainer, formats: Sequence[str]) -> None:
+    """Add `--figures`, the formats in which to write the charts of a page for papers."""
+    options.add_argument("--figures", nargs="*", choices=formats, metavar="FORM", help=f"charts: {', '.join(formats)}")
+
+
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
     """Return the documents of these paths, read as the arguments say.
 
@@ -184,10 +187,10 @@ def open_any(source: str, **options: Any) -> Pretrained:
 
     Args:
         source: What the user typed.
-        options: As for `tokenizer.pretrained.load_pretrained`.
+        options: As for `tokenizer.external.load.load_pretrained`.
     """
     from experiments.report.training_counts import tokenizer_folder
-    from tokenizer.pretrained import load_pretrained
+    from tokenizer.external.load import load_pretrained
 
     path = Path(source)
     return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)
@@ -213,37 +216,26 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
 
 
 @contextmanager
-def new_folder(folder: Path, option: str = "--to") -> Iterator[Path]:
-    """Create an empty folder for results before the work starts, and remove it if the work leaves it empty.
-
-    Raises:
-        UserError: The folder exists and is not empty, or it cannot be created.
-    """
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{option} {folder} exists; name another folder, or remove it")
-    with out_folder(folder, option):
-        yield folder
-
-
-@contextmanager
-def out_folder(folder: Path, option: str = "--out") -> Iterator[Path]:
+def out_folder(folder: Path, option: str = "--out", *, new: bool = False) -> Iterator[Path]:
     """Create a folder for results before the work starts, and remove what was created if the work leaves it empty.
 
+    Args:
+        folder: The folder.
+        option: The option that names it.
+        new: Whether it must be empty.
+
     Raises:
-        UserError: The folder cannot be created or written to.
+        UserError: The folder cannot be written to, or is not empty.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if new and os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{option} {folder} exists; name another folder, or remove it")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        for path in missing:
-            with suppress(OSError):
-                path.rmdir()
-        raise UserError(f"{option} {folder}: cannot write there ({error.strerror}); name another place") from None
-    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise UserError(f"{option} {folder}: cannot write there ({error.strerror}); name another place") from None
         yield folder
     finally:
         for path in missing:
@@ -251,16 +243,25 @@ def out_folder(folder: Path, option: str = "--out") -> Iterator[Path]:
                 path.rmdir()
 
 
-def labels_of(sources: Sequence[str]) -> list[str]:
-    """Names of tokenizers; equal names of different folders get the name of the parent folder too."""
-    labels = {source: label_of(source) for source in sources}
-    names = list(labels.values())
-    return [
-        f"{Path(source).absolute().parent.name}/{Path(source).name}"
-        if names.count(labels[source]) > 1
-        else labels[source]
-        for source in sources
-    ]
+def named(entry: str) -> tuple[str | None, str]:
+    """Split NAME=PATH; None for an entry without a name."""
+    name, equals, path = entry.partition("=")
+    return (name, path) if equals and not Path(entry).exists() else (None, entry)
+
+
+def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
+    """Tokenizers by name: NAME of NAME=PATH, or that of the artifact's arm, of the folder or of the file.
+
+    Raises:
+        UserError: Two tokenizers have the same name.
+    """
+    paths: dict[str, str] = {}
+    for name, path in map(named, entries):
+        label = name or label_of(path)
+        if label in paths:
+            raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
+        paths[label] = path
+    return paths
 
 
 def label_of(source: str) -> str:
@@ -280,3 +281,15 @@ def label_of(source: str) -> str:
     if path.is_dir():
         return path.absolute().name
     return path.absolute().parent.name if path.name in TOKENIZER_FILES else path.stem
+
+
+def of_tokenizer(option: str, entry: str, names: Collection[str]) -> tuple[str | None, str]:
+    """Split NAME=VALUE of an option; NAME must be a tokenizer, None stands for all of them.
+
+    Raises:
+        UserError: No tokenizer has this name.
+    """
+    name, value = named(entry)
+    if name is not None and name not in names:
+        raise UserError(f"{option} {entry!r}: no tokenizer is called {name!r}; the names are {', '.join(names)}")
+    return name, value

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -25,8 +25,8 @@ from experiments.cli.validate import validate
 from experiments.config import ArmConfig, Config, build, schema
 from superbpe.rules import PHASE1, PRESETS, TRANSITION
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.files import without_credentials
 from tokenizer.patterns import NAMES
-from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +83,10 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
         raise _explained(error) from None
     assert isinstance(values, dict)
     values.pop("hydra", None)
-    override_presets(values, {text.partition("=")[0].lstrip("+") for text in overrides})  # type: ignore[arg-type]
+    keys = {text.partition("=")[0].lstrip("+") for text in overrides}
+    if "superbpe.transition" in keys and "superbpe.transition_merges" not in keys:
+        values["superbpe"]["transition_merges"] = None  # of two settings for one thing, the explicit one counts
+    override_presets(values, keys)  # type: ignore[arg-type]
     try:
         config = build(Config, values)  # type: ignore[arg-type]
     except KeyError as error:  # `+KEY=VALUE` adds any key
@@ -92,12 +95,11 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     return config
 
 
-def load(overrides: Sequence[str] = (), config_name: str | None = None, config_dir: str | None = None) -> Config:
+def load(overrides: Sequence[str] = (), config_dir: str | None = None) -> Config:
     """Compose and check the configuration of one run.
 
     Args:
         overrides: Overrides as on the command line: `["corpus=files", "corpus.paths=[a.txt]"]`.
-        config_name: Primary configuration to use instead of `config`.
         config_dir: Folder with additional configuration files.
 
     Raises:
@@ -106,21 +108,14 @@ def load(overrides: Sequence[str] = (), config_name: str | None = None, config_d
     overrides = normalized(overrides)
     with initialize_config_module("configs", version_base="1.3"):
         _parse(overrides)
-        return to_config(_compose(overrides, config_name, config_dir), overrides)
+        return to_config(_compose(overrides, config_dir), overrides)
 
 
-def check(
-    overrides: Sequence[str],
-    config_name: str | None = None,
-    config_dir: str | None = None,
-    *,
-    sweep: bool = False,
-) -> dict[str, list[str]]:
+def check(overrides: Sequence[str], config_dir: str | None = None, *, sweep: bool = False) -> dict[str, list[str]]:
     """Check a command line. In a sweep, check every value once, together with the first values of the other keys.
 
     Args:
-        overrides: What the user typed after the command, without Hydra's flags.
-        config_name: Primary configuration to use instead of `config`.
+        overrides: What the user typed after the command, without flags.
         config_dir: Folder with additional configuration files.
         sweep: Whether `a=1,2` means two runs.
 
@@ -141,60 +136,25 @@ def check(
         for override in parsed:
             if override.is_sweep_override() and not sweep:
                 raise UserError(f"{override.input_line} lists several values; add --multirun to run each of them")
-        values = [_values(override) for override in parsed]
-        firsts = [choices[0] for choices in values]
+        values = list(map(_values, parsed))
+        firsts = [texts[0] for texts in values]
         cells = [firsts]
-        for i, choices in enumerate(values):
-            cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in choices[1:])
-        given = {override.key_or_group for override in parsed}
+        for i, texts in enumerate(values):
+            cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in texts[1:])
         for cell in cells:
-            config = to_config(_compose(cell, config_name, config_dir), cell)
-            merges = config.superbpe.transition_merges
-            if merges is not None and "superbpe.transition" in given and "superbpe.transition_merges" not in given:
-                raise UserError(
-                    f"superbpe.transition has no effect here: superbpe.transition_merges={merges} decides; add "
-                    "superbpe.transition_merges=null"
-                )
+            to_config(_compose(cell, config_dir), cell)
     return {
-        override.key_or_group: [value.partition("=")[2] for value in choices]
-        for override, choices in zip(parsed, values, strict=True)
+        override.key_or_group: [text.partition("=")[2] for text in texts]
+        for override, texts in zip(parsed, values, strict=True)
         if override.is_sweep_override()
     }
 
 
-class Launching(NamedTuple):
-    """Hydra's settings for a sweep.
-
-    Attributes:
-        folder: Folder of the sweep.
-        launcher_name: Name of the launcher that starts the cells.
-        launcher: Settings of the launcher.
-        threads: `runner.threads` of the first cell.
-    """
-
-    folder: Path
-    launcher_name: str
-    launcher: dict[str, Any]
-    threads: int | None
-
-
-def launching(overrides: Sequence[str], config_name: str | None = None, config_dir: str | None = None) -> Launching:
-    """Return Hydra's settings for a sweep.
-
-    Args:
-        overrides: Overrides that `check` has accepted.
-        config_name: Primary configuration to use instead of `config`.
-        config_dir: Folder with additional configuration files.
-    """
+def first_cell(overrides: Sequence[str], config_dir: str | None = None) -> DictConfig:
+    """Return the configuration of a sweep's first cell, with Hydra's own settings; `check` has accepted it."""
     with initialize_config_module("configs", version_base="1.3"):
         firsts = [_values(override)[0] for override in _parse(normalized(overrides))]
-        composed = _compose(firsts, config_name, config_dir, hydra=True)
-        try:
-            launcher: Any = OmegaConf.to_container(composed.hydra.launcher, resolve=False)
-            name = composed.hydra.runtime.choices["hydra/launcher"]
-            return Launching(Path(composed.hydra.sweep.dir).resolve(), name, launcher, composed.runner.threads)
-        except OmegaConfBaseException as error:
-            raise _explained(error) from None
+        return _compose(firsts, config_dir, hydra=True)
 
 
 def normalized(overrides: Sequence[str]) -> list[str]:
@@ -295,12 +255,10 @@ def _values(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
-def _compose(
-    overrides: Sequence[str], config_name: str | None, config_dir: str | None, *, hydra: bool = False
-) -> DictConfig:
+def _compose(overrides: Sequence[str], config_dir: str | None, *, hydra: bool = False) -> DictConfig:
     extra = [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
     try:
-        return compose(config_name or "config", overrides=[*overrides, *extra], return_hydra_config=hydra)
+        return compose("config", overrides=[*overrides, *extra], return_hydra_config=hydra)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error) from None
     except (ValueError, TypeError) as error:  # the choice of a group is not a name

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -18,26 +19,21 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.process import describe, stoppable
-from tokenizer.errors import UserError
-from tokenizer.urls import without_credentials
+from experiments.cli.process import stoppable
+from lm.train.interrupt import Terminated
+from tokenizer.errors import UserError, missing_extra
+from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-# Seconds between progress lines when the output is not a terminal, and between checks whether one is due.
-_QUIET_INTERVAL, _TICK = 15.0, 1.0
+# Seconds between progress lines when the output is not a terminal.
+_QUIET_INTERVAL = 15.0
 # Seconds over which speed is measured, and between two measurements.
 _WINDOW, _SPACING = 30.0, 0.5
 # Seconds of measurement before an estimate of the whole run.
@@ -115,7 +111,7 @@ def duration(seconds: float) -> str:
     """Format a number of seconds for reading.
 
     >>> duration(0.04), duration(8.31), duration(83), duration(7300)
-    ('0.0 s', '8.3 s', '1 min 23 s', '2 h 02 min')
+    ('0.0 s', '8.3 s', '1 min 23 s', '2 h 01 min')
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"
@@ -182,6 +178,9 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
     except UserError as error:
         complain(error)
         return 2
+    except ModuleNotFoundError as error:
+        complain(missing_extra(error))
+        return 2
     except (OSError, RuntimeError) as error:
         known = system_error(error)
         if known is None and isinstance(error, OSError):
@@ -192,9 +191,9 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         complain(known)
         return 2
     except KeyboardInterrupt as stop:
-        how, stopped = describe(stop)
+        how, number = ("terminated", signal.SIGTERM) if isinstance(stop, Terminated) else ("interrupted", signal.SIGINT)
         stderr.print(f"\n{how}: {after_stop}", style="yellow", soft_wrap=True)
-        return stopped
+        return 128 + number  # as a shell reports a process that this signal ended
     return code or 0
 
 
@@ -245,10 +244,8 @@ def print_table(
         lines = [Text(title, style="bold")]
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
-            lines += [
-                Text(row[0]),
-                *(Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell),
-            ]
+            lines.append(Text(row[0]))
+            lines += [Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell]
         for line in [*lines, Text(caption)] if caption else lines:
             target.print(line, soft_wrap=True)
         return
@@ -313,14 +310,14 @@ class Reporter:
     Everything that is printed also goes to the log, and `detail` goes only there.
 
     Args:
-        target: Where to write. A terminal gets progress bars, anything else an occasional line.
+        target: Where to write. A terminal gets a line that changes, anything else an occasional line.
         prefix: Prefix of every line.
-        bars: Whether bars may be drawn. False for processes that share a terminal with others.
+        alone: Whether no other process writes to the terminal.
     """
 
-    def __init__(self, target: Console = console, *, prefix: str = "", bars: bool = True) -> None:
+    def __init__(self, target: Console = console, *, prefix: str = "", alone: bool = True) -> None:
         self._console = target
-        self._prefix, self._may_draw = prefix, bars and target.is_terminal
+        self._prefix, self._may_draw = prefix, alone and target.is_terminal
         self._plan: dict[str, str] = {}
         self._forecast: Callable[[str], None] | None = None
         self._at = ""
@@ -329,8 +326,8 @@ class Reporter:
         self._lock = threading.RLock()
         self._stage = ""
         self._note = self._outlook = ""
-        self._began = self._spoke = 0.0
-        self._bars: Progress | None = None
+        self._spoke = 0.0
+        self._spinner: Status | None = None
         self._what, self._done, self._pace = "", 0, Pace()
         self._total: int | None = None
 
@@ -360,28 +357,19 @@ class Reporter:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Show the progress of one step while the block runs, at least every `_QUIET_INTERVAL` seconds."""
+        """Show the progress of one step while the block runs; without a terminal, every `_QUIET_INTERVAL` seconds."""
         with self._lock:
-            self._stage, self._began, self._note = name, time.monotonic(), ""
-            self._spoke, self._outlook = self._began, ""
+            self._stage, self._spoke = name, time.monotonic()
+            self._note = self._outlook = ""
             self._reset("", 0, None)
         try:
             if self._may_draw:
-                columns = (
-                    SpinnerColumn(),
-                    TextColumn("{task.description}", markup=False),
-                    BarColumn(12),
-                    TextColumn("{task.fields[status]}", markup=False, style="cyan"),
-                    TimeElapsedColumn(),
-                )
-                with Progress(*columns, console=self._console, transient=True) as self._bars:
-                    self._task = self._bars.add_task(name, total=None, status="")
+                with self._console.status(Text(name)) as self._spinner:
                     yield
             else:
-                with _every(_TICK, self.tick):
-                    yield
+                yield
         finally:
-            self._bars, self._stage = None, ""
+            self._spinner, self._stage = None, ""
 
     def progress(self, what: str, done: int, total: int | None) -> None:
         """Report that `done` of `total` (None: unknown) units of `what` are done."""
@@ -390,15 +378,10 @@ class Reporter:
                 self._reset(what, done, total)
             self._done, self._total = done, total
             self._pace.add(done)
-            if self._bars is not None:
-                self._bars.update(
-                    self._task,
-                    description=f"{self._stage}: {what}",
-                    completed=done,
-                    total=total,
-                    status=self._status("/"),
-                )
-            self.tick()
+            if self._spinner is not None:
+                self._spinner.update(Text(f"{self._stage}: {what} {self._status('/')}"))
+            elif self._stage and not self._may_draw and time.monotonic() - self._spoke > _QUIET_INTERVAL:
+                self.say(f"  {self._stage}: {what} {self._status(' of ')}")
 
     def note(self, text: str) -> None:
         """Show a text beside the rate, such as the loss, until the step ends or the text is replaced."""
@@ -407,17 +390,6 @@ class Reporter:
     def outlook(self, text: str) -> None:
         """Show what is known about the whole run after the time left of this step, until it ends."""
         self._outlook = text
-
-    def tick(self) -> None:
-        """Without a terminal, print a line if none was printed for `_QUIET_INTERVAL` seconds."""
-        with self._lock:
-            now = time.monotonic()
-            if not self._stage or self._may_draw or now - self._spoke <= _QUIET_INTERVAL:
-                return
-            if self._what:
-                self.say(f"  {self._stage}: {self._what} {self._status(' of ')}")
-            else:
-                self.say(f"  {self._stage}: {duration(now - self._began)} so far")
 
     def _reset(self, what: str, done: int, total: int | None) -> None:
         self._what, self._done, self._total, self._pace = what, done, total, Pace()
@@ -475,30 +447,3 @@ class Reporter:
         if self._prefix:
             return
         print_table(title, header, rows, target=self._console)
-
-
-@contextmanager
-def _every(seconds: float, action: Callable[[], None]) -> Iterator[None]:
-    """Call a function at this interval on another thread while the block runs."""
-    ended = threading.Event()
-
-    def loop() -> None:
-        while not ended.wait(seconds):
-            action()
-
-    thread = threading.Thread(target=loop, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-class ConsoleHandler(logging.Handler):
-    """Sends log records to the console that draws the progress bars, so that they do not overwrite each other."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
-        style = "red" if record.levelno >= logging.ERROR else "yellow"
-        console.print(Text(self.format(record), style=style), soft_wrap=True)

@@ -13,7 +13,7 @@ Only `superbpe pipeline` has a configuration, whose settings are KEY=VALUE:
 
 - `compose.py` has Hydra compose it, and explains unknown keys and wrong values; `validate.py` checks what can be
   checked before any text is read.
-- `job.py` runs the stages in the folder that Hydra makes, once or per cell of a sweep, and writes `run.json`.
+- `experiments.commands.pipeline` runs the stages in the folder that Hydra makes, once or per cell of a sweep.
 - `sweep.py` divides the cores among the cells of a sweep (`--multirun`) and prints the table of their results.
 """
 
@@ -23,7 +23,7 @@ import importlib
 import sys
 
 from experiments.cli.console import complain, console, exit_code, spell
-from tokenizer.errors import UserError, did_you_mean
+from tokenizer.errors import UserError, did_you_mean, missing_extra
 
 COMMANDS: dict[str, dict[str, str]] = {
     "tokenizers": {
@@ -74,8 +74,8 @@ def run(argv: list[str]) -> int:
         parser = command.parser()
         spell(parser.spelling())
         arguments = parser.parse_args(argv[1:])
-    except UserError as error:  # a package is not installed
-        complain(error)
+    except (UserError, ModuleNotFoundError) as error:
+        complain(missing_extra(error) if isinstance(error, ModuleNotFoundError) else error)
         return 2
     except SystemExit as end:  # argparse has printed the help or a mistake
         return int(end.code or 0)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""Exit codes that a shell reports for processes ended by these signals."""
 _WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
 
 
@@ -56,59 +54,38 @@ def restore() -> None:
             signal.signal(number, handler)
 
 
-def describe(stop: KeyboardInterrupt) -> tuple[str, int]:
-    """Return what ended a command, "interrupted" or "terminated", and its exit code."""
-    from lm.train.interrupt import Terminated  # not at the top: `prepare` comes before other imports
-
-    return ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
-
-
-_stop: type[KeyboardInterrupt] | None = None
-"""Exception that a signal raised during `stoppable`."""
-
-
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Within the block, SIGINT raises `KeyboardInterrupt` and SIGTERM its subclass `Terminated`.
 
+    A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does; Ray
+    replaces all exceptions of signal handlers). After a signal, the block therefore raises the signal's exception.
+
     Only the main thread receives signals, so in any other thread this does nothing.
     """
-    global _stop
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from lm.train.interrupt import Terminated
+    from lm.train.interrupt import Terminated  # not at the top: `prepare` comes before other imports
+
+    stop: type[KeyboardInterrupt] | None = None
 
     def raise_stop(number: int, frame: FrameType | None) -> NoReturn:
-        global _stop
-        _stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
-        raise _stop
+        nonlocal stop
+        stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        raise stop
 
-    _stop = None
     before = {number: signal.getsignal(number) for number in _WORDS}
-    if before[signal.SIGINT] in (_exit, signal.default_int_handler):
-        signal.signal(signal.SIGINT, raise_stop)
-    if before[signal.SIGTERM] != signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, raise_stop)
-    try:
-        with unmasked():
-            yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:  # None: the handler was not installed from Python
-                signal.signal(number, handler)
-
-
-@contextmanager
-def unmasked() -> Iterator[None]:
-    """If the block fails after a signal in `stoppable`, raise the signal's exception instead of the error.
-
-    A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does). Ray
-    replaces all exceptions of signal handlers by `KeyboardInterrupt`.
-    """
+    for number, handler in before.items():
+        if handler not in (signal.SIG_IGN, None):  # None: the handler was not installed from Python
+            signal.signal(number, raise_stop)
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if _stop is not None and type(error) is not _stop:
-            raise _stop from None
+        if stop is not None and type(error) is not stop:
+            raise stop from None
         raise
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)

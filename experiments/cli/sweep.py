@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from experiments.cli.console import console, duration, print_table, signed, stderr
 from experiments.store import runs
 from experiments.store.manifest import command_line
-from tokenizer import storage
 from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
@@ -24,20 +20,8 @@ if TYPE_CHECKING:
     from experiments.store.runs import Run
 
 _INTERVALS = {"interval": ("low", "high"), "difference_interval": ("difference_low", "difference_high")}
-_NOT_NUMBERS = ("key", "label", "settings")
+_NOT_NUMBERS = ("key", "label", "settings", *_INTERVALS)
 SUMMARY, TABLE = "sweep.json", "sweep.csv"
-
-
-class Shares(NamedTuple):
-    """How the cells of a sweep share a machine's cores.
-
-    Attributes:
-        overrides: Overrides to add to the command line.
-        warning: Warning for the user, or empty.
-    """
-
-    overrides: list[str]
-    warning: str = ""
 
 
 def share_out(
@@ -48,8 +32,8 @@ def share_out(
     *,
     explicit: bool,
     cores: int | None = None,
-) -> Shares:
-    """Choose how many cells run at a time and how many threads each has, without exceeding the number of cores.
+) -> list[str]:
+    """Return the overrides that divide a machine's cores among the cells of a sweep that run at the same time.
 
     Args:
         launcher: Hydra's settings of the launcher.
@@ -66,30 +50,19 @@ def share_out(
         if threads is not None and not explicit:
             jobs = min(jobs, max(1, cores // threads))
         jobs = min(jobs, n_cells)
-        each = threads or max(1, cores // jobs)
-        warning = (
-            f"{jobs} cells with {each} threads each compete for {cores} cores; leave out hydra.launcher.n_jobs or "
-            "runner.threads to divide the cores automatically"
-        )
-        overrides = [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={each}"]
-        return Shares(overrides, warning if jobs * each > cores else "")
+        return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
     if name.startswith("submitit") and threads is None:
-        if (asked := launcher.get("cpus_per_task")) is not None:
-            return Shares([f"runner.threads={asked}"])
+        if (chosen := launcher.get("cpus_per_task")) is not None:
+            return [f"runner.threads={chosen}"]
         if name == "submitit_local":  # starts all cells at once
-            return Shares([f"runner.threads={max(1, cores // n_cells)}"])
-    return Shares([])
-
-
-def number_of_cells(swept: Mapping[str, Sequence[str]]) -> int:
-    """Return the number of combinations of all swept values."""
-    return math.prod(len(values) for values in swept.values())
+            return [f"runner.threads={max(1, cores // n_cells)}"]
+    return []
 
 
 def begin(folder: Path) -> None:
     """Remove the records of an earlier sweep into the same folder."""
     for path in folder.rglob(runs.RECORD):
-        storage.disk.remove(path)
+        path.unlink()
 
 
 def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
@@ -103,6 +76,8 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     Returns:
         The cells that were started.
     """
+    from experiments.report.figures import to_csv  # imports Altair, which is slow
+
     cells = runs.find(folder)
     for cell in cells:
         if cell.status == "running" and stopped:
@@ -111,18 +86,14 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
             cell.status, cell.exit_code, cell.error = "failed", 1, "the process of this cell was killed"
     if not cells:
         return cells
-    write_json(
-        folder / SUMMARY,
-        {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]},
-    )
+    summary = {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]}
+    write_json(folder / SUMMARY, summary)
     rows = [flat(cell) for cell in cells]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, names)
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(folder / TABLE, table.getvalue())
-    _show(cells, folder, n_cells)
+    columns = dict.fromkeys(name for row in rows for name in row)
+    write_whole(folder / TABLE, to_csv([{name: row.get(name) for name in columns} for row in rows]))
+    _print_cells(cells)
+    console.print(Text(f"the table as data: {folder / SUMMARY}, {folder / TABLE}"), soft_wrap=True)
+    _print_failures(cells, n_cells)
     return cells
 
 
@@ -131,21 +102,19 @@ def flat(cell: Run) -> dict[str, Any]:
     row: dict[str, Any] = {"cell": cell.number}
     row |= {key: value for key, _, value in (text.partition("=") for text in cell.swept)}
     row |= {"status": cell.status, "exit_code": cell.exit_code, "seconds": cell.seconds, "error": cell.error}
-    if cell.results is not None:
-        for arm in cell.results.arms:
-            found = dataclasses.asdict(arm)
-            numbers = {name: value for name, value in found.items() if name not in (*_NOT_NUMBERS, *_INTERVALS)}
-            for interval, ends in _INTERVALS.items():
-                numbers |= dict(zip(ends, found[interval] or (None, None), strict=True))
-            row |= {f"{arm.key}.{name}": value for name, value in numbers.items()}
+    for arm in cell.results.arms if cell.results is not None else []:
+        values = dataclasses.asdict(arm)
+        numbers = {name: value for name, value in values.items() if name not in _NOT_NUMBERS}
+        for interval, ends in _INTERVALS.items():
+            numbers |= dict(zip(ends, values[interval] or (None, None), strict=True))
+        row |= {f"{arm.key}.{name}": value for name, value in numbers.items()}
     return {**row, "report": cell.report, "folder": cell.folder}
 
 
-def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
+def _print_cells(cells: Sequence[Run]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
-    numbers = (
-        ["bytes per token", "bits per byte", "interval", "against first"] if any(cell.results for cell in cells) else []
-    )
+    arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
+    numbers = ["bytes per token", "bits per byte", "interval", "against first"] if arms else []
     rows = []
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
@@ -153,41 +122,35 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
         if not cell.results:
             state = duration(cell.seconds or 0) if cell.status == "done" else cell.status
             rows.append([*settings, state, *([""] * len(numbers))])
-        for place, found in enumerate(cell.results.arms if cell.results else []):
+        for place, arm in enumerate(cell.results.arms if cell.results else []):
             measured = [
-                f"{found.bytes_per_token:.3f}",
-                f"{found.bits_per_byte:.4f}",
-                "{:.4f}–{:.4f}".format(*found.interval) if found.interval else "–",
-                "" if found.difference is None else signed(found.difference) + ("*" if found.withheld else ""),
+                f"{arm.bytes_per_token:.3f}",
+                f"{arm.bits_per_byte:.4f}",
+                "{:.4f}–{:.4f}".format(*arm.interval) if arm.interval else "–",
+                "" if arm.difference is None else signed(arm.difference) + ("*" if arm.withheld else ""),
             ]
-            rows.append([*([""] * len(settings) if place else settings), found.label, *measured])
+            rows.append([*([""] * len(settings) if place else settings), arm.label, *measured])
+    last = [key.rpartition(".")[2] for key in keys]
+    names = [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
     console.print()
-    print_table("Sweep", ["", *_names(keys), "", *numbers], rows, text=range(len(keys) + 2), compact=True)
-    arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
+    print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2), compact=True)
     for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
         console.print(Text(f"* no verdict about the tokenizers: {reason}"), soft_wrap=True)
     for cell in cells:
         if cell.report:
             console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
-    console.print(Text(f"the table as data: {folder / SUMMARY}, {folder / TABLE}"), soft_wrap=True)
-    _complain(cells, n_cells)
 
 
-def _names(keys: Sequence[str]) -> list[str]:
-    """Shorten keys to their last part where that is unambiguous."""
-    last = [key.rpartition(".")[2] for key in keys]
-    return [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
-
-
-def _complain(cells: Sequence[Run], n_cells: int) -> None:
+def _print_failures(cells: Sequence[Run], n_cells: int) -> None:
     """Print which cells failed, and why."""
     failed = [cell for cell in cells if cell.status == "failed"]
-    for cell in failed:
-        where = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"
-        stderr.print(Text(where), style="red", soft_wrap=True)
+    lines = [
+        f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})" for cell in failed
+    ]
     unfinished = n_cells - sum(cell.status in ("done", "failed") for cell in cells)
     facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
     facts += [f"{unfinished} of {n_cells} cells did not finish"] if unfinished else []
     if facts:
-        told = f"{'; '.join(facts)}; the same command repeats only what is missing"
-        stderr.print(told, style="red", soft_wrap=True)
+        lines.append(f"{'; '.join(facts)}; the same command repeats only what is missing")
+    for line in lines:
+        stderr.print(Text(line), style="red", soft_wrap=True)

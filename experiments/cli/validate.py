@@ -12,44 +12,24 @@ from experiments.arms import check_arms
 from experiments.cluster import RUNNERS
 from experiments.config import BUDGETS, check_choice
 from experiments.logging.tracking import LOGGERS, check_installed
-from tokenizer.checksums import Verify
 from tokenizer.errors import UserError, check_whole
+from tokenizer.files import Verify
 from tokenizer.progress import MOST_THREADS
 
 if typing.TYPE_CHECKING:
     from experiments.config import Config
 
 
-# Lowest values of numbers that no class checks itself.
-_LEAST = {
-    "runner.memory_mb": 1,
-    "runner.part_mb": 1,
-    "runner.timeout_s": 1,
-    "runner.workers": 1,
-    "runner.gpus": 0,
-    "corpus.max_bytes": 1,
-    "corpus.batch_bytes": 1,
-    "corpus.document_limit_bytes": 1,
-    "bpe.min_count": 1,
-    "bpe.max_token_bytes": 1,
-    "bpe.train_size": 1,
-    "shards.tokens_per_shard": 1,
-    "lm.n_seeds": 1,
-    "lm.train.seed": 0,
-    "lm.train.checkpoint_seconds": 0,
-    "eval.contamination": 0,
-    "budget.tolerance": 0,
-    "budget.max_epochs": 0,
-    "report.n_superwords": 0,
-    "report.curve_points": 1,
-    "report.curve_bytes": 1,
-    "report.sample_document": 0,
-    "report.sample_bytes": 1,
-    "report.n_samples": 0,
-    "report.prompt_bytes": 1,
-    "report.sample_new_bytes": 1,
-    "report.sample_temperature": 0,
-    "report.sample_top_p": 0,
+_GROUPS = ("runner", "bpe", "shards", "budget", "report")
+"""Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
+_MORE = (
+    *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
+    *("lm.n_seeds", "lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
+)
+_MAY_BE_ZERO = {
+    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
+    *("eval.contamination", "report.n_superwords", "report.sample_document", "report.n_samples"),
+    *("report.sample_temperature", "report.sample_top_p"),
 }
 _REMEDIES = {
     "runner.memory_mb": ", or null for no limit",
@@ -66,8 +46,11 @@ def validate(config: Config) -> None:
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, BUDGETS)
     check_choice("runner.name", config.runner.name, RUNNERS)
-    for key in _LEAST:
-        _check_least(key, operator.attrgetter(key)(config))
+    in_groups = (f"{group}.{field.name}" for group in _GROUPS for field in dataclasses.fields(getattr(config, group)))
+    for key in (*in_groups, *_MORE):
+        value, least = operator.attrgetter(key)(config), 0 if key in _MAY_BE_ZERO else 1
+        if isinstance(value, int | float) and not isinstance(value, bool) and not value >= least:
+            raise UserError(f"{key}={value} must be at least {least}{_REMEDIES.get(key, '')}")
     for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
         if threads is not None:
             check_whole(key, threads, 1, MOST_THREADS)
@@ -78,11 +61,6 @@ def validate(config: Config) -> None:
     _check_corpus(config)
     _check_budgets(config)
     check_arms(config)
-
-
-def _check_least(key: str, value: float | None) -> None:
-    if value is not None and not value >= _LEAST[key]:
-        raise UserError(f"{key}={value} must be at least {_LEAST[key]}{_REMEDIES.get(key, '')}")
 
 
 def _check_corpus(config: Config) -> None:
@@ -109,13 +87,6 @@ def _check_corpus(config: Config) -> None:
 def _check_budgets(config: Config) -> None:
     """Raise a UserError for mistakes in the sizes of models and runs."""
     budget, lm = config.budget, config.lm
-    for n_layers in lm.depths:
-        lm.model.of_depth(n_layers)  # checks the shape
-    if len(set(lm.depths)) > 1 and (budget.mode != "equal_flops" or budget.train_flops is None):
-        raise UserError(
-            f"lm.depths={lm.depths}: models of several depths are compared at equal training FLOPs; add "
-            "budget=equal_flops budget.train_flops=FLOPS"
-        )
     if budget.train_flops is None:
         for n_bytes in budget.rungs():
             _ = dataclasses.replace(lm.train, train_bytes=n_bytes).schedule  # checks the settings of every run

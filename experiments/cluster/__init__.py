@@ -1,4 +1,4 @@
-"""Work on the parts of a corpus, on the machines of a Ray cluster."""
+"""Work on the parts of a corpus, and language models, on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ RUNNERS = ("local", "ray")
 
 
 def connect(runner: RunnerConfig) -> Cluster | None:
-    """Connect to the cluster that the settings name; None for `local`, which has no parts.
+    """Connect to the cluster that the settings name; None for `local`.
 
     Raises:
-        UserError: the cluster cannot be reached, or the package for it is not installed.
+        UserError: the cluster cannot be reached, or Ray is not installed.
     """
     if runner.name == "local":
         return None
-    from experiments.cluster.ray_backend import RayBackend
+    from experiments.cluster.connection import started
     from experiments.cluster.tasks import Cluster
 
-    return Cluster(RayBackend(runner), runner)
+    return Cluster(started(runner), runner)

@@ -1,441 +1,316 @@
-"""Tasks whose results are files that all machines see: a task whose result exists is never run again."""
+"""Tasks on a Ray cluster. Ray schedules them, and repeats those whose worker died.
+
+Added here: a task whose result exists is not run again, and a task that runs without progress is ended, so that Ray
+repeats it. A task may wait for a worker as long as it takes, but a line says why nothing runs.
+"""
 
 from __future__ import annotations
 
 import logging
-import statistics
+import os
+import shutil
+import signal
+import subprocess
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
-from experiments.cluster.heartbeat import STOP_SECONDS, Beat, ask_to_stop, last_beat
-from experiments.store.cache import marked
-from tokenizer import storage
-from tokenizer.checksums import digest, read_sealed, write_sealed
-from tokenizer.corpus.remote_disk import bucket_path, on_bucket, use_buckets
-from tokenizer.errors import UserError
+from experiments.cluster import results
+from experiments.cluster.results import Result, Sign, Task, execute
+from tokenizer.errors import UserError, shortened
+from tokenizer.files import is_remote
+from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    from experiments.cluster.results import Work
     from experiments.config import RunnerConfig
+    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.progress import Progress
 
-ATTEMPTS = 12
-"""Attempts per task, of which each ended with its worker."""
-_PROGRESS_SECONDS = 1200.0
-"""A patient task that ran this long before its worker was lost has saved checkpoints (by default every ten minutes), so
-its attempts count anew."""
+RETRIES = 11
+"""Ray repeats a task this often after its worker died."""
+_CHECKPOINTED_RETRIES = 100
+STOP_SECONDS = 20.0
+"""Time for tasks to write their checkpoints after Ctrl-C."""
 _POLL_SECONDS = 0.5
-_STRAGGLES = 4
-"""A task that takes longer than this multiple of the median gets a copy, whichever finishes first counts."""
-_LEAST_STRAGGLER_SECONDS = 10.0
-_VISIBLE_SECONDS = 60.0
-"""Time for a file that another machine has written to appear, on a file system that caches folders."""
-REMEDY = "delete it, then run the same command again"
-"""What to do about damaged data of a task."""
-_LOOK_UPS = 32
-"""Results that are looked for at the same time; each takes a request or two in a bucket."""
+QUIET_SECONDS = 30.0
+"""Time without any running task after which a line says what the tasks wait for."""
 _logger = logging.getLogger(__name__)
 
 
 class LostError(Exception):
-    """The worker of a task died, or its machine did, or one of the processes that the task started."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A piece of work whose result does not depend on where and how often it is done.
-
-    Attributes:
-        name: start of the names of its files.
-        identity: what the result depends on, as JSON; part of the names of its files. None for a call that keeps its
-            own results.
-        call: function of the values that all tasks share, and of the path for its data, that returns a small result:
-            JSON, unless the call keeps its own results. It can be pickled.
-        size: bytes of text, for the progress.
-        gpus: GPUs that it takes.
-    """
-
-    name: str
-    identity: Any
-    call: Callable[[Any, Path], Any]
-    size: int = 0
-    gpus: int = 0
-
-    @property
-    def stem(self) -> str:
-        """Names of its files without their extensions."""
-        return f"{self.name}-{digest(self.identity)[:16]}"
-
-    def data(self, folder: Path) -> Path:
-        """The path for its data."""
-        return folder / f"{self.stem}.data"
-
-
-class Result(NamedTuple):
-    """Result of a task: what its call returned, and the path that was passed to it."""
-
-    value: Any
-    data: Path
-
-
-def returned(task: Task, folder: Path) -> Any:
-    """What the call of a finished task returned, or None; its data may be deleted."""
-    if task.identity is None:
-        return None
-    with suppress(FileNotFoundError, ValueError):
-        return read_sealed(folder / f"{task.stem}.json")["value"]
-    return None
-
-
-def finished(task: Task, folder: Path) -> Any:
-    """What the call of a finished task returned, or None; a task whose data was deleted is not finished."""
-    value = returned(task, folder)
-    return value if value is not None and storage.disk.exists(task.data(folder)) else None
-
-
-def execute(task: Task, shared: Any, folder: Path) -> dict[str, Any]:
-    """Run a task on this machine, unless it is finished.
-
-    Returns:
-        `{"value": ...}`, `{"error": ...}` for the user, or `{"lost": ...}` if the task must be run again.
-    """
-    if on_bucket(folder):
-        use_buckets()
-    if (value := finished(task, folder)) is None:
-        try:
-            value = task.call(shared, task.data(folder))
-        except UserError as error:
-            return {"error": str(error)}
-        except LostError as error:
-            return {"lost": str(error)}
-        if task.identity is not None:
-            write_sealed(folder / f"{task.stem}.json", {"value": value})
-    return {"value": value}
-
-
-class Backend(Protocol):
-    """Runs `execute` elsewhere.
-
-    Attributes:
-        watched: whether a task starts soon after it was submitted, so that slow and hanging tasks can be told from
-            waiting ones.
-        needs_files: whether the folder of a task must be on a file system.
-    """
-
-    watched: bool
-    needs_files: bool
-
-    def several_machines(self) -> bool:
-        """Whether tasks may run on machines that do not see this one's folders."""
-
-    def slots(self) -> int:
-        """Number of tasks to keep submitted."""
-
-    def gpus(self) -> int | None:
-        """GPUs of the machine that has the most; None if this is unknown."""
-
-    def share(self, value: Any) -> Any:
-        """Make a value available to all tasks; returns what `submit` takes."""
-
-    def submit(self, tasks: Sequence[Task], shared: Any, folder: Path, *, extra: bool = False) -> list[Any]:
-        """Start tasks, `extra` ones in addition to those that fill the machines; returns a handle for each."""
-
-    def wait(self, handles: Sequence[Any], seconds: float) -> list[Any]:
-        """Wait until a task has ended; returns the handles of those that have."""
-
-    def outcome(self, handle: Any) -> dict[str, Any]:
-        """What `execute` returned.
-
-        Raises:
-            LostError: the worker died.
-            Exception: what `execute` raised.
-        """
-
-    def cancel(self, handle: Any) -> None:
-        """End a task, if it runs."""
-
-
-@dataclass
-class _Attempt:
-    index: int
-    beat: Beat | None = None
-    started: float = field(default_factory=time.monotonic)
-    heard: float | None = None
-
-
-def _call(argument: Any, function: Callable[[Any], Any], _: Path) -> Any:
-    return function(argument)
+    """A process that a task has started died; Ray runs the task again."""
 
 
 class Cluster:
-    """Runs tasks on a backend: repeats what was lost, copies what is slow, and gives up what hangs.
+    """Runs tasks on a Ray cluster.
 
     Args:
-        backend: where tasks run.
+        ray: the module, connected to the cluster.
         runner: settings.
+
+    Raises:
+        UserError: `runner.folder` is a URL.
     """
 
-    def __init__(self, backend: Backend, runner: RunnerConfig) -> None:
-        self._backend, self._timeout, self._folder = backend, runner.timeout_s, runner.folder
-        self.slots, self.gpus = backend.slots, backend.gpus
-        self.threads = runner.threads or 1
-        self.part_bytes = runner.part_mb * 1_000_000
+    def __init__(self, ray: Any, runner: RunnerConfig) -> None:
+        self.threads, self.part_bytes = runner.threads or 1, runner.part_mb * 1_000_000
+        self.ray, self.timeout, self.workers = ray, runner.timeout_s, runner.workers
+        self._folder = None if runner.folder is None else Path(runner.folder).resolve()
+        if is_remote(runner.folder or ""):
+            raise UserError(f"runner.folder={runner.folder} must be a folder that all machines of the cluster share")
+
+    def slots(self) -> int:
+        """Number of tasks that can run at the same time."""
+        cores = int(self.ray.cluster_resources().get("CPU", 0))
+        return max(1, min(cores // self.threads, self.workers or cores))
+
+    def machines(self) -> dict[str, Mapping[str, float]]:
+        """Resources of each machine (`CPU`, `GPU`), by the id of its Ray node."""
+        return {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
 
     @contextmanager
-    def results(self, folder: Path) -> Iterator[Path]:
-        """Yield the folder for the results of an artifact's tasks, which is deleted when the block succeeds.
-
-        It is in `runner.folder`, or else in the folder of the artifact, or else, if that is in the local cache of a
-        bucket, which other machines do not see, in the bucket.
+    def results(self, folder: Path, *, resume: bool = True) -> Iterator[Path]:
+        """Yield a folder for the results of tasks, which is deleted at the end.
 
         Args:
-            folder: the unfinished folder of the artifact.
+            folder: the folder; `runner.folder` has one of a similar name instead, if it is set.
+            resume: whether to keep it after an error, so that the same command finds its results.
         """
-        shared = self.shared(folder.parent)
-        parts = folder.resolve() / "parts" if shared is None else shared / folder.name
-        yield parts
-        storage.disk.remove_folder(parts)
-
-    def shared(self, artifacts: Path) -> Path | None:
-        """The folder for results that all machines share; None for that of the artifacts.
-
-        Raises:
-            UserError: it would be in a bucket, but the backend needs files.
-        """
-        cache = marked(artifacts)
+        path = folder.resolve()
         if self._folder is not None:
-            path = bucket_path(self._folder)
-        elif cache is not None and self._backend.several_machines():
-            path = bucket_path(f"{cache['url']}/.tasks")
-        else:
-            return None
-        if on_bucket(path) and self._backend.needs_files:
-            raise UserError(
-                f"results of tasks cannot be in {cache['url'] if cache else self._folder} with this runner, whose jobs "
-                "are files: set runner.folder to a folder of a file system that all nodes share"
-            )
-        return path if on_bucket(path) else path.resolve()
-
-    def map(self, function: Callable[[Any], Any], arguments: Sequence[Any], folder: Path) -> Iterator[Any]:
-        """Results of a function that keeps them itself, in the order of its arguments; like the builtin `map`.
-
-        Args:
-            function: can be pickled; sent to each machine once.
-            arguments: can be pickled.
-            folder: folder of the tasks, which all machines see.
-        """
-        tasks = [Task(f"call-{i:05}", None, partial(_call, argument)) for i, argument in enumerate(arguments)]
-        with closing(self.run(tasks, function, folder)) as results:
-            for result in results:
-                yield result.value
+            path = self._folder / f"{path.parent.name}-{path.name}"
+        kept = resume
+        try:
+            yield path
+            kept = False
+        finally:
+            if not kept:
+                shutil.rmtree(path, ignore_errors=True)
 
     def run(
         self,
+        work: Work,
         tasks: Sequence[Task],
-        shared: Any,
         folder: Path,
         report: Callable[[int], None] | None = None,
         *,
-        patient: bool = False,
-        silence: float | None = None,
+        gpus: int = 0,
+        checkpoints: bool = False,
     ) -> Generator[Result]:
         """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
 
-        Patient tasks that have started are first asked to stop, and get `STOP_SECONDS` for it.
-
         Args:
+            work: called with the argument of each task; yields blocks of arrays and returns JSON.
             tasks: the tasks.
-            shared: first argument of their calls.
             folder: folder for results, which all machines see.
-            report: called with the bytes of the finished tasks, and those that the others have reported (`Heartbeat`).
-            patient: whether tasks may take any time, so that slow ones are not copied.
-            silence: seconds without progress after which a patient task that has reported some is given up and started
-                again; None for no limit.
+            report: called with the bytes that are done, of finished and of running tasks.
+            gpus: GPUs of each task.
+            checkpoints: whether tasks resume from checkpoints of their own. They may then lose more workers, and get
+                `STOP_SECONDS` to write a checkpoint before they are cancelled.
 
         Raises:
-            UserError: a task raised one, lost its worker too often, or wrote its data where this process cannot see it.
+            UserError: a task raised one, was lost too often, or did not see the folder.
         """
-        storage.disk.make_folder(folder)
-        with ThreadPoolExecutor(_LOOK_UPS) as pool:
-            values = list(pool.map(partial(finished, folder=folder), tasks))
-        results = {i: value for i, value in enumerate(values) if value is not None}
-        state = _Run(self._backend, silence if patient else self._timeout, tasks, folder, results, patient=patient)
+        folder.mkdir(parents=True, exist_ok=True)
+        run = _Run(self, work, tasks, folder, gpus, checkpoints)
         try:
-            for i, task in enumerate(tasks):
-                while i not in results:
-                    state.step(shared)
+            for task in tasks:
+                while task not in run.results:
+                    run.step()
                     if report is not None:
-                        report(state.done)
-                state.top_up(shared)  # before the caller spends time on the result
-                data = task.data(folder)
-                if task.identity is not None:
-                    wait_for(data)
-                yield Result(results[i], data)
+                        report(run.done())
+                run.top_up()  # before the caller spends time on the result
+                yield run.results[task]
         finally:
-            state.cancel()
+            run.cancel()
+
+    def map_parts(
+        self,
+        name: str,
+        work: Work,
+        corpus: Corpus,
+        split: Split,
+        identity: Any,
+        folder: Path,
+        progress: Progress | None = None,
+        part_bytes: int = 0,
+    ) -> Generator[Result]:
+        """Work on the parts of a corpus; yields their results in order.
+
+        Args:
+            name: start of the names of the results.
+            work: called with each part; `skipped` of its value is `part.part_skipped()`.
+            corpus: the corpus.
+            split: side of its held-out split.
+            identity: JSON of the settings that the results depend on.
+            folder: folder for results, which all machines see.
+            progress: called with the bytes of files read.
+            part_bytes: least size of a part.
+        """
+        parts = corpus.parts(split, max(self.part_bytes, part_bytes))
+        tasks = [
+            Task(f"{name}-{i:05}", [split, identity, part.part_identity()], part, part.stored_bytes)
+            for i, part in enumerate(parts)
+        ]
+        tick, skipped = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []
+        with closing(self.run(work, tasks, folder, tick)) as results:
+            for result in results:
+                skipped.append(result.value["skipped"])
+                yield result
+        corpus.skipped.add_parts(skipped)
+        corpus.check_unchanged()
+
+
+@dataclass
+class _Submitted:
+    """A task that Ray was asked to run, its last sign of life and the time of that, and the bytes that it has done."""
+
+    task: Task
+    sign: Sign | None = None
+    heard: float = 0.0
+    done: int = 0
+    why: str = ""
 
 
 class _Run:
     def __init__(
-        self,
-        backend: Backend,
-        timeout: float | None,
-        tasks: Sequence[Task],
-        folder: Path,
-        results: dict[int, Any],
-        *,
-        patient: bool,
+        self, cluster: Cluster, work: Work, tasks: Sequence[Task], folder: Path, gpus: int, checkpoints: bool
     ) -> None:
-        self.patient, self.watched = patient, backend.watched and not patient
-        self.backend, self.timeout, self.tasks, self.folder, self.results = backend, timeout, tasks, folder, results
-        self.waiting = deque(i for i in range(len(tasks)) if i not in results)
-        self.attempts: dict[Any, _Attempt] = {}
-        self.lost = [0] * len(tasks)
-        self.reported = [0] * len(tasks)
-        self.seconds: list[float] = []
-        self.shared: Any = None
+        self.cluster, self.ray, self.folder = cluster, cluster.ray, folder
+        self.gpus, self.checkpoints = gpus, checkpoints
+        self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
+        self.waiting = deque(task for task in tasks if task not in self.results)
+        self.submitted: dict[Any, _Submitted] = {}
+        self.looked = self.lively = time.monotonic()
+        self.said = ""
+        if self.waiting:
+            retries = _CHECKPOINTED_RETRIES if checkpoints else RETRIES
+            options = {"num_cpus": cluster.threads, "num_gpus": gpus, "max_retries": retries}
+            self.execute = self.ray.remote(**options, retry_exceptions=[LostError])(execute)
+            self.work = self.ray.put(work)
 
-    @property
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
-        return sum(
-            task.size if i in self.results else min(task.size, self.reported[i]) for i, task in enumerate(self.tasks)
+        running = sum(min(each.task.size, each.done) for each in self.submitted.values())
+        return running + sum(task.size for task in self.results)
+
+    def top_up(self) -> None:
+        """Keep some tasks more submitted than run at once, so that no worker waits for this process."""
+        slots = self.cluster.slots() if self.waiting else 0
+        most = len(self.waiting) if self.gpus else slots if self.cluster.workers else slots + (slots + 1) // 2
+        while self.waiting and len(self.submitted) < most:
+            task = self.waiting.popleft()
+            task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command
+            self.submitted[self.execute.remote(self.work, task, self.folder)] = _Submitted(task)
+
+    def step(self) -> None:
+        """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
+        self.top_up()
+        ended, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)
+        for ref in ended:
+            each = self.submitted.pop(ref)
+            self._listen(each)
+            self.results[each.task] = self._result(ref, each)
+            self.lively = time.monotonic()
+        if time.monotonic() - self.looked > results.BEAT_SECONDS:
+            self.looked = time.monotonic()
+            for each in self.submitted.values():
+                self._listen(each)
+            self._explain_waiting()
+
+    def _result(self, ref: Any, each: _Submitted) -> Result:
+        errors = self.ray.exceptions
+        try:
+            result: Result = self.ray.get(ref)
+        except errors.RayTaskError as error:
+            if not isinstance(error.cause, LostError):
+                raise (error.cause or error) from error
+            why = str(error.cause)
+        except errors.RayError as error:
+            why = each.why or f"{type(error).__name__}: {shortened(error)}"
+        else:
+            return result
+        raise UserError(
+            f"task {each.task.name} was lost again and again without an error of its own, the last time because {why}; "
+            "if memory is short, lower runner.part_mb, runner.memory_mb or runner.workers"
         )
 
-    def top_up(self, shared: Any) -> None:
-        """Keep some tasks more submitted than run at once, so that no worker waits for this process."""
-        slots = self.backend.slots()
-        wanted = slots + (slots + 1) // 2 - len(self.attempts)
-        if chosen := [self.waiting.popleft() for _ in range(min(wanted, len(self.waiting)))]:
-            self._submit(chosen, shared)
+    def _listen(self, each: _Submitted) -> None:
+        """Read the last sign of life of a task: report a new attempt, and end one that has been silent."""
+        sign, now, limit = Sign.last(each.task, self.folder), time.monotonic(), self.cluster.timeout
+        if sign is not None and sign != each.sign:
+            if sign.attempt > (each.sign.attempt if each.sign is not None else 1):
+                _logger.warning(
+                    "task %s lost its worker; attempt %d runs on %s", each.task.name, sign.attempt, sign.host
+                )
+            each.sign, each.heard, each.done, self.lively = sign, now, max(each.done, sign.done), now
+        elif each.sign is not None and limit is not None and now - each.heard > limit:
+            each.heard = now
+            if self._kill(each.sign):
+                each.why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
+                _logger.warning("task %s on %s was ended: %s", each.task.name, each.sign.host, each.why)
 
-    def _submit(self, chosen: list[int], shared: Any, *, extra: bool = False) -> None:
-        if self.shared is None:
-            self.shared = self.backend.share(shared)
-        attempts = [_Attempt(i, self._beat(i)) for i in chosen]  # an earlier attempt may have written beats
-        handles = self.backend.submit([self.tasks[i] for i in chosen], self.shared, self.folder, extra=extra)
-        self.attempts.update(zip(handles, attempts, strict=True))
+    def _kill(self, sign: Sign) -> bool:
+        """End a worker on its machine. Cancelling its task would not free the cores of a process that is stopped."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def _beat(self, index: int) -> Beat | None:
-        return last_beat(self.tasks[index].data(self.folder)) if self.patient else None
+        with suppress(self.ray.exceptions.RayError, ValueError):  # the machine is gone
+            there = NodeAffinitySchedulingStrategy(sign.node, soft=False)
+            kill = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(kill_worker)
+            return bool(self.ray.get(kill.remote(sign.pid), timeout=60))
+        return False
 
-    def step(self, shared: Any) -> None:
-        """Submit, wait a moment, and take what has ended."""
-        self.top_up(shared)
-        for handle in self.backend.wait(list(self.attempts), _POLL_SECONDS):
-            attempt = self.attempts.pop(handle)
-            if attempt.index in self.results:
-                continue
-            try:
-                outcome = self.backend.outcome(handle)
-            except LostError as error:
-                outcome = {"lost": str(error)}
-            if "lost" in outcome:
-                if self.patient and time.monotonic() - attempt.started > _PROGRESS_SECONDS:
-                    self.lost[attempt.index] = 0
-                self._lose(attempt.index, outcome["lost"])
-                self.waiting.appendleft(attempt.index)
-                continue
-            if "error" in outcome:
-                raise UserError(outcome["error"])
-            self.results[attempt.index] = outcome["value"]
-            self.seconds.append(time.monotonic() - attempt.started)
-            for copy in [other for other, each in self.attempts.items() if each.index == attempt.index]:
-                self.backend.cancel(copy)
-                del self.attempts[copy]
-        if self.patient:
-            self._listen(shared)
-        if self.watched:
-            self._watch(shared)
-
-    def _listen(self, shared: Any) -> None:
-        """Read the progress of tasks, and replace those that have shown none for too long. A task may wait to start."""
-        now = time.monotonic()
-        for handle, attempt in list(self.attempts.items()):
-            beat = self._beat(attempt.index)
-            if beat is not None and beat != attempt.beat:
-                attempt.beat, attempt.heard = beat, now
-                self.reported[attempt.index] = max(self.reported[attempt.index], beat.done)
-            elif attempt.heard is not None and self.timeout is not None and now - attempt.heard > self.timeout:
-                self._give_up(handle, f"it showed no progress for runner.timeout_s={self.timeout:g} seconds", shared)
-
-    def _watch(self, shared: Any) -> None:
-        """Replace tasks that hang; copy slow ones once no others are left to start."""
-        now = time.monotonic()
-        for handle, attempt in list(self.attempts.items()):
-            if self.timeout is not None and now - attempt.started > self.timeout:
-                self._give_up(handle, f"it took longer than runner.timeout_s={self.timeout:g}", shared)
-        if self.waiting or not self.seconds or len(self.attempts) >= self.backend.slots():
+    def _explain_waiting(self) -> None:
+        """Say what tasks wait for if there has been no sign of life for a while, and none can be running."""
+        if not self.submitted or time.monotonic() - self.lively < QUIET_SECONDS:
             return
-        limit = max(_LEAST_STRAGGLER_SECONDS, _STRAGGLES * statistics.median(self.seconds))
-        indices = [attempt.index for attempt in self.attempts.values()]
-        slow = [a.index for a in self.attempts.values() if now - a.started > limit and indices.count(a.index) == 1]
-        if slow:
-            self._submit(slow[:1], shared)
-
-    def _give_up(self, handle: Any, why: str, shared: Any) -> None:
-        self.backend.cancel(handle)
-        index = self.attempts.pop(handle).index
-        self._lose(index, why)
-        self._submit([index], shared, extra=True)  # the old worker may keep its place
-
-    def _lose(self, index: int, why: str) -> None:
-        self.lost[index] += 1
-        if self.lost[index] >= ATTEMPTS:
-            raise UserError(
-                f"task {self.tasks[index].name} failed {ATTEMPTS} times without an error of its own, the last time "
-                f"because {why}; if memory is short, lower runner.part_mb, runner.memory_mb or runner.workers"
-            )
+        self.lively, machines = time.monotonic(), self.cluster.machines()
+        if any(each.sign is not None and each.sign.node in machines for each in self.submitted.values()):
+            return
+        taken = f"{self.cluster.threads} CPUs and {self.gpus} GPUs"
+        if any(m.get("CPU", 0) >= self.cluster.threads and m.get("GPU", 0) >= self.gpus for m in machines.values()):
+            why = f"the CPUs or GPUs of the Ray cluster are in use by other programs; each task takes {taken}"
+        else:
+            why = f"no machine of the Ray cluster has {taken}, which each task takes; start one with `ray start`"
+        if why != self.said:
+            self.said = why
+            _logger.warning("%d tasks are waiting: %s", len(self.submitted) + len(self.waiting), why)
 
     def cancel(self) -> None:
-        """End all tasks that run."""
-        started = [handle for handle, attempt in self.attempts.items() if attempt.heard is not None]
+        """End all tasks that run; those with checkpoints get time to write one."""
         try:
-            self._cancel([handle for handle in self.attempts if handle not in started])
-            if started:
-                started = self._stop(started)
+            if self.checkpoints and (running := [ref for ref, each in self.submitted.items() if each.sign is not None]):
+                _logger.warning(
+                    "waiting up to %.0f s for %d tasks to write their checkpoints; Ctrl-C ends them at once",
+                    STOP_SECONDS,
+                    len(running),
+                )
+                self._cancel(running, force=False)  # like Ctrl-C in the worker
+                self.ray.wait(running, num_returns=len(running), timeout=STOP_SECONDS)
         finally:
-            self._cancel(started)
-            self.attempts.clear()
+            self._cancel(list(self.submitted), force=True)
+            self.submitted.clear()
 
-    def _cancel(self, handles: Sequence[Any]) -> None:
-        for handle in handles:
-            with suppress(Exception):  # the backend may be gone
-                self.backend.cancel(handle)
-
-    def _stop(self, handles: list[Any]) -> list[Any]:
-        """Ask tasks to stop, and wait until they have; return those that have not."""
-        _logger.warning(
-            "waiting up to %.0f s for %d tasks to write their checkpoints; Ctrl-C ends them at once",
-            STOP_SECONDS,
-            len(handles),
-        )
-        deadline = time.monotonic() + STOP_SECONDS
-        with suppress(Exception):
-            ask_to_stop(self.folder)
-            while handles and time.monotonic() < deadline:
-                ended = self.backend.wait(handles, _POLL_SECONDS)
-                handles = [handle for handle in handles if handle not in ended]
-        return handles
+    def _cancel(self, refs: Sequence[Any], *, force: bool) -> None:
+        for ref in refs:
+            # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives
+            # (Ray 2.60: "Tried to complete task that was not pending").
+            with suppress(Exception):  # the cluster may be gone
+                ended, _ = self.ray.wait([ref], timeout=0)
+                if not ended:
+                    self.ray.cancel(ref, force=force)
 
 
-def wait_for(data: Path) -> None:
-    """Wait for the data of a finished task to appear on this machine.
-
-    Raises:
-        UserError: it does not.
-    """
-    deadline = time.monotonic() + _VISIBLE_SECONDS
-    while not storage.disk.exists(data):
-        if time.monotonic() > deadline:
-            raise UserError(
-                f"a task has written {data}, which this machine does not see; set runner.folder to a folder that all "
-                "machines of the cluster share"
-            )
-        time.sleep(_POLL_SECONDS)
+def kill_worker(pid: int) -> bool:
+    """Kill a process of this machine if it is a worker of Ray."""
+    listed = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    if not listed.stdout.startswith("ray::"):
+        return False
+    os.kill(pid, signal.SIGKILL)
+    return True

@@ -17,8 +17,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, number, out_folder, whole
-from experiments.cli.console import Reporter, finish, si
+from experiments.cli.arguments import Parser, add_figures, number, out_folder, whole
+from experiments.cli.console import Reporter, finish
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
 from tokenizer.durable import write_json, write_whole
@@ -27,7 +27,6 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     import argparse
 
-    from experiments.stages.comparison import Result
 
 PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
 
@@ -41,10 +40,11 @@ def parser() -> Parser:
         "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); with --perturb, the models on perturbed text.",
         "scores so far are kept; the same command resumes",
     )
-    options.add_argument("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
-    options.add_argument("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
-    options.add_argument("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
+    add = options.add_argument
+    add("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
+    add("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
+    add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
+    add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
     page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
@@ -52,9 +52,7 @@ def parser() -> Parser:
     page.add_argument(
         "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
     )
-    page.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add_figures(page, FORMATS)
     ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
     ladder.add_argument(
         "--tolerance", type=number(0), help="accepted difference in training FLOPs at a budget (that of the run)"
@@ -76,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     if (settings or arguments.perturb) and len(runs) > 1:
         raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
     if settings:
-        from experiments.reprice import reprice
+        from experiments.stages.over_compute import reprice
 
         with out_folder(arguments.out or Path("ladder")) as out:
             reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=arguments.tolerance)
@@ -92,11 +90,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
     from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
-    from experiments.report.comparison import figures, render
+    from experiments.report.comparison_page import figures, render
     from experiments.report.data import gather
     from experiments.report.figures import to_csv
+    from experiments.stages.outlook import Step
     from experiments.stages.reporting import provenance
-    from experiments.stages.verdict import detail, verdict
+    from experiments.stages.terminal import result_table
+    from experiments.verdict import detail, verdict
 
     reporter = Reporter()
     done, others = comparing.find(runs)
@@ -109,7 +109,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     numbers = gather(
         result,
         settings,
-        demonstration=comparing.demonstration(result),
+        command=done[0].command,
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )
     numbers["notes"] = [*notes, *comparing.unfinished(others)]
@@ -120,26 +120,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
         save(figures(numbers), out / "figures", arguments.figures or FORMATS)
     for note in numbers["notes"]:
         reporter.say(f"left out: {note}", style="yellow")
-    _table(reporter, result)
+    reporter.table("Held-out text", *result_table(result))
     reporter.say(verdict(result), style="bold")
     reporter.say(detail(result))
+    if numbers["next"] is not None:
+        reporter.say(Step(**numbers["next"]).sentence())
     finish(*(out / name for name in (PAGE, NUMBERS, DIFFERENCES)), then=["compare", runs[0], "--perturb"])
-
-
-def _table(reporter: Reporter, result: Result) -> None:
-    """One row per tokenizer."""
-    rows = []
-    for each in result.arms:
-        scores = each.scores
-        interval = scores.bits_per_byte_interval
-        rows.append(
-            [
-                each.label,
-                f"{scores.bytes_per_token:.3f}",
-                f"{scores.bits_per_byte:.4f}" + (f" ± {(interval[1] - interval[0]) / 2:.4f}" if interval else ""),
-                si(each.lm.contents.summary.flops),
-                si(scores.cost.decode_flops_per_byte),
-            ]
-        )
-    head = ["", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
-    reporter.table("Held-out text", head, rows)

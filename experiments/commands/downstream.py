@@ -1,9 +1,8 @@
-"""`superbpe downstream MODEL... --out FOLDER [--tasks hellaswag]`: evaluate models on lm-eval tasks.
+"""`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
 whose data come from the hub, or of `--include-path FOLDER`; `--tasks list` lists them. `--tasks FOLDER` runs all tasks
-in a folder of YAML files. Without `--tasks`, two small tasks are made from held-out text: from `--text`, or from the
-corpus among the artifacts. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
+in a folder of YAML files. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
 
 Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
 task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
@@ -22,13 +21,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.arguments import TEXT, Parser, out_folder, whole
+from experiments.cli.arguments import Parser, out_folder, whole
 from experiments.cli.console import Reporter, console, finish, percent
-from experiments.commands.heldout_tasks import write_tasks
-from experiments.results import Folder
-from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models, open_model
-from tokenizer import Corpus, CorpusConfig
+from lm.bits import bits_per_byte
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -36,25 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 RESULTS = "downstream.json"
-_SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes seconds to import
 
 
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
-    options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for results and made tasks")
-    options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
-    options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
-    options.add_argument("--text", nargs="+", metavar="FILE", help=f"held-out text to make tasks from: {TEXT}")
-    options.add_argument("--items", type=whole(), default=200, help="items of each made task (%(default)s)")
-    options.add_argument("--seed", type=whole(0), default=0, help="seed of the made tasks (%(default)s)")
-    options.add_argument("--limit", type=whole(), help="use at most this many items of each task")
-    options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
-    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    options.add_argument(
-        "--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead"
-    )
+    add = options.add_argument
+    add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    add("--out", type=Path, metavar="FOLDER", help="folder for the results")
+    add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
+    add("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
+    add("--limit", type=whole(), help="use at most this many items of each task")
+    add("--device", default="auto", help="auto, cpu or cuda")
+    add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead")
     return options
 
 
@@ -71,41 +61,46 @@ def run(arguments: argparse.Namespace) -> None:
         for task in _library(arguments.include_path).all_tasks:  # groups too
             print(task)
         return
-    if not arguments.models or arguments.out is None:
-        raise UserError("name a MODEL to evaluate, and a folder for the results with --out FOLDER")
+    if not arguments.models or arguments.out is None or not arguments.tasks:
+        raise UserError("name a MODEL to evaluate, --tasks NAMES, and a folder for the results with --out FOLDER")
+    manager, names = _tasks(arguments.tasks, arguments.include_path)
     with out_folder(arguments.out):
-        results = _results(arguments)
+        models = load_models(arguments.models, arguments.device)
+        results = evaluate(models, manager, names, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
     finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
 
 
-def _results(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Find the tasks, and evaluate the models on them."""
-    folder = Path(arguments.tasks) if arguments.tasks and Path(arguments.tasks).is_dir() else None
-    names = []
-    if arguments.tasks is not None and folder is None:
-        manager, names = _library(arguments.include_path), [name for name in arguments.tasks.split(",") if name]
-        _check_names(manager, names)
-    models = load_models(arguments.models, arguments.device)
-    if not names:
-        if folder is None:
-            folder = arguments.out / "tasks"
-            n_items = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
-            what = ", ".join(f"{name}: {n} items" for name, n in n_items.items())
-            Reporter(console).say(f"tasks: {folder} ({what})")
-        manager = _library(folder, defaults=False)
-        names = sorted(manager.all_subtasks)  # those of a group run once
-        if not names:
-            raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
-    return evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
+def _tasks(chosen: str, include_path: Path | None) -> tuple[Any, list[str]]:
+    """lm-eval's `TaskManager`, and the names of the tasks: all tasks of a folder, or those that are named."""
+    if Path(chosen).is_dir():
+        manager = _library(Path(chosen), defaults=False)
+        if not manager.all_subtasks:
+            raise UserError(f"{chosen} has no lm-eval tasks; put their YAML files there")
+        return manager, sorted(manager.all_subtasks)  # those of a group run once
+    manager, names = _library(include_path), [name for name in chosen.split(",") if name]
+    for name in names:
+        if name not in manager.all_tasks:
+            raise UserError(
+                f"unknown task {name!r}{did_you_mean(name, manager.all_tasks)}; --tasks list lists all, "
+                "--tasks FOLDER takes a folder of tasks"
+            )
+    return manager, names
+
+
+def _library(folder: Path | None, *, defaults: bool = True) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
 
 
 def register() -> None:
     """Let lm-eval know our models by the name `superbpe`; it has no entry points for models of other packages."""
     from lm_eval.api.registry import register_model
 
-    from lm.evaluate.harness import HarnessModel, Scoring
+    from lm.evaluate.harness import HarnessModel
     from lm.model.language_model import LanguageModel
 
     @register_model("superbpe")
@@ -116,7 +111,6 @@ def register() -> None:
             self,
             path: str,
             tokenizer: str | None = None,
-            scoring: Scoring = "bytes",
             device: str | None = None,
             batch_size: int | str = "auto",
             max_batch_size: int | None = None,
@@ -126,7 +120,7 @@ def register() -> None:
                 device = "auto"
             lm = LanguageModel(*open_model(Path(path), folder, device=device))
             rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
-            super().__init__(lm, scoring=scoring, **rows)
+            super().__init__(lm, **rows)
 
 
 def _lm_eval(words: Sequence[str]) -> None:
@@ -141,24 +135,8 @@ def _lm_eval(words: Sequence[str]) -> None:
         sys.argv = before
 
 
-def _library(folder: Path | None, *, defaults: bool = True) -> Any:
-    from lm_eval.tasks import TaskManager
-
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
-
-
-def _check_names(manager: Any, names: Sequence[str]) -> None:
-    for name in names:
-        if name not in manager.all_tasks:
-            raise UserError(
-                f"unknown task {name!r}{did_you_mean(name, manager.all_tasks)}; --tasks list lists all, "
-                "--tasks FOLDER takes a folder of tasks"
-            )
-
-
 def evaluate(
-    models: Sequence[Saved], manager: Any, names: Sequence[str], *, scoring: Any, limit: int | None = None
+    models: Sequence[Saved], manager: Any, names: Sequence[str], *, limit: int | None = None
 ) -> dict[str, Any]:
     """Run tasks on models.
 
@@ -166,7 +144,6 @@ def evaluate(
         models: The models.
         manager: lm-eval's `TaskManager`, which finds the tasks.
         names: Names of tasks or groups of tasks.
-        scoring: "bytes" or "tokens", see `lm.evaluate.harness.HarnessModel`.
         limit: Maximum number of items per task.
 
     Returns:
@@ -202,22 +179,16 @@ def evaluate(
         facts = {}
         for task in names:
             Reporter(console).say(f"{saved.label}: {task}", style="dim")  # each takes minutes
-            harness = HarnessModel(saved.lm, scoring=scoring)
+            harness = HarnessModel(saved.lm)
             result = simple_evaluate(
                 harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True
             )
             facts[task] = harness.facts()
             for name in result["results"]:  # the tasks of a group, and the group
                 rows += _rows(result, name, saved.label, facts[task])
-        about.append(
-            {
-                "label": saved.label,
-                "lm": saved.artifact.name,
-                "tokenizer_sha256": saved.lm.tokenizer.sha256,
-                "tasks": facts,
-            }
-        )
-    return {"scoring": scoring, "models": about, "rows": rows}
+        of_model = {"label": saved.label, "lm": saved.artifact.name, "tokenizer_sha256": saved.lm.tokenizer.sha256}
+        about.append({**of_model, "tasks": facts})
+    return {"models": about, "rows": rows}
 
 
 def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -243,61 +214,18 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
         nats -= float(sample["filtered_resps"][right][0])
         n_bytes += len(sample["arguments"][right][1].encode())
     if n_bytes:
-        yield {**common, "metric": "answer_bits_per_byte", "value": nats / math.log(2) / n_bytes, "stderr": None}
-
-
-def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterator[str]:
-    paths = arguments.text
-    if paths is None:
-        root = models[0].artifact.folder.parent
-        store = Store(root)
-        artifacts = [store.find(name, Folder) for name in store.names("corpus-")]
-        found = [artifact.path / "heldout.jsonl.zst" for artifact in artifacts if artifact is not None]
-        if len(found) != 1:
-            raise UserError(
-                f"{root} contains {len(found)} corpora to make tasks from; name held-out text with --text FILE, or "
-                "tasks with --tasks FOLDER"
-            )
-        paths = [str(found[0])]
-    # No documents are held out here, so the training split is the whole text.
-    yield from Corpus(CorpusConfig(paths=list(map(str, paths)))).documents()
+        yield {**common, "metric": "answer_bits_per_byte", "value": bits_per_byte(nats, n_bytes), "stderr": None}
 
 
 def _show(results: dict[str, Any]) -> None:
+    """Print the values of all models by task and metric, and how often tokens span the join of prompt and answer."""
     labels = [model["label"] for model in results["models"]]
-    values = {(row["task"], row["metric"], row["model"]): row for row in results["rows"]}
-    table = []
-    omitted = set()
-    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in results["rows"]):
-        cells = []
-        for label in labels:
-            row = values[task, metric, label]
-            error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
-            cells.append(f"{row['value']:.4f}{error}" if means_something(row) else "-")
-        if set(cells) == {"-"}:
-            omitted.add(metric)
-        else:
-            table.append([task, metric, *cells])
-    for task in dict.fromkeys(row["task"] for row in results["rows"]):
-        shares = [
-            next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
-        ]
-        table.append([task, "straddles", *(percent(row["straddle_share"]) for row in shares)])
-    reporter = Reporter(console)
-    reporter.table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
-    if omitted:
-        reporter.say(
-            f"not shown: {', '.join(sorted(omitted))}, whose standard error is unknown or larger than the value; "
-            f"bits per byte measure the same. {RESULTS} has the values"
-        )
-
-
-def means_something(row: dict[str, Any]) -> bool:
-    """Whether a result is worth printing.
-
-    A perplexity is an exponential, so its error can exceed its value, and is unknown for one that lm-eval computes from
-    all items at once. It is worth printing if the error is known and at most the value.
-    """
-    if not math.isfinite(row["value"]):
-        return False
-    return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])
+    values: dict[tuple[str, str], list[str]] = {}
+    straddles: dict[str, dict[str, str]] = {}
+    for row in results["rows"]:
+        error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
+        values.setdefault((row["task"], row["metric"]), []).append(f"{row['value']:.4f}{error}")
+        straddles.setdefault(row["task"], {})[row["model"]] = percent(row["straddle_share"])
+    table = [[task, metric, *cells] for (task, metric), cells in values.items()]
+    table += [[task, "straddles", *(shares[label] for label in labels)] for task, shares in straddles.items()]
+    Reporter(console).table("Downstream, scored by bytes", ["task", "metric", *labels], table)

@@ -9,8 +9,8 @@ from experiments.cli.arguments import Parser, add_text, add_threads, add_tokeniz
 from experiments.cli.console import Reporter, finish, si
 from lm.data.sharding import reading_threads, write_shards
 from lm.data.shards import END_OF_TEXT
+from tokenizer.durable import naming
 from tokenizer.errors import UserError
-from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     import argparse
@@ -26,9 +26,10 @@ def parser() -> Parser:
         "Encodes text files into shards: memory-mapped ids, and where each document ends.",
         "finished shards are kept, and the same command resumes after them",
     )
+    add = options.add_argument
     add_tokenizer(options)
     add_text(options)
-    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     add_threads(options)
     return options
 

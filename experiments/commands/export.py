@@ -37,33 +37,22 @@ def parser() -> Parser:
         "export", "Writes a tokenizer in another format, if that gives the same ids; or a model for transformers, vLLM "
         "or llama.cpp."
     )  # fmt: skip
+    add = options.add_argument
     add_tokenizer(options)
-    options.add_argument(
+    add(
         "output",
         metavar="OUTPUT",
-        help="folder; NAME.json for a single tokenizer.json; NAME.tiktoken for tiktoken; NAME.gguf for llama.cpp",
+        help="folder; NAME.json for one tokenizer.json; NAME.tiktoken; NAME.gguf for llama.cpp",
     )
-    options.add_argument("--to", required=True, choices=[*formats.KINDS, "gguf"], help="format; of models: hf, gguf")
-    options.add_argument(
-        "--special",
-        action="append",
-        type=_special,
-        metavar="STRING=ID",
-        help="special token of a tiktoken input; can be repeated",
-    )
-    options.add_argument(
-        "--ignore", action="append", default=[], choices=IGNORABLE, help="part of tokenizer.json to ignore; repeatable"
-    )
-    options.add_argument("--cut", type=whole(256), metavar="SIZE", help="keep only the first SIZE tokens")
-    options.add_argument("--any-pattern", action="store_true", help="for gpt2: accept patterns other than GPT-2's")
+    add("--to", required=True, choices=[*formats.KINDS, "gguf"], help="format; of models: hf, gguf")
+    add("--special", action="append", type=_special, metavar="STRING=ID", help="special token of a tiktoken input")
+    add("--ignore", action="append", default=[], choices=IGNORABLE, help="part of tokenizer.json to ignore; repeatable")
+    add("--cut", type=whole(256), metavar="SIZE", help="keep only the first SIZE tokens")
+    add("--any-pattern", action="store_true", help="for gpt2: accept patterns other than GPT-2's")
     model = options.add_argument_group("for a model (TOKENIZER is artifacts/lm-...)")
     model.add_argument("--tokenizer", dest="of_model", type=Path, help="its tokenizer, if it is elsewhere")
     model.add_argument("--text", nargs="+", default=[], metavar="FILE", help="held-out text to compare both models on")
-    model.add_argument(
-        "--mixed-digits",
-        action="store_true",
-        help="gguf: accept other ids in llama.cpp for numbers that mix ASCII and other digits",
-    )
+    model.add_argument("--mixed-digits", action="store_true", help="gguf: accept other ids where digits of scripts mix")
     add_text_settings(model)
     return options
 

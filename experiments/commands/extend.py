@@ -18,19 +18,18 @@ from experiments.cli.arguments import (
     add_text,
     add_threads,
     add_tokenizer,
-    new_folder,
     open_exact,
     open_text,
+    out_folder,
     size,
     transition,
     whole,
 )
 from experiments.cli.console import Reporter, console, finish, si
 from superbpe import PRESETS, Source, train_superbpe
-from tokenizer import Corpus, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, storage, train_bpe
-from tokenizer.files import weighted
+from tokenizer import Corpus, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
+from tokenizer.files import shown, weighted
 from tokenizer.train.counting import mix_counts
-from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -45,23 +44,17 @@ def parser() -> Parser:
         "Continues training a tokenizer to a larger vocabulary. TEXT may be PATH:WEIGHT, or one counts.parquet.",
         "the same command continues phase 1 where this one stopped; phase 2 starts from scratch",
     )
+    add = options.add_argument
     add_tokenizer(options)
     add_text(options)
-    options.add_argument(
-        "--vocab-size", type=whole(257), required=True, metavar="N", help="size of the result, special tokens included"
+    add("--vocab-size", type=whole(257), required=True, metavar="N", help="size of the result, special tokens included")
+    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them")
+    add("--superbpe", choices=PRESETS, metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
+    add(
+        "--transition", type=transition, metavar="SHARE", help="with --superbpe: keep this share of the tokens; or auto"
     )
-    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    options.add_argument(
-        "--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them"
-    )
-    options.add_argument("--superbpe", choices=PRESETS, metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
-    options.add_argument(
-        "--transition",
-        type=transition,
-        metavar="SHARE",
-        help="with --superbpe: keep only this share or number of the tokens; or auto",
-    )
-    options.add_argument("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
+    add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
     add_threads(options)
     return options
 
@@ -81,11 +74,11 @@ def run(arguments: argparse.Namespace) -> None:
             f"--vocab-size {arguments.vocab_size} is below the {start.vocab_size} tokens of {arguments.tokenizer}"
         )
     reporter = Reporter(console)
-    with new_folder(arguments.to) as folder:
+    with out_folder(arguments.to, "--to", new=True) as folder:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
         extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
         formats.write(extended, folder, "superbpe")
-    storage.disk.remove(_checkpoint(folder), missing_ok=True)
+    _checkpoint(folder).unlink(missing_ok=True)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")

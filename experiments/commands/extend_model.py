@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder, whole
+from experiments.cli.arguments import TOKENIZER, Parser, open_exact, out_folder
 from experiments.cli.console import Reporter, console, finish
 from tokenizer import Tokenizer, UserError
 from tokenizer.durable import new_folder
@@ -29,11 +29,11 @@ _MOST_PADDING = 1024
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("extend-model", "Extends a model of transformers to a tokenizer with more tokens.")
-    options.add_argument("model", type=Path, metavar="MODEL", help="folder of a transformers model in safetensors")
-    options.add_argument("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
-    options.add_argument("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
-    options.add_argument("--old-tokenizer", help="the model's tokenizer, if its folder has none")
-    options.add_argument("--pad-to", type=whole(), help="pad rows to a multiple of this (default: the model's padding)")
+    add = options.add_argument
+    add("model", type=Path, metavar="MODEL", help="folder of a transformers model in safetensors")
+    add("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
+    add("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
+    add("--old-tokenizer", help="the model's tokenizer, if its folder has none")
     return options
 
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(out.absolute().parent, "OUT in"):
         model = _load(source)
         rows = model.get_input_embeddings().weight.shape[0]
-        extend_model(model, old, new, multiple=arguments.pad_to)
+        extend_model(model, old, new)
         with new_folder(out) as partial:
             partial.mkdir()
             model.save_pretrained(partial)
@@ -93,30 +93,11 @@ def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
     return parts
 
 
-def padded_size(needed: int, old_tokens: int, old_rows: int, multiple: int | None) -> int:
-    """Return the rows of an extended embedding: never fewer than before, and padded like the old one.
-
-    Args:
-        needed: Number of ids of the new tokenizer.
-        old_tokens: Number of ids of the old tokenizer.
-        old_rows: Rows of the model's embedding.
-        multiple: Multiple to pad to. None for the largest power of two (up to 1024) that divides `old_rows`, or for no
-            padding if the old embedding has none.
-
-    >>> padded_size(50_300, 50_257, 50_257, None), padded_size(50_300, 50_257, 50_304, None)
-    (50300, 50304)
-    >>> padded_size(160_000, 151_665, 151_936, None)
-    160000
-    """
-    if multiple is None:
-        multiple = 1 if old_rows == old_tokens else math.gcd(old_rows, _MOST_PADDING)
-    return max(old_rows, -(-needed // multiple) * multiple)
-
-
-def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | None = None) -> None:
+def extend_model(model: Any, old: Tokenizer, new: Tokenizer) -> None:
     """Add rows for the new tokens to a `transformers` causal language model, in place, and update its config.
 
-    Padding rows and rows of unused ids become the mean of all old tokens' rows.
+    Padding rows and rows of unused ids become the mean of all old tokens' rows. A padded model stays padded: to the
+    largest power of two, up to 1024, that divides its rows.
 
     Raises:
         UserError: If the tokenizers do not match, or the model has fewer rows than the old tokenizer has ids.
@@ -130,8 +111,8 @@ def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | 
             f"the model has {before} rows, but its tokenizer has {old.vocab_size} ids; name the model's own tokenizer "
             "with --old-tokenizer"
         )
-    multiple = multiple or getattr(model.config, "pad_vocab_size_multiple", None)
-    rows = padded_size(new.vocab_size, old.vocab_size, before, multiple)
+    multiple = 1 if before == old.vocab_size else math.gcd(before, _MOST_PADDING)
+    rows = max(before, math.ceil(new.vocab_size / multiple) * multiple)
     weights = [matrix.detach().clone() for matrix in _rows_by_token(model)]
     model.resize_token_embeddings(rows, mean_resizing=False)
     with torch.no_grad():

@@ -8,8 +8,9 @@ offline, its numbers as `fertility.json` and `fertility.csv`, and with `--figure
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,13 +18,16 @@ from experiments.cli.arguments import (
     TOKENIZER,
     TOKENIZER_FILES,
     Parser,
+    add_figures,
     add_text_settings,
     add_threads,
-    labels_of,
+    named,
     number,
+    of_tokenizer,
     open_any,
     open_text,
     out_folder,
+    tokenizers_of,
     whole,
 )
 from experiments.cli.compose import load
@@ -32,27 +36,25 @@ from experiments.fertility import measures
 from experiments.fertility.counting import tally
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
 from experiments.fertility.training_text import from_artifacts, from_provenance
-from experiments.report import fertility as page
+from experiments.report import fertility_page as page
 from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
-from tokenizer.checksums import digest
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
+from tokenizer.files import digest
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from experiments.fertility.documents import Documents
-    from lm.evaluate.deployment import Deployment
     from tokenizer import Corpus
-    from tokenizer.pretrained import Pretrained
+    from tokenizer.external.load import Pretrained
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
@@ -61,8 +63,7 @@ _COLUMNS = 6
 """Most groups in a table of the terminal."""
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(NamedTuple):
     """A tokenizer of the comparison.
 
     Attributes:
@@ -78,55 +79,38 @@ class Arm:
     trained_on: list[str] | None
 
 
-class Overlap(NamedTuple):
-    """Measured documents that are in training text.
-
-    Attributes:
-        text: Names of the training files; None if they are unknown.
-        documents: bool[n_documents], whether a document has the same text as one of theirs; None if they are unknown or
-            cannot be read any more.
-    """
-
-    text: list[str] | None
-    documents: NDArray[np.bool_] | None
-
-
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser(
         "fertility",
         "Counts the tokens that tokenizers need for a text, and compares them: a table, a page, CSV, JSON.",
     )
-    options.add_argument(
+    add = options.add_argument
+    add(
         "given", nargs="+", metavar="TOKENIZER|TEXT",
         help=f"tokenizers ({TOKENIZER}) and texts (.txt, .jsonl, .parquet, also compressed or as a glob); "
         "NAME=PATH names a tokenizer, or the source of a text",
     )  # fmt: skip
-    options.add_argument("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
-    options.add_argument("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    options.add_argument("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--title", default="Tokens that a text needs", help="heading of the page")
-    options.add_argument(
+    add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
+    add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
+    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
+    add("--title", default="Tokens that a text needs", help="heading of the page")
+    add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
         "the command finds the text that a tokenizer's own folder or its run recorded",
     )  # fmt: skip
-    options.add_argument(
-        "--pattern", nargs="+", default=[], metavar="NAME=PATTERN",
-        help="pattern, for formats without one (GPT-2's files, tiktoken's)",
-    )  # fmt: skip
+    add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
-    options.add_argument("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    options.add_argument("--max-bytes", type=whole(), help="use at most this much of each text")
-    options.add_argument(
+    add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
+    add("--max-bytes", type=whole(), help="use at most this much of each text")
+    add(
         "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
         help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
     )  # fmt: skip
-    options.add_argument("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
-    options.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add_figures(options, FORMATS)
     return options
 
 
@@ -136,56 +120,67 @@ def run(arguments: argparse.Namespace) -> None:
     deployed = load(
         [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in arguments.deployment]
     ).deployment
-    texts = _texts(arguments)
-    arms = _arms(arguments)
-    reference = _reference(arguments.reference, arms)
-    with out_folder(arguments.out):
+    texts, arms = _texts(arguments), _arms(arguments)
+    names = [arm.name for arm in arms]
+    reference = arguments.reference or names[0]
+    if reference not in names:
+        raise UserError(f"--reference {reference!r} is not a tokenizer; the names are {', '.join(names)}")
+    with out_folder(arguments.out) as out:
         with reporter.stage("text"):
             documents = read(texts, reporter.progress)
             overlaps = _overlaps(arms, texts, threads, reporter.progress)
         with reporter.stage("tokens"):
             tallies = tally(
-                [arm.loaded.tokenizer for arm in arms],
-                texts,
-                len(documents),
-                threads=threads,
-                n_bytes=int(documents.n_bytes.sum()),
-                progress=reporter.progress,
+                [arm.loaded.tokenizer for arm in arms], texts, documents, threads=threads, progress=reporter.progress
             )
         rows = []
-        for arm, counted in zip(arms, tallies, strict=True):
+        for arm, counted, overlap in zip(arms, tallies, overlaps, strict=True):
             if not counted.tokens.any():
                 raise UserError(f"{arm.name} gives no token for this text; leave it out")
-            reference_tokens = tallies[arms.index(reference)].tokens
-            in_training = overlaps[arm.name].documents
-            rows.append(measures.rows(arm.name, counted, documents, reference_tokens, arguments.alpha, in_training))
-        report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
-        write_json(arguments.out / NUMBERS, report)
-        write_whole(arguments.out / TABLE, to_csv(report["rows"]))
-        write_whole(arguments.out / PAGE, page.render(report))
+            against = tallies[names.index(reference)].tokens
+            rows.append(
+                measures.rows(
+                    arm.name, counted, documents, against,
+                    alpha=arguments.alpha, deployed=deployed, in_training=overlap,
+                )
+            )  # fmt: skip
+        report = {
+            "title": arguments.title,
+            "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "command": command_line(),
+            "alpha": arguments.alpha,
+            "confidence": measures.CONFIDENCE,
+            "least_documents": measures.LEAST_DOCUMENTS,
+            "reference": reference,
+            "text": {
+                "files": [str(path) for text in texts for path, _ in text.corpus.files],
+                "documents": len(documents),
+                "bytes": int(documents.n_bytes.sum()),
+                "words": int(documents.n_words.sum()),
+            },
+            "tokenizers": list(map(_described, arms, rows, overlaps)),
+            "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
+            "rows": list(chain.from_iterable(rows)),
+        }
+        write_json(out / NUMBERS, report)
+        write_whole(out / TABLE, to_csv(report["rows"]))
+        write_whole(out / PAGE, page.render(report))
         if arguments.figures is not None:
-            save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
+            save(page.figures(report), out / "figures", arguments.figures or FORMATS)
     _print(reporter, report)
-    named = [_named(entry)[1] for entry in arguments.given if not _is_text(entry)]
-    against = ["--against", *named[1:]] if named[1:] else []
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", named[0], *against])
-
-
-def _named(entry: str) -> tuple[str | None, str]:
-    """Split NAME=PATH; None for an entry without a name."""
-    name, equals, path = entry.partition("=")
-    return (name, path) if equals and not Path(entry).exists() else (None, entry)
+    first = next(named(entry)[1] for entry in arguments.given if not _is_text(entry))
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", first])
 
 
 def _is_text(entry: str) -> bool:
-    path = Path(_named(entry)[1])
+    path = Path(named(entry)[1])
     return _TEXT.search(path.name) is not None and path.name not in TOKENIZER_FILES
 
 
 def _texts(arguments: argparse.Namespace) -> list[Text]:
     texts, seen = [], set()
     for entry in [*filter(_is_text, arguments.given), *arguments.text]:
-        name, path = _named(entry)
+        name, path = named(entry)
         corpus = open_text(arguments, [path], source_field=arguments.source_field, max_bytes=arguments.max_bytes)
         for file in (file.resolve() for file, _ in corpus.files):
             if file in seen:
@@ -201,124 +196,57 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
 
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
-    paths: dict[str, str] = {}
-    entries = [_named(entry) for entry in arguments.given if not _is_text(entry)]
-    for (name, path), unnamed in zip(entries, labels_of([path for _, path in entries]), strict=True):
-        label = name or unnamed
-        if label in paths:
-            raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
-        paths[label] = path
+    paths = tokenizers_of([entry for entry in arguments.given if not _is_text(entry)])
     if not paths:
         raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
-    patterns = dict(_for_arm("--pattern", entry, paths) for entry in arguments.pattern)
-    if None in patterns:
-        raise UserError(f"--pattern {patterns[None]!r} must name its tokenizer: NAME=PATTERN")
-    training = [_for_arm("--training", entry, paths) for entry in arguments.training]
+    patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
+    training = [of_tokenizer("--training", entry, paths) for entry in arguments.training]
     arms = []
     for name, path in paths.items():
-        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=patterns.get(name))
-        corpora = [open_text(arguments, [text]) for other, text in training if other in (None, name)]
-        trained_on = None
+        pattern = next((pattern for of, pattern in patterns if of in (None, name)), None)
+        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=pattern)
+        trained_on, corpora = None, [open_text(arguments, [text]) for of, text in training if of in (None, name)]
         if not corpora:
             recorded = from_artifacts(Path(path)) if Path(path).exists() else None
             trained_on, corpora = from_provenance(loaded.tokenizer, lambda files: open_text(arguments, files))
             corpora = corpora if recorded is None else [recorded]
-        if files := [file.name for corpus in corpora for file, _ in corpus.files]:
-            trained_on = files
-        arms.append(Arm(name, loaded, corpora, trained_on))
+        files = [file.name for corpus in corpora for file, _ in corpus.files]
+        arms.append(Arm(name, loaded, corpora, files or trained_on))
     return arms
-
-
-def _for_arm(option: str, entry: str, arms: Iterable[str]) -> tuple[str | None, str]:
-    """Split NAME=VALUE of an option; NAME must be a tokenizer."""
-    name, value = _named(entry)
-    if name is not None and name not in arms:
-        raise UserError(f"{option} {entry!r}: no tokenizer is called {name!r}; the names are {', '.join(arms)}")
-    return name, value
-
-
-def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
-    for arm in arms:
-        if name in (None, arm.name):
-            return arm
-    raise UserError(f"--reference {name!r} is not a tokenizer; the names are {', '.join(arm.name for arm in arms)}")
 
 
 def _overlaps(
     arms: Sequence[Arm], texts: Sequence[Text], threads: int, progress: Progress | None = None
-) -> dict[str, Overlap]:
-    """Overlap of each tokenizer's training text with the documents."""
+) -> list[NDArray[np.bool_] | None]:
+    """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
     by_text: dict[str, NDArray[np.bool_]] = {}
-    overlaps = {}
+    overlaps: list[NDArray[np.bool_] | None] = []
     for arm in arms:
-        documents = None
-        if any(corpus.files for corpus in arm.training):
-            key = digest([corpus.identity() for corpus in arm.training])
-            if key not in by_text:
-                measured = (batch for text in texts for batch in text.corpus.batches("all"))
-                training = (
-                    batch for corpus in arm.training for batch in corpus.batches("train", readers=2, in_order=False)
-                )
-                by_text[key] = find_overlap(measured, training, threads=threads, progress=progress).whole
-            documents = by_text[key]
-        overlaps[arm.name] = Overlap(arm.trained_on, documents)
+        key = digest([corpus.identity() for corpus in arm.training])
+        if key not in by_text and any(corpus.files for corpus in arm.training):
+            measured = (batch for text in texts for batch in text.corpus.batches("all"))
+            training = (corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
+            found = find_overlap(measured, chain.from_iterable(training), threads=threads, progress=progress)
+            by_text[key] = found.whole
+        overlaps.append(by_text.get(key))
     return overlaps
 
 
-def _report(
-    arguments: argparse.Namespace,
-    arms: Sequence[Arm],
-    reference: Arm,
-    texts: Sequence[Text],
-    documents: Documents,
-    rows: Sequence[Sequence[measures.Row]],
-    overlaps: dict[str, Overlap],
-    deployed: Deployment,
-) -> dict[str, Any]:
-    """All numbers, as written to `fertility.json`."""
-    tokenizers = []
-    for arm, (overall, *others) in zip(arms, rows, strict=True):
-        trained_on, overlap = overlaps[arm.name]
-        in_training = None
-        if overlap is not None:
-            sources = [row.group for row in others if row.by == SOURCE and row.in_training_bytes]
-            in_training = {
-                "documents": int(overlap.sum()),
-                "bytes": overall.in_training_bytes,
-                "sources": sources or [overall.group],
-            }
-        tokenizers.append(
-            {
-                "name": arm.name,
-                **arm.loaded.about(),
-                "vocab_size": arm.loaded.tokenizer.vocab_size - len(arm.loaded.added),
-                "superwords": len(arm.loaded.tokenizer.superword_ids()),
-                "training_text": trained_on,
-                "in_training": in_training,
-                "loses_text": bool(overall.changed_documents or overall.lost_bytes),
-            }
-        )
+def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.bool_] | None) -> dict[str, Any]:
+    """The entry of a tokenizer in `fertility.json`."""
+    in_training = None
+    if overlap is not None:
+        sources = [row["group"] for row in rows if row["by"] == SOURCE and row["in_training_bytes"]]
+        sizes = {"documents": int(overlap.sum()), "bytes": rows[0]["in_training_bytes"]}
+        in_training = {**sizes, "sources": sources or [rows[0]["group"]]}
     return {
-        "title": arguments.title,
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": command_line(),
-        "alpha": arguments.alpha,
-        "confidence": measures.CONFIDENCE,
-        "least_documents": measures.LEAST_DOCUMENTS,
-        "reference": reference.name,
-        "text": {
-            "files": [str(path) for text in texts for path, _ in text.corpus.files],
-            "documents": len(documents),
-            "bytes": int(documents.n_bytes.sum()),
-            "words": int(documents.n_words.sum()),
-        },
-        "tokenizers": tokenizers,
-        "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
-        "rows": [
-            row.flat() | measures.costs(deployed, arm.loaded.tokenizer.vocab_size, row)
-            for arm, own in zip(arms, rows, strict=True)
-            for row in own
-        ],
+        "name": arm.name,
+        **arm.loaded.about(),
+        "vocab_size": arm.loaded.tokenizer.vocab_size - len(arm.loaded.added),
+        "superwords": len(arm.loaded.tokenizer.superword_ids()),
+        "training_text": arm.trained_on,
+        "in_training": in_training,
+        "loses_text": bool(rows[0]["changed_documents"] or rows[0]["lost_bytes"]),
     }
 
 
@@ -353,22 +281,14 @@ def _print(reporter: Reporter, report: dict[str, Any]) -> None:
         [[name, *(page.priced(row, overall[reference], measure) for measure in page.SERVING)]
          for name, row in overall.items()],
     )  # fmt: skip
-    several = len(report["tokenizers"]) > 1
+
+    def cell(row: dict[str, Any]) -> str:
+        return f"{row['tokens']:,}" if row["tokenizer"] == reference else page.premium(row)
+
     for by in (SOURCE, SCRIPT):
-        groups = list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
-        if len(groups) < 2:
-            continue
-        more = "" if len(groups) <= _COLUMNS else f" (the largest of {len(groups)})"
-        title = f"Tokens against {reference} by {by}{more}" if several else f"Tokens by {by}{more}"
-        shown = [arm["name"] for arm in report["tokenizers"] if not several or arm["name"] != reference]
-        cells = [[rows[name, by, group] for group in groups[:_COLUMNS]] for name in shown]
-        reporter.table(
-            title,
-            ["", *groups[:_COLUMNS]],
-            [
-                [name, *(page.premium(row) if several else f"{row['tokens']:,}" for row in own)]
-                for name, own in zip(shown, cells, strict=True)
-            ],
-        )
+        groups = list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))[:_COLUMNS]
+        if len(groups) > 1:
+            cells = [[name, *(cell(rows[name, by, group]) for group in groups)] for name in overall]
+            reporter.table(f"Tokens by {by}", ["", *groups], cells)
     for note in page.notes(report):
         reporter.say(note, style="yellow")

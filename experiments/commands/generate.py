@@ -15,7 +15,7 @@ from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
-from lm.model.generation import Sample, SamplingConfig, generate, generate_from
+from lm.model.generation import Sample, SamplingConfig, generate
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_bytes
@@ -30,24 +30,21 @@ _ENDS = {"bytes": ", ended by --max-bytes", "tokens": ", ended by --max-tokens o
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("generate", "Samples of several models side by side.")
-    options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--prompt", action="append", default=[], help="text to continue; can be repeated")
-    options.add_argument("--prompts", type=Path, metavar="FILE", help="file with one prompt per line")
-    options.add_argument("--samples", type=whole(), default=1, help="samples of each prompt (%(default)s)")
-    options.add_argument("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
-    options.add_argument(
-        "--top-p", type=number(0, 1), default=_DEFAULT.top_p, help="share of probability (%(default)s)"
-    )
-    options.add_argument("--top-k", type=whole(), help="sample from this many tokens (all)")
-    options.add_argument("--seed", type=whole(0), default=_DEFAULT.seed, help="(%(default)s)")
-    options.add_argument(
-        "--max-bytes", type=whole(), default=_DEFAULT.max_new_bytes, help="maximum length of a sample (%(default)s)"
-    )
-    options.add_argument("--max-tokens", type=whole(), help="maximum length of a sample (no limit)")
-    options.add_argument("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
-    options.add_argument("--no-heal", action="store_true", help="continue after the prompt's own tokens")
-    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    options.add_argument("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples to FILE")
+    add = options.add_argument
+    add("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    add("--prompt", action="append", default=[], help="text to continue; can be repeated")
+    add("--prompts", type=Path, metavar="FILE", help="file with one prompt per line")
+    add("--samples", type=whole(), default=1, help="samples of each prompt (%(default)s)")
+    add("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
+    add("--top-p", type=number(0, 1), default=_DEFAULT.top_p, help="share of probability (%(default)s)")
+    add("--top-k", type=whole(), help="sample from this many tokens (all)")
+    add("--seed", type=whole(0), default=_DEFAULT.seed, help="(%(default)s)")
+    add("--max-bytes", type=whole(), default=_DEFAULT.max_new_bytes, help="maximum length of a sample (%(default)s)")
+    add("--max-tokens", type=whole(), help="maximum length of a sample (no limit)")
+    add("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
+    add("--no-heal", action="store_true", help="continue after the prompt's own tokens")
+    add("--device", default="auto", help="auto, cpu or cuda")
+    add("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples to FILE")
     return options
 
 
@@ -77,11 +74,11 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in prompts for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    written = []
     if arguments.json is not None:
         write_json(arguments.json, record(models, samples, config, heal=not arguments.no_heal))
-        written.append(arguments.json)
-    finish(*written, then=["downstream", *arguments.models, "--out", "downstream"])
+    finish(
+        *filter(None, [arguments.json]), then=["downstream", *arguments.models, "--tasks", "NAMES", "--out", "FOLDER"]
+    )
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
@@ -90,7 +87,7 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
     model = ByteModel(saved.lm)
     seeds = [None if config.temperature == 0 else config.seed + i for i in range(len(prompts))]
     starts = [model.heal(prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
-    return generate_from(saved.lm, prompts, starts, config)
+    return generate(saved.lm, prompts, config, starts)
 
 
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
@@ -112,6 +109,11 @@ def _shown(text: str) -> str:
 
 def record(models: list[Saved], samples: list[list[Sample]], config: SamplingConfig, *, heal: bool) -> dict[str, Any]:
     """The samples as JSON-able values: one entry per prompt, with one sample per model in the order of the models."""
+
+    def described(sample: Sample) -> dict[str, Any]:
+        sizes = {"n_tokens": len(sample.ids), "n_bytes": len(sample.data), "n_prompt_tokens": sample.n_prompt_tokens}
+        return {"text": sample.text, "finish": sample.finish, **sizes}
+
     return {
         "config": {**dataclasses.asdict(config), "heal": heal},
         "models": [
@@ -119,19 +121,7 @@ def record(models: list[Saved], samples: list[list[Sample]], config: SamplingCon
             for saved in models
         ],
         "prompts": [
-            {
-                "prompt": side_by_side[0].prompt,
-                "samples": [
-                    {
-                        "text": sample.text,
-                        "finish": sample.finish,
-                        "n_tokens": len(sample.ids),
-                        "n_bytes": len(sample.data),
-                        "n_prompt_tokens": sample.n_prompt_tokens,
-                    }
-                    for sample in side_by_side
-                ],
-            }
+            {"prompt": side_by_side[0].prompt, "samples": list(map(described, side_by_side))}
             for side_by_side in zip(*samples, strict=True)
         ],
     }

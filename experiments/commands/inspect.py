@@ -2,37 +2,36 @@
 
 Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
 contexts, live segmentation of any text); its numbers as `vocabulary.json`; `tokens-LABEL.parquet`, a table of all
-tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge and
-its effect on the text, and `curve.svg`, bytes per token against vocabulary size.
+tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge with
+its effect on the text, and bytes per token at that size of the vocabulary.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from experiments.cli.arguments import (
+    TOKENIZER,
     Parser,
+    add_figures,
     add_text_settings,
-    add_tokenizer,
-    labels_of,
+    named,
     number,
+    of_tokenizer,
     open_exact,
     open_text,
     out_folder,
+    tokenizers_of,
     whole,
 )
 from experiments.cli.console import finish, percent, print_table, si
 from experiments.report import vocabulary, vocabulary_page
-from experiments.report.characters import harmless
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
-from experiments.report.vocabulary_charts import figures
+from experiments.report.vocabulary_page import figures
 from superbpe.inspection import history, tokens
 from tokenizer import UserError
 from tokenizer._native import Batch
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EMBEDDED = "embedded"
-_POINTS = 400  # points of a curve in the plot; the log has one row per merge
 
 
 def parser() -> Parser:
@@ -55,32 +53,26 @@ def parser() -> Parser:
         "inspect",
         "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
     )
-    add_tokenizer(options)
-    options.add_argument("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare")
-    options.add_argument(
-        "--text", nargs="+", default=[], metavar="FILE",
-        help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
-    )  # fmt: skip
+    add = options.add_argument
+    add("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
+    add("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER")
+    add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
+    add(
+        "--text",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="held-out text, or 'embedded' for that of the embedded corpus",
+    )
     add_text_settings(options)
-    options.add_argument(
-        "--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)"
-    )
-    options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
-    options.add_argument("--label", help="name of the tokenizer in the report")
-    options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
-    options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="patterns of the others")
-    options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
-    options.add_argument(
-        "--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)"
-    )
-    options.add_argument("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
-    options.add_argument(
-        "--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)"
-    )
-    options.add_argument("--history", action="store_true", help="log each merge and its effect on the text, and a plot")
-    options.add_argument(
-        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
-    )
+    add("--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)")
+    add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
+    add("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
+    add("--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
+    add("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
+    add("--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)")
+    add("--history", action="store_true", help="log each merge and its effect on the text")
+    add_figures(options, FORMATS)
     return options
 
 
@@ -90,10 +82,12 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
     settings = Settings(alpha=arguments.alpha, listed=arguments.listed, contexts=arguments.contexts)
     words = None if arguments.words is None else resolve(arguments.words)
-    labels = _labels(arguments)
-    patterns = [arguments.pattern, *_one_each("pattern", arguments)]
-    paths = [arguments.tokenizer, *arguments.against]
-    tokenizers = [open_exact(path, pattern=pattern) for path, pattern in zip(paths, patterns, strict=True)]
+    paths = tokenizers_of([arguments.tokenizer, *arguments.against])
+    patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
+    tokenizers = [
+        open_exact(path, pattern=next((pattern for of, pattern in patterns if of in (None, name)), None))
+        for name, path in paths.items()
+    ]
     with out_folder(arguments.out):
         batches = _batches(arguments)
         sides = [
@@ -101,14 +95,14 @@ def run(arguments: argparse.Namespace) -> None:
                 label, path, tokenizer, batches, alpha=settings.alpha,
                 trained=training_counts(Path(path), tokenizer), described=tokens.describe(tokenizer, words),
             )
-            for path, label, tokenizer in zip(paths, labels, tokenizers, strict=True)
+            for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
         ]  # fmt: skip
         report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
         written = _write(arguments, report, sides)
         _print(report)
         if arguments.history:
             written += _history(arguments.out, sides, batches)
-    finish(*written, then=["export", arguments.tokenizer, "FOLDER", "--to", "hf"])
+    finish(*written, then=["export", named(arguments.tokenizer)[1], "FOLDER", "--to", "hf"])
 
 
 def _batches(arguments: argparse.Namespace) -> list[Batch]:
@@ -125,26 +119,6 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
             taken.append(document.text)
             room -= len(document.text.encode())
     return [Batch.from_texts(taken)]
-
-
-def _labels(arguments: argparse.Namespace) -> list[str]:
-    """Labels of all tokenizers: as given, or their names."""
-    paths = [arguments.tokenizer, *arguments.against]
-    given = [arguments.label, *_one_each("label", arguments)]
-    labels = [label or name for label, name in zip(given, labels_of(paths), strict=True)]
-    if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two tokenizers are called {twice[0]!r}; name them with --label and --against-label")
-    return labels
-
-
-def _one_each(option: str, arguments: argparse.Namespace) -> list[str | None]:
-    """The values of `--against-OPTION`, one per tokenizer of `--against`; None if the option was not given."""
-    given = getattr(arguments, f"against_{option}") or [None] * len(arguments.against)
-    if len(given) != len(arguments.against):
-        raise UserError(
-            f"--against-{option} has {len(given)} values for {len(arguments.against)} tokenizers; give one for each"
-        )
-    return list(given)
 
 
 def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequence[Side]) -> list[Path]:
@@ -209,61 +183,14 @@ def _table_of(folder: Path, what: str, side: Side) -> Path:
 
 
 def _history(folder: Path, sides: Sequence[Side], batches: Sequence[Batch]) -> list[Path]:
-    """Write the effect of each merge on the text, and the curves; print the effect of phase 2's first merges."""
+    """Write the effect of each merge on the text."""
     import pyarrow.parquet as pq
 
-    written, rows = [], []
+    written = []
     for side in sides:
         measured = history.measure(side.tokenizer, batches)
         path = _table_of(folder, "merges", side)
         with replacing(path) as file:
             pq.write_table(history.merge_log(side.tokenizer, history=measured), file, compression="zstd")
         written.append(path)
-        rows += curve_rows(measured, side.label)
-        if measured.lifted.size < measured.applied.size:
-            cells = [
-                [
-                    f"{row.merges:,}",
-                    percent(row.superword_share),
-                    percent(round(row.saved, 4) + 0.0, 2),
-                    "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
-                ]
-                for row in history.early_statistics(side.tokenizer, measured)
-            ]
-            head = ["merges", "superwords among them", "tokens saved", "bytes per token"]
-            print_table(f"Phase 2 of {side.label}", head, cells, "merges 0: only the fence is lifted")
-    drawing = io.StringIO()
-    curve_chart(rows).save(drawing, format="svg")
-    write_whole(folder / "curve.svg", drawing.getvalue())
-    return [*written, folder / "curve.svg"]
-
-
-def curve_rows(measured: history.History, label: str) -> list[dict[str, Any]]:
-    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`), log-spaced, and denser after the transition."""
-    sizes, values = measured.sizes(), measured.bytes_per_token()
-    at, end = measured.transition, int(sizes[-1])
-    chosen = {round(size) for size in np.geomspace(min(512, end), end, _POINTS)}
-    chosen |= {at, *range(at, min(at + max((end - at) // 10, 1), end) + 1, max((end - at) // 200, 1))}
-    return [
-        {"tokenizer": harmless(label), "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
-        for size in sorted(chosen)
-        if sizes[0] <= size <= end
-    ]
-
-
-def curve_chart(rows: list[dict[str, Any]]) -> Any:
-    """Bytes per token against vocabulary size."""
-    import altair as alt
-
-    scale, axis = alt.Scale(type="log", nice=False), alt.Axis(format="~s", tickCount=8)
-    legend = alt.Legend(title=None, orient="top-left", labelLimit=400)
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(strokeWidth=2.5)
-        .encode(
-            x=alt.X("vocab_size:Q", title="vocabulary size", scale=scale, axis=axis),
-            y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False)),
-            color=alt.Color("tokenizer:N", legend=legend),
-        )
-        .properties(width=640, height=360, title="Bytes per token by vocabulary size")
-    )
+    return written

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
+import logging
+import math
 import os
+import sys
 import textwrap
+import traceback
+from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from experiments.cli import job
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+from rich.text import Text
+
+from experiments.cli import sweep
 from experiments.cli.arguments import Parser
-from experiments.cli.compose import choices, explanation, keys, known_keys
-from experiments.cli.console import complain
+from experiments.cli.compose import check, choices, explanation, first_cell, keys, known_keys, normalized, to_config
+from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.main import run as run_command
-from experiments.cli.process import restore
+from experiments.cli.process import restore, stoppable
+from experiments.logging import Labels
 from experiments.stages import TITLES
+from experiments.store import runs
+from experiments.store.manifest import COMMAND, command_line
+from experiments.store.runs import Recorder, Run
 from tokenizer.errors import UserError
+from tokenizer.files import is_remote, shown
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
+
+    from omegaconf import DictConfig
 
 SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
     *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size", "bpe.counts"),
     *("superbpe", "superbpe.transition", "superbpe.sources", "shards.tokens_per_shard"),
-    *("lm", "lm.n_seeds", "lm.depths", "lm.train.seed", "lm.train.device"),
+    *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
     *("eval.context_bytes", "eval.cluster", "deployment", "report.title"),
     *("runner", "runner.threads", "runner.memory_mb", "runner.gpus", "artifacts", "logger"),
@@ -47,13 +64,14 @@ class _PipelineParser(Parser):
         names = [key.rpartition(".")[2] for key in keys()]
         return {f"{name}=": f"{key}=" for key in keys() if names.count(name := key.rpartition(".")[2]) == 1}
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Print the message, with the settings that unknown flags such as `--transition` probably mean, and exit."""
-        flags = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in self._words if word in message]
-        found = [key for flag in flags for key in known_keys() if key.rpartition(".")[2] == flag]
-        meant = f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
-        complain(UserError(f"{message}; settings are written KEY=VALUE, without dashes{meant}"))
-        self.exit(2)
+        flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
+        names = [flag[2:].replace("-", "_") for flag in flags if flag not in self._option_string_actions]
+        if meant := [f"{key}=…" for name in names for key in known_keys() if key.rpartition(".")[2] == name]:
+            complain(UserError(f"settings are written KEY=VALUE, without dashes: {' or '.join(meant)}"))
+            self.exit(2)
+        super().error(message)
 
     def format_help(self) -> str:
         """The flags, the main settings with what their dataclasses say about them, and examples."""
@@ -83,26 +101,63 @@ def parser() -> Parser:
         "resumes.",
         "the same command continues where this one stopped",
     )
+    add = options.add_argument
     stages = [stage.replace("_", "-") for stage in TITLES]
-    options.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
-    options.add_argument(
-        "--until", choices=stages, default=stages[-1], metavar="STAGE", help=f"last stage to run: {', '.join(stages)}"
-    )
-    options.add_argument(
-        "--multirun", "-m", action="store_true", help="run KEY=A,B,C once per value, and print a table at the end"
-    )
-    options.add_argument(
-        "--cfg", choices=("job", "hydra", "all"), help="print every setting with its value instead of running"
-    )
-    options.add_argument("--package", metavar="GROUP", help="with --cfg: print only this group")
-    options.add_argument("--config-dir", metavar="FOLDER", help="folder with your own configurations")
-    options.add_argument("--config-name", metavar="NAME", help="another primary configuration than `config`")
+    add("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
+    add("--until", choices=stages, default=stages[-1], metavar="STAGE", help=f"last stage to run: {', '.join(stages)}")
+    add("--multirun", "-m", action="store_true", help="run KEY=A,B,C once per value, and print a table at the end")
+    add("--cfg", choices=("job", "hydra", "all"), help="print every setting with its value instead of running")
+    add("--package", metavar="GROUP", help="with --cfg: print only this group")
+    add("--config-dir", metavar="FOLDER", help="folder with your own configurations")
     return options
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the stages, once or for every cell of a sweep."""
-    return job.run(arguments)
+    """Run the stages, once or for every cell of a sweep; return the exit code.
+
+    Raises:
+        UserError: The settings are wrong; a mistake that shows during the run is printed and recorded.
+    """
+    overrides, stage = normalized(arguments.overrides), arguments.until.replace("-", "_")
+    swept = check(arguments.overrides, arguments.config_dir, sweep=arguments.multirun)
+    flags = [f"--{name}={value}" for name in ("cfg", "package") if (value := getattr(arguments, name)) is not None]
+    if arguments.config_dir is not None:
+        flags.append(f"--config-dir={Path(arguments.config_dir).resolve()}")
+    if "bpe.vocab_size" in swept:
+        overrides += largest_size(swept["bpe.vocab_size"], overrides)
+    codes: list[int] = []
+    if not arguments.multirun or arguments.cfg:
+        _hydra(stage, [*flags, *overrides], [], codes)
+        return max(codes, default=0, key=_gravity)
+    settings = first_cell(arguments.overrides, arguments.config_dir)
+    folder, n_cells = Path(settings.hydra.sweep.dir).resolve(), math.prod(map(len, swept.values()))
+    shares = sweep.share_out(
+        settings.hydra.launcher,
+        settings.hydra.runtime.choices["hydra/launcher"],
+        n_cells,
+        settings.runner.threads,
+        explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in overrides),
+    )
+    sweep.begin(folder)
+    # The folder's name contains the time, so it is fixed here: `runs.find` has to know where the records are.
+    argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{folder}'"]
+    failure, stopped = None, False
+    try:
+        _hydra(stage, argv, list(swept), codes)
+    except Exception as error:
+        failure = error  # cells do not raise, so the launcher failed; for instance, its process was killed
+        if isinstance(error, UserError) or not runs.find(folder):
+            raise
+    except KeyboardInterrupt:
+        stopped = True
+        raise
+    finally:
+        cells = sweep.finish(folder, n_cells, stopped=stopped)
+    if failure is not None:
+        reason = " ".join(str(failure).split())
+        stderr.print(f"the launcher failed: {type(failure).__name__}: {reason}", style="red", soft_wrap=True)
+        return 1
+    return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -112,16 +167,124 @@ def main(argv: Sequence[str]) -> int:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return run_command(["pipeline", *argv])
-    from lm.evaluate import distributed as distributed_evaluation  # Torch takes a second to load
-    from lm.train import distributed, loop
+    from lm.train import distributed  # Torch takes a second to load
 
     restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them
 
-    def join(task: dict[str, Any]) -> None:
-        (distributed_evaluation if distributed_evaluation.is_ours(task) else loop).join(task)
-
     try:
-        return distributed.launch(lambda: run_command(["pipeline", *argv]), join)
+        return distributed.launch(lambda: run_command(["pipeline", *argv]))
     except UserError as error:
         complain(error)
         return 2
+
+
+def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return the override that makes a sweep over vocabulary sizes train phase 1 only once, for the largest size."""
+    if any(override.startswith("bpe.train_size=") for override in overrides) or not all(s.isdigit() for s in sizes):
+        return []
+    return [f"bpe.train_size={max(map(int, sizes))}"]
+
+
+def _gravity(code: int) -> int:
+    """Order exit codes by severity: a bug (1) is worse than a user error (2)."""
+    return {0: 0, 2: 1}.get(code, 2)
+
+
+def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
+    """Run the job with Hydra, once or once per cell of a sweep."""
+    parent, command = os.getpid(), command_line()
+
+    def job(cfg: DictConfig) -> None:  # launchers pickle this function by value, so it only calls `_job`
+        if elsewhere := os.getpid() != parent:
+            os.environ[COMMAND] = command
+        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
+
+    # Otherwise Hydra replaces every exception by its own message and exit code 1.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    before, handlers = sys.argv, logging.root.handlers[:]
+    sys.argv = [before[0], *argv]
+    try:
+        decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
+        decorated()
+    except (OSError, RuntimeError) as error:
+        known = system_error(error, "the folder of this run")
+        if known is None and isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+            known = UserError(f"cannot make the folder {error.filename} ({error.strerror})")
+        if known is None:
+            raise
+        raise UserError(f"{known}. To use another folder, add hydra.run.dir=FOLDER") from None
+    finally:
+        sys.argv = before
+        logging.root.handlers[:] = handlers  # remove the run's handlers, which write into its folder
+
+
+def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
+    """Run one cell, write its record, and return its exit code.
+
+    Only `KeyboardInterrupt` is raised: a failed cell must not stop the others, and launchers do not handle exceptions.
+    """
+    from experiments import pipeline  # slow to import, and not needed for `--help`
+
+    # The log is an extra: if its disk is full, the files that matter fail too, and say so in one line.
+    logging.raiseExceptions = False
+    hydra_config = HydraConfig.get()
+    folder = Path(hydra_config.runtime.output_dir)
+    # As written: the value of ${oc.env:NAME} may be secret.
+    overrides: list[str] = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)  # type: ignore[assignment]
+    cell = [text for text in overrides if text.partition("=")[0].lstrip("+") in swept]
+    number = hydra_config.job.num if swept else None
+    if cell and not elsewhere:
+        console.rule(Text(" ".join(cell)), align="left")
+    recorder = None
+    try:
+        store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
+        recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
+        config = to_config(cfg, overrides)
+        recorder.run.budgets, recorder.run.budget_unit = config.budget.rungs(), config.budget.unit
+        reporter = Reporter(prefix=f"[{number}] ", alone=False) if elsewhere else Reporter()
+        for handler in logging.root.handlers:
+            if isinstance(handler, logging.FileHandler):
+                reporter.say(f"log: {handler.baseFilename}", style="dim")
+        with stoppable():
+            outcome = pipeline.run(
+                config,
+                stage,
+                folder,
+                reporter=reporter,
+                on_artifact=recorder.uses,
+                labels=_labels(folder, stage, cell),
+            )
+        recorder.done(outcome.result, outcome.page, outcome.rungs)
+        if number is None:
+            finish(folder, then=_next(stage, overrides, folder))
+    except Exception as problem:
+        error = system_error(problem, str(folder)) or problem
+        # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.
+        if recorder is not None:
+            recorder.failed(error)
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+            return 1
+        complain(error)
+        return 2
+    except KeyboardInterrupt:
+        if recorder is not None:
+            recorder.interrupted()
+        raise
+    return 0
+
+
+def _next(stage: str, overrides: Sequence[str], folder: Path) -> list[Path | str]:
+    """Words of the command that continues after a stage."""
+    if stage == "report":
+        return ["compare", folder, "--perturb"]
+    following = list(TITLES)[list(TITLES).index(stage) + 1]
+    until: list[Path | str] = [] if following == "report" else ["--until", following.replace("_", "-")]
+    return ["pipeline", *until, *overrides]
+
+
+def _labels(folder: Path, stage: str, cell: list[str]) -> Labels:
+    """Name a run: cells of a sweep form a group and are named by their values, a single run by its folder."""
+    group = folder.parent if cell else folder
+    job_type = "pipeline" if stage == "report" else stage
+    return Labels(f"{group.parent.name}/{group.name}", " ".join(cell) or group.name, job_type)

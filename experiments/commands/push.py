@@ -9,7 +9,7 @@ from experiments.cli.arguments import TEXT, Parser, add_text_settings, add_token
 from experiments.cli.console import Reporter, finish
 from experiments.fertility.training_text import from_artifacts
 from tokenizer.errors import UserError
-from tokenizer.external.hub import is_repository_id
+from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import Measured, push
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ def parser() -> Parser:
         "Uploads a tokenizer to the Hugging Face Hub, with a card: training text, sizes, rules, how to load it.",
         "the upload may be incomplete; the same command repeats it",
     )
+    add = options.add_argument
     add_tokenizer(options)
-    options.add_argument("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
-    options.add_argument("--to", type=Path, metavar="FOLDER", help="write the files into a new folder, do not upload")
-    options.add_argument("--text", nargs="+", default=[], metavar="FILE", help=f"measure bytes per token on {TEXT}")
+    add("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
+    add("--to", type=Path, metavar="FOLDER", help="write the files into a new folder, do not upload")
+    add("--text", nargs="+", default=[], metavar="FILE", help=f"measure bytes per token on {TEXT}")
     add_text_settings(options)
-    options.add_argument("--license", help="license for the card, such as apache-2.0 (left to you)")
-    options.add_argument("--private", action="store_true", default=None, help="create a private repository")
+    add("--license", help="license for the card, such as apache-2.0 (left to you)")
+    add("--private", action="store_true", default=None, help="create a private repository")
     return options
 
 

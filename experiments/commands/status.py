@@ -19,10 +19,10 @@ from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, si, stderr
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
-from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
-from tokenizer import storage
+from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
-from tokenizer.urls import without_credentials
+from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +34,6 @@ _WHY = {
     WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
     OUTDATED: "written in another format, not usable",
-    LEFTOVER: "left by a killed process",
     UNFINISHED: "unfinished",
 }
 
@@ -48,23 +47,20 @@ def parser() -> Parser:
         "exists: delete folders of old runs first.",
         "some artifacts may have been removed; the others are intact",
     )
-    options.add_argument(
+    add = options.add_argument
+    add(
         "store",
         nargs="*",
         metavar="artifacts=FOLDER",
-        help="folder or URL of the artifacts (artifacts=artifacts); for a URL, artifacts_cache=FOLDER may follow",
+        help="folder or URL; for a URL, artifacts_cache=FOLDER may follow",
     )
-    options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
-    options.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    options.add_argument("--clean", action="store_true", help="list the artifacts that are not needed")
-    options.add_argument("--yes", action="store_true", help="with --clean: remove them")
-    options.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
-    options.add_argument(
-        "--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs"
-    )
-    options.add_argument(
-        "--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed"
-    )
+    add("--verify", action="store_true", help="compare every file with its checksum")
+    add("--json", action="store_true", help="print JSON instead of tables")
+    add("--clean", action="store_true", help="list the artifacts that are not needed")
+    add("--yes", action="store_true", help="with --clean: remove them")
+    add("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
+    add("--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs")
+    add("--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed")
     return options
 
 
@@ -167,6 +163,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
+    if store.bucket is not None:
+        raise UserError(
+            f"{store.where} may have artifacts of other machines, whose runs this one does not know, so nothing is "
+            "removed there; delete folders that you do not need with your bucket's own tools"
+        )
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:
@@ -184,7 +185,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             unneeded = [item for item in unneeded if _remove(store, item)]
             for entry in registry.entries(store):
                 if not entry.record.exists():
-                    registry.forget(store, entry)
+                    entry.path.unlink()
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
@@ -207,7 +208,7 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         elif item.path.name.startswith("."):
-            storage.disk.remove_folder(item.path)
+            remove_folder(item.path)
         else:
             store.remove(item.name)
         return free

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_text, add_threads, new_folder, open_text, size, transition, whole
+from experiments.cli.arguments import Parser, add_text, add_threads, open_text, out_folder, size, transition, whole
 from experiments.cli.console import Reporter, finish, si
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.files import shown
 from tokenizer.patterns import resolve
 from tokenizer.train.bpe import merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
-from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -29,29 +29,26 @@ def parser() -> Parser:
         "Trains a BPE or SuperBPE tokenizer on text files.",
         epilog="Sweeps, mixtures, filters and language models are settings of `superbpe pipeline`.",
     )
+    add = options.add_argument
     add_text(options)
-    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    options.add_argument(
-        "--vocab-size", type=whole(257), required=True, metavar="N", help="bytes, merges and special tokens together"
-    )
-    options.add_argument(
-        "--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}"
-    )
-    options.add_argument(
+    add("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--vocab-size", type=whole(257), required=True, metavar="N", help="bytes, merges and special tokens together")
+    add("--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}")
+    add(
         "--transition",
         type=transition,
         metavar="SHARE",
-        help="share of the vocabulary that phase 1 fills, or number of tokens (the preset's)",
+        help="share of the vocabulary that phase 1 fills (the preset's)",
     )
-    options.add_argument("--pattern", help="name or regex (that of the preset, otherwise gpt2)")
-    options.add_argument(
+    add("--pattern", help="name or regex (that of the preset, otherwise gpt2)")
+    add(
         "--special",
         nargs="+",
         default=list(DEFAULT_SPECIAL_TOKENS),
         metavar="STRING",
         help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
     )
-    options.add_argument("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
+    add("--memory", type=size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
     add_threads(options)
     return options
 
@@ -64,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     phase1 = PHASE1[preset] if preset else {"pattern": "gpt2", "unit": "document"}
     pattern = resolve(arguments.pattern or phase1["pattern"])
     reporter = Reporter()
-    with new_folder(arguments.to):
+    with out_folder(arguments.to, "--to", new=True):
         corpus = open_text(arguments, arguments.text)
         if preset and not arguments.separator:
             _check_documents(corpus)

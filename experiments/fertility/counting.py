@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
-    from experiments.fertility.documents import Text
+    from experiments.fertility.documents import Documents, Text
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
@@ -63,10 +63,9 @@ class Tally:
 def tally(
     tokenizers: Sequence[TokenizerLike],
     texts: Sequence[Text],
-    n_documents: int,
+    documents: Documents,
     *,
     threads: int,
-    n_bytes: int | None = None,
     progress: Progress | None = None,
 ) -> list[Tally]:
     """Count the tokens of the texts with each tokenizer.
@@ -74,13 +73,12 @@ def tally(
     Args:
         tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
         texts: The texts.
-        n_documents: Number of their documents.
+        documents: Their documents.
         threads: Number of threads.
-        n_bytes: Size of the texts, for the progress.
         progress: Called with the bytes encoded, over all tokenizers.
     """
-    tallies = [Tally(tokenizer, n_documents) for tokenizer in tokenizers]
-    tick = Throttle(progress, "bytes encoded", n_bytes and n_bytes * len(tallies))
+    tallies = [Tally(tokenizer, len(documents)) for tokenizer in tokenizers]
+    tick = Throttle(progress, "bytes encoded", len(tallies) * int(documents.n_bytes.sum()))
     pending: deque[tuple[Future[None], int]] = deque()
     done = first = 0
 
@@ -101,5 +99,5 @@ def tally(
                 first += len(batch)
         while pending:
             finish()
-    assert first == n_documents, "the text has other documents than the survey found"
+    assert first == len(documents), "the text has other documents than the survey found"
     return tallies

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,57 +27,9 @@ LEAST_DOCUMENTS = 10
 class Measured(NamedTuple):
     """A measure and its interval; None if there are fewer than `LEAST_DOCUMENTS` documents."""
 
-    value: float
+    value: float | None
     low: float | None
     high: float | None
-
-
-@dataclass(frozen=True)
-class Row:
-    """Measures of a tokenizer on a group of documents: totals over the documents, divided once.
-
-    Attributes:
-        tokenizer: Name of the tokenizer.
-        by, group: The group, see `experiments.fertility.documents.Group`.
-        documents, bytes, words, tokens: Totals; words are separated by white space.
-        bytes_per_token: Compression; None if there is no token.
-        tokens_per_word: Fertility; None if there is no word.
-        parity: Tokens divided by the reference's tokens of the same documents.
-        vocabulary: Ordinary tokens of the vocabulary, without special tokens and unused ids.
-        used: Those of them that occur; for all text only.
-        renyi_efficiency: Rényi entropy of the token distribution over log2(vocabulary) (Zouhar et al. 2023); for all
-            text only.
-        changed_documents: Documents that decode to another text.
-        lost_bytes: Bytes that no token stands for, or only the unknown token.
-        in_training_bytes: Bytes of documents that also are in the tokenizer's training text; None if that is unknown.
-    """
-
-    tokenizer: str
-    by: str
-    group: str
-    documents: int
-    bytes: int
-    words: int
-    tokens: int
-    bytes_per_token: Measured | None
-    tokens_per_word: Measured | None
-    parity: Measured | None
-    vocabulary: int
-    used: int | None
-    renyi_efficiency: float | None
-    changed_documents: int
-    lost_bytes: int
-    in_training_bytes: int | None
-
-    def flat(self) -> dict[str, Any]:
-        """The row as JSON-able columns: a measure has its value, `_low` and `_high`."""
-        row: dict[str, Any] = {}
-        for name, value in asdict(self).items():
-            if name in ("bytes_per_token", "tokens_per_word", "parity"):
-                row |= dict(zip((name, f"{name}_low", f"{name}_high"), value or (None, None, None), strict=True))
-            else:
-                row[name] = value
-        return row
 
 
 def rows(
@@ -86,9 +37,11 @@ def rows(
     tally: Tally,
     documents: Documents,
     reference_tokens: NDArray[np.int64],
+    *,
     alpha: float,
-    in_training: NDArray[np.bool_] | None,
-) -> list[Row]:
+    deployed: Deployment,
+    in_training: NDArray[np.bool_] | None = None,
+) -> list[dict[str, Any]]:
     """Measure a tokenizer on every group.
 
     Args:
@@ -97,37 +50,62 @@ def rows(
         documents: The documents.
         reference_tokens: int64[n_documents], tokens of each document by the reference.
         alpha: Order of the Rényi entropy.
+        deployed: The model whose serving is priced.
         in_training: bool[n_documents], whether a document is in its training text; None if that is unknown.
+
+    Returns:
+        A row for each group, as JSON: totals over its documents, divided once. `bytes_per_token` (compression),
+        `tokens_per_word` (fertility; words are separated by white space) and `parity` (tokens divided by the
+        reference's tokens of the same documents) have intervals, `…_low` and `…_high`; they are None if they are
+        undefined. `vocabulary` is the number of ordinary tokens, without special tokens and unused ids; `used` are
+        those that occur, and `renyi_efficiency` is the Rényi entropy of the token distribution over log2(vocabulary)
+        (Zouhar et al. 2023), both for all text only. `lost_bytes` are bytes that no token stands for, or only the
+        unknown token. The cost of serving is FLOPs and seconds per byte of text that is read (`prefill_…`) and
+        decoded (`decode_…`), and bytes of the KV cache per byte of text; None without tokens.
     """
     ordinary = tally.tokenizer.ordinary_ids()
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
 
-    def row(group: Group) -> Row:
+    def row(group: Group) -> dict[str, Any]:
         chosen, whole = group.documents, group.by == ALL
         sizes, words, tokens = documents.n_bytes[chosen], documents.n_words[chosen], tally.tokens[chosen]
-        return Row(
-            tokenizer=name,
-            by=group.by,
-            group=group.name,
-            documents=len(chosen),
-            bytes=int(sizes.sum()),
-            words=int(words.sum()),
-            tokens=int(tokens.sum()),
-            bytes_per_token=ratio(sizes, tokens),
-            tokens_per_word=ratio(tokens, words),
-            parity=ratio(tokens, reference_tokens[chosen]),
-            vocabulary=len(ordinary),
-            used=int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
-            renyi_efficiency=efficiency if whole else None,
-            changed_documents=int(np.count_nonzero(tally.changed[chosen])),
-            lost_bytes=int(tally.lost[chosen].sum()),
-            in_training_bytes=None if in_training is None else int(sizes[in_training[chosen]].sum()),
-        )
+        n_bytes, n_tokens = int(sizes.sum()), int(tokens.sum())
+        cost = serving_cost(deployed, vocab_size=tally.tokenizer.vocab_size, tokens_per_byte=max(n_tokens, 1) / n_bytes)
+        prices = {
+            "prefill_flops_per_byte": cost.prefill.flops_per_byte,
+            "prefill_seconds_per_byte": cost.prefill.seconds_per_byte,
+            "decode_flops_per_byte": cost.decode.flops_per_byte,
+            "decode_seconds_per_byte": cost.decode.seconds_per_byte,
+            "cache_bytes_per_byte": cost.cache_bytes_per_byte,
+        }
+        return {
+            "tokenizer": name,
+            "by": group.by,
+            "group": group.name,
+            "documents": len(chosen),
+            "bytes": n_bytes,
+            "words": int(words.sum()),
+            "tokens": n_tokens,
+            **_columns("bytes_per_token", ratio(sizes, tokens)),
+            **_columns("tokens_per_word", ratio(tokens, words)),
+            **_columns("parity", ratio(tokens, reference_tokens[chosen])),
+            "vocabulary": len(ordinary),
+            "used": int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
+            "renyi_efficiency": efficiency if whole else None,
+            "changed_documents": int(np.count_nonzero(tally.changed[chosen])),
+            "lost_bytes": int(tally.lost[chosen].sum()),
+            "in_training_bytes": None if in_training is None else int(sizes[in_training[chosen]].sum()),
+            **(prices if n_tokens else dict.fromkeys(prices)),
+        }
 
     return [row(group) for group in documents.groups]
 
 
-def ratio(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> Measured | None:
+def _columns(name: str, measured: Measured) -> dict[str, float | None]:
+    return {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
+
+
+def ratio(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> Measured:
     """Ratio of totals over documents, with its interval by the jackknife; None if it is undefined.
 
     If both are counts of tokens, the interval is paired, since they are of the same documents.
@@ -138,7 +116,7 @@ def ratio(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> Mea
     """
     n, total = len(numerators), int(denominators.sum())
     if not total:
-        return None
+        return Measured(None, None, None)
     value = int(numerators.sum()) / total
     others = total - denominators
     if n < LEAST_DOCUMENTS or not others.all():
@@ -148,26 +126,3 @@ def ratio(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> Mea
     variance = (n - 1) / n * float(changes @ changes)
     half = t_quantile(CONFIDENCE, max(effective - 1, 1)) * math.sqrt(variance)
     return Measured(value, value - half, value + half)
-
-
-def costs(deployed: Deployment, vocab_size: int, row: Row) -> dict[str, float | None]:
-    """Cost of serving text that needs as many tokens per byte as a group of documents.
-
-    Args:
-        deployed: The model that is served.
-        vocab_size: Size of the tokenizer's vocabulary.
-        row: Measures of the tokenizer on the group.
-
-    Returns:
-        FLOPs and seconds per byte of text that is read (`prefill_…`) and decoded (`decode_…`), and bytes of the KV
-        cache per byte of text; None if the tokenizer gives no tokens.
-    """
-    cost = serving_cost(deployed, vocab_size=vocab_size, tokens_per_byte=max(row.tokens, 1) / row.bytes)
-    found = {
-        "prefill_flops_per_byte": cost.prefill.flops_per_byte,
-        "prefill_seconds_per_byte": cost.prefill.seconds_per_byte,
-        "decode_flops_per_byte": cost.decode.flops_per_byte,
-        "decode_seconds_per_byte": cost.decode.seconds_per_byte,
-        "cache_bytes_per_byte": cost.cache_bytes_per_byte,
-    }
-    return {name: value if row.tokens else None for name, value in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -15,18 +15,17 @@ from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.text import embedded_text
 from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
-from tokenizer.checksums import digest
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
-from tokenizer.files import read_json, weighted
-from tokenizer.urls import is_remote
+from tokenizer.files import digest, is_remote, read_json, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tokenizer.interface import TokenizerLike
 
-_UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
+_UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError, ValueError, AssertionError)
 """Errors of records and text that were moved, changed, deleted or written by another version."""
 
 
@@ -73,8 +72,10 @@ def from_artifacts(path: Path) -> Corpus | None:
         for run in registry.entries(store) if wanted else []:
             with suppress(*_UNUSABLE):
                 used = read_json(run.record)["artifacts"]
-                if tokenizer.name in used and (found := _corpus(store, run.folder, used)) and found[1] == wanted:
-                    return found[0]
+                if tokenizer.name in used:
+                    corpus, own = _corpus(store, run.folder, used)
+                    if own == wanted:
+                        return corpus
     return None
 
 
@@ -85,29 +86,23 @@ def _corpus_hash(store: Store, tokenizer: Artifact[Folder]) -> str | None:
     return inputs.get("corpus") if counts is None else counts.contents.corpus
 
 
-def _corpus(store: Store, run: Path, used: list[str]) -> tuple[Corpus, str] | None:
-    """The corpus of a run, and its hash.
-
-    Args:
-        store: The run's artifacts.
-        run: The run's folder.
-        used: Names of the artifacts that it used.
-    """
-    values = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "config.yaml"), resolve=True)
-    hydra = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "hydra.yaml"), resolve=False)
-    assert isinstance(values, dict)
-    assert isinstance(hydra, dict)
+def _corpus(store: Store, run: Path, used: list[str]) -> tuple[Corpus, str]:
+    """The corpus of a run in a folder, and its hash; `used` are the names of the artifacts that the run used."""
+    values: Any = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "config.yaml"), resolve=True)
+    hydra: Any = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "hydra.yaml"), resolve=False)
     config = build(CorpusSource, values["corpus"])
     if config.source == "files":
         started_in = Path(hydra["hydra"]["runtime"]["cwd"])
-        for paths in (config.paths, config.heldout_paths):
-            paths[:] = [path if is_remote(path) else str(started_in / path) for path in paths]
-        for name, path in config.sources.items():
-            config.sources[name] = path if is_remote(path) else str(started_in / path)
+
+        def absolute(path: str) -> str:
+            return path if is_remote(path) else str(started_in / path)
+
+        config.paths[:], config.heldout_paths[:] = map(absolute, config.paths), map(absolute, config.heldout_paths)
+        config.sources.update({name: absolute(path) for name, path in config.sources.items()})
         corpus = Corpus(part(CorpusConfig, config))
         return corpus, digest(corpus.identity())
-    for name in used:
-        if name.startswith("corpus-") and (written := store.find(name, CorpusFiles)) is not None:
-            text = embedded_text(config, written)
-            return text.corpus, text.hash
-    return None
+    (name,) = (name for name in used if name.startswith("corpus-"))
+    written = store.find(name, CorpusFiles)
+    assert written is not None
+    text = embedded_text(config, written)
+    return text.corpus, text.hash

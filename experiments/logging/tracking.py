@@ -6,39 +6,20 @@ import io
 import json
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from experiments.logging.metrics import Labels
-from tokenizer import storage
+from experiments.logging import Labels
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
+    from experiments.logging.wandb_runs import WandbRuns
     from experiments.store.artifacts import Artifact
 
 LOGGERS = ("none", "wandb", "wandb-offline")
-
-
-class Runs(Protocol):
-    """A logger's runs: one of the pipeline, and one per model that it trains."""
-
-    def log(self, group: str, row: Mapping[str, Any]) -> None:
-        """Log one row: training metrics in the model's run, everything else in the pipeline's."""
-
-    def uses(self, artifact: Artifact[Any]) -> None:
-        """Record an artifact that was made or reused."""
-
-    def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Record that a stage is done."""
-
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table in the pipeline's run."""
-
-    def finish(self, *, failed: bool) -> None:
-        """Finish all runs."""
 
 
 def check_installed(logger: str) -> None:
@@ -64,9 +45,9 @@ class Tracker:
     def __init__(
         self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
     ) -> None:
-        storage.disk.make_folder(folder)
-        self._file = io.TextIOWrapper(storage.disk.open(folder / "metrics.jsonl", "ab"), encoding="utf-8")
-        self._runs: Runs | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = io.TextIOWrapper((folder / "metrics.jsonl").open("ab"), encoding="utf-8")
+        self._runs: WandbRuns | None = None
         names = labels or Labels(folder.name, folder.name)
         try:
             if logger != "none":
@@ -108,11 +89,6 @@ class Tracker:
         if self._runs is not None:
             self._runs.done(stage, artifact, row)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table with the logger; the report contains it already."""
-        if self._runs is not None:
-            self._runs.table(name, columns, rows)
-
     def summary(self, values: Mapping[str, Any]) -> None:
         """Record the final numbers of the run."""
         self.log("summary", values)
@@ -126,22 +102,3 @@ class Tracker:
         self._file.close()
         if self._runs is not None:
             self._runs.finish(failed=error is not None)
-
-
-def tables(numbers: bytes) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """Return the tables of a `report.json` for the logger: columns and rows by name."""
-    report = json.loads(numbers)
-    columns = ["text", "id", "n_bytes", "n_words", "count"]
-    words = [
-        [arm["label"], *(row[column] for column in columns)]
-        for arm in report["superwords"]
-        for row in {row["id"]: row for row in (*arm["most_frequent"], *arm["longest"])}.values()
-    ]
-    samples = [
-        [side["label"], side["n_tokens"], side["bytes_per_token"], "|".join(piece["text"] for piece in side["pieces"])]
-        for side in report["sample"]["sides"]
-    ]
-    return {
-        "superwords": (["tokenizer", *columns], words),
-        "samples": (["tokenizer", "n_tokens", "bytes_per_token", "text"], samples),
-    }

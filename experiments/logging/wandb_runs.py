@@ -14,19 +14,32 @@ from typing import TYPE_CHECKING, Any
 
 import wandb
 
-from experiments.logging.metrics import AXES, MODELS, pipeline_metrics, stage_metrics, training_metrics
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from experiments.logging.metrics import Labels
+    from experiments.logging import Labels
     from experiments.store.artifacts import Artifact
 
 _TYPES = {"count": "counts", "lm": "model", "shards": "dataset"}
 # Too large to upload: wandb gets a reference.
 _BY_REFERENCE = ("corpus", "count", "shards", "trunk")
+
+# Names of training metrics that do not become `train/NAME`, and the axes of plots.
+_TRAINING = {
+    "train_bits_per_byte": "train/bpb",
+    "tokens_per_second": "train/tok_per_sec",
+    "flops": "total_training_flops",
+    "seconds": "total_training_time",
+    "step": "step",
+    "bytes_seen": "bytes_seen",
+    "tokens_seen": "tokens_seen",
+}
+_AXES = ("step", "bytes_seen", "tokens_seen", "total_training_flops")
+_MODELS = ("lm", "trunk")
+"""Stages that train a model. Each model has its own run; everything else belongs to the pipeline's run."""
 
 
 class WandbRuns:
@@ -68,14 +81,14 @@ class WandbRuns:
         """Log one row: training metrics as history of the model's run, everything else in the main run's summary."""
         kind, _, key = group.partition("/")
         if kind == "lm":
-            self._model(key).log(training_metrics(row))
+            self._model(key).log(_training_metrics(row))
         else:
-            self._main.summary.update(pipeline_metrics(group, row))
+            self._main.summary.update(_pipeline_metrics(group, row))
 
     def _model(self, key: str) -> Any:
         if key not in self._models:
             run = self._models[key] = self._start("lm", f"{self._labels.name} {key}", {"tokenizer": key})
-            for axis in AXES:
+            for axis in _AXES:
                 run.define_metric(axis)
             run.define_metric("*", step_metric="bytes_seen")
         return self._models[key]
@@ -89,11 +102,11 @@ class WandbRuns:
     def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
         """Log the artifacts and metrics of a stage; those of models and their scores in the model's run."""
         kind, key = artifact.manifest.stage, stage.partition(" ")[2]
-        metrics = stage_metrics(stage, artifact, row)
+        metrics = _stage_metrics(stage, artifact, row)
         run = self._main
-        if (kind in MODELS and artifact.fresh) or (kind == "evaluation" and key in self._models):
+        if (kind in _MODELS and artifact.fresh) or (kind == "evaluation" and key in self._models):
             run = self._model(key)
-        elif kind in (*MODELS, "evaluation"):  # of a model that an earlier run trained
+        elif kind in (*_MODELS, "evaluation"):  # of a model that an earlier run trained
             metrics = {f"{key}/{name}": value for name, value in metrics.items()}
         run.summary.update(metrics)
         new = [a for a in self._seen.values() if a.fresh and a.name not in self._logged]
@@ -153,11 +166,33 @@ class WandbRuns:
         except (wandb.errors.CommError, ValueError):
             run.config.update({"unknown_inputs": used.name}, allow_val_change=True)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table in the main run."""
-        self._main.log({name: wandb.Table(columns=list(columns), data=[list(row) for row in rows])})
-
     def finish(self, *, failed: bool) -> None:
         """Finish all open runs."""
         for run in (*self._models.values(), self._main):
             run.finish(exit_code=int(failed))
+
+
+def _training_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of training metrics by their names in the loggers."""
+    return {_TRAINING.get(name, f"train/{name}"): value for name, value in row.items()}
+
+
+def _pipeline_metrics(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of a row of the pipeline by their names in the loggers; none for costs of stages, which `done` logs."""
+    kind = group.partition("/")[0]
+    if kind == "stages":
+        return {}
+    pair = f"{row['b']}-{row['a']}/" if kind == "comparison" and "a" in row else ""
+    under = "" if kind == "summary" else f"{group}/{pair}"
+    return {under + name.replace("bits_per_byte", "val/bpb"): value for name, value in row.items()}
+
+
+def _stage_metrics(stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of a finished stage by their names in their run."""
+    kind, key = artifact.manifest.stage, stage.partition(" ")[2]
+    if kind == "evaluation":
+        return {"val/bpb" if name == "bits_per_byte" else f"val/{name}": value for name, value in row.items()}
+    found = {**row, "seconds": artifact.seconds}
+    if kind in _MODELS:
+        return found
+    return {"/".join(filter(None, (kind, key, name))): value for name, value in found.items()}

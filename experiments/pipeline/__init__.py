@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import recorded
-from experiments.logging.tracking import Tracker, tables
+from experiments.logging.tracking import Tracker
 from experiments.settings import of_models
-from experiments.stages import TITLES, beforehand, documents, text
+from experiments.stages import TITLES, documents, text
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import registry
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from experiments.config import Config
-    from experiments.logging.metrics import Labels
+    from experiments.logging import Labels
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
-    from experiments.stages.forecast import Training
     from experiments.stages.models import Chain
+    from experiments.stages.outlook import Training
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     Attributes:
         result: Comparison at the full budget.
         page: Path of the report.
-        rungs: Comparison at every budget of the ladder, smallest first, of every depth; `result` is one of them.
+        rungs: Comparison at every budget of the ladder, smallest first; `result` is the last.
     """
 
     result: Result | None = None
@@ -90,7 +90,6 @@ def run(
     store = Store.at(
         config.artifacts,
         config.artifacts_cache,
-        config.artifacts_cache_gb,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,
@@ -106,8 +105,6 @@ def run(
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
-        for name in store.clean():
-            shown.say(f"removed leftovers of {name} from a killed process", style="dim")
         warnings.showwarning = warn  # omits the source line that Python would print
         return _run(Context(config, store, shown, tracker), STAGES.index(until), folder)
 
@@ -122,10 +119,7 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
     arms = resolve_arms(context.config)
     skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
     stages = [stage for stage in STAGES[: last + 1] if stage not in skipped]
-    context.reporter.plan(
-        {stage: TITLES[stage] for stage in stages},
-        lambda first: beforehand.say(context, arms, stages[stages.index(first) :]),
-    )
+    context.reporter.plan({stage: TITLES[stage] for stage in stages})
     context.reporter.enter("count")
     corpus = text.prepare(context, trains=last >= STAGES.index("train_lm"))
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
@@ -138,21 +132,22 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.stages import contamination, evaluation, forecast, ladder, model_tasks, models, tuning, verdict
+        from experiments.cluster.models import place
+        from experiments.stages import contamination, evaluation, models, outlook, over_compute, terminal, tuning
         from experiments.stages.comparison import ArmModels
 
     context.reporter.enter("shard")
     described = documents.describe(context, corpus)
-    verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
+    terminal.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
     overlap = contamination.measure(context, corpus)
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
     encoded = list(zip(tokenizers, heldout, strict=True))
-    forecast.show_fertility(context, encoded, described)
+    terminal.show_fertility(context, encoded, described)
     # The counts of a mixture are from other text and do not give the corpus size.
     counted = next((arm.counts.contents for arm in tokenizers if arm.counts and arm.counts.contents.corpus), None)
     n_bytes = None if counted is None else counted.n_bytes
     if counted is not None:
-        forecast.check_space(context, corpus, encoded, counted.n_bytes, counted.n_documents)
+        outlook.check_space(context, corpus, encoded, counted.n_bytes, counted.n_documents)
     training = [models.shard(context, corpus, arm, "train", n_bytes) for arm in tokenizers]
     if last < STAGES.index("train_lm"):
         return Outcome()
@@ -160,58 +155,45 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     # Plan before training, so that errors appear early.
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
-        ladders = [_planned(deep, pairs) for deep in context.depths()]
-    elsewhere = model_tasks.place(context)
-    tuned = [tuning.tune(each.rungs[-1], pairs, elsewhere) for each in ladders]
-    chains = [chain for each, found in zip(ladders, tuned, strict=True) for chain in _chains(each, pairs, found)]
+        ladder = _planned(context, pairs)
+    elsewhere = place(context)
+    tuned = tuning.tune(ladder.rungs[-1], pairs, None if elsewhere is None else elsewhere.tune)
+    chains = list(_chains(ladder, pairs, tuned))
     if elsewhere is None:
-        progress = forecast.Training(context, [forecast.cost(chain) for chain in chains])
+        progress = outlook.Training(context, [outlook.cost(chain) for chain in chains])
         made = [_train(chain, progress) for chain in chains]
     else:
         scored_on = [heldout[i % len(pairs)] for i in range(len(chains))]
         made = elsewhere.train(context, chains, scored_on, described)
-    n = len(made) // len(ladders)
-    trained = [_by_budget(made[start : start + n], len(pairs)) for start in range(0, len(made), n)]
+    trained = _by_budget(made, len(pairs))
     if last < STAGES.index("evaluate"):
         return Outcome()
     context.reporter.enter("evaluate")
-    rungs: list[tuple[Context, Result]] = []
-    for each, chosen, models_of in zip(ladders, tuned, trained, strict=True):
-        for number, (rung, lms) in enumerate(zip(each.rungs, models_of, strict=True), 1):
-            named = [dataclasses.replace(arm, settings=arm.settings | of_models(rung.config)) for arm in tokenizers]
-            arms = [ArmModels(*made) for made in zip(named, training, heldout, lms, strict=True)]
-            name = f"{each.name} rung {number}" if len(each.rungs) > 1 else each.name
-            scored = evaluation.evaluate(rung, corpus, arms, described, name.strip())
-            rungs.append((rung, dataclasses.replace(scored, overlap=overlap, tuning=chosen if chosen[0].runs else ())))
-    n_rungs = len(ladders[0].rungs)
-    # The comparison at the largest budget shows one depth for all arms.
-    shown, result = min(rungs[n_rungs - 1 :: n_rungs], key=lambda found: found[1].mean_loss)
-    results = [each for _, each in rungs]
+    results: list[Result] = []
+    for number, (rung, lms) in enumerate(zip(ladder.rungs, trained, strict=True), 1):
+        named = [dataclasses.replace(arm, settings=arm.settings | of_models(rung.config)) for arm in tokenizers]
+        arms = [ArmModels(*made) for made in zip(named, training, heldout, lms, strict=True)]
+        scored = evaluation.evaluate(rung, corpus, arms, described, f"rung {number}" if len(trained) > 1 else "")
+        results.append(dataclasses.replace(scored, overlap=overlap, tuning=tuned if tuned[0].runs else ()))
+    shown, result = ladder.rungs[-1], results[-1]
     context.reporter.enter("report")
     page = _report(shown, corpus, result) if last >= STAGES.index("report") else None
-    verdict.show(shown, result)
+    terminal.show_result(shown, result)
     if len(results) > 1:
-        ladder.show(context, results, folder)
-    if len(ladders) > 1:
-        context.reporter.say(
-            f"The report and the table of the largest budget show the models of depth {result.depth}, which have the "
-            "lowest loss, mean over the tokenizers."
-        )
+        over_compute.show(context, results, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page, results)
 
 
 class _Ladder(NamedTuple):
-    """The budgets of one depth.
+    """The budgets of a run.
 
     Attributes:
-        name: Name of the depth; empty if there is only one.
         rungs: A context per budget, smallest first.
         plans: Training settings by budget, seed and arm.
     """
 
-    name: str
     rungs: list[Context]
     plans: list[list[list[TrainConfig]]]
 
@@ -219,20 +201,19 @@ class _Ladder(NamedTuple):
 def _planned(context: Context, pairs: Sequence[Pair]) -> _Ladder:
     from experiments.stages import budget
 
-    name = "".join(f" depth {n_layers}" for n_layers in context.config.lm.depths)
     rungs = budget.rungs(context, *pairs[0])
-    return _Ladder(name, rungs, [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs])
+    return _Ladder(rungs, [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs])
 
 
 def _chains(ladder: _Ladder, pairs: Sequence[Pair], tuned: Sequence[Tuning]) -> Iterator[Chain]:
-    """The models of one depth, seed by seed: all arms can then be compared long before the last seed is trained."""
+    """The models, seed by seed: all arms can then be compared long before the last seed is trained."""
     from experiments.stages.comparison import of_seed
     from experiments.stages.models import Chain
 
     for i, seeded in enumerate(ladder.rungs[-1].seeds()):
         for place, (arm, shards) in enumerate(pairs):
             plans = [rung[i][place].scaled(tuned[place].factor) for rung in ladder.plans]
-            yield Chain(seeded, of_seed(arm, i), shards, plans, ladder.name)
+            yield Chain(seeded, of_seed(arm, i), shards, plans)
 
 
 def _train(chain: Chain, progress: Training) -> list[Artifact[TrainedModel]]:
@@ -246,7 +227,7 @@ def _train(chain: Chain, progress: Training) -> list[Artifact[TrainedModel]]:
 def _by_budget(
     made: Sequence[Sequence[Artifact[TrainedModel]]], n_arms: int
 ) -> list[list[list[Artifact[TrainedModel]]]]:
-    """The models of one depth by budget, arm and seed, from those by chain and budget."""
+    """The models by budget, arm and seed, from those by chain and budget."""
     return [[list(rung[place::n_arms]) for place in range(n_arms)] for rung in zip(*made, strict=True)]
 
 
@@ -254,9 +235,6 @@ def _report(context: Context, corpus: Text, result: Result) -> Path:
     from experiments.stages import reporting
 
     artifact = reporting.report(context, corpus, result)
-    if context.config.logger != "none":
-        for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
-            context.tracker.table(name, columns, rows)
     return artifact.path / reporting.PAGE
 
 

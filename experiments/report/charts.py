@@ -1,4 +1,4 @@
-"""The report's charts as Vega-Lite specifications; the page draws them in its light or dark colours."""
+"""The charts of pages as Vega-Lite specifications; the page draws them in its light or dark colours."""
 
 from __future__ import annotations
 
@@ -38,105 +38,119 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     return spec(named, rows=rows, transitions=transitions)
 
 
-def loss(rows: Rows, labels: Sequence[str], against: str = "bytes_seen") -> dict[str, Any]:
-    """Training loss in bits per byte against bytes read or FLOPs.
+def loss(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Training loss in bits per byte against bytes read.
 
     Args:
-        rows: `tokenizer`, `bytes_seen`, `flops`, `bits_per_byte`, `smoothed`.
+        rows: `tokenizer`, `bytes_seen`, `bits_per_byte`, `smoothed`.
         labels: As for `compression`.
-        against: `bytes_seen` or `flops`.
     """
-    titles = {"bytes_seen": "bytes of training text seen", "flops": "training FLOPs"}
-    x = alt.X(f"{against}:Q", title=titles[against], axis=si_axis())
     title, scale = "bits per byte (training)", alt.Scale(zero=False)
-    y = alt.Y("bits_per_byte:Q", title=title, scale=scale)
-    tooltip = [
-        alt.Tooltip("tokenizer:N"),
-        alt.Tooltip("bytes_seen:Q", title="bytes seen", format=".3s"),
-        alt.Tooltip("flops:Q", title="FLOPs", format=".3s"),
-        alt.Tooltip("smoothed:Q", title="bits per byte, average", format=".3f"),
-    ]
-    base = data().encode(x=x)
-    steps = base.mark_line(strokeWidth=1, opacity=0.4, color="#999").encode(y=y, detail="tokenizer:N")
+    base = data().encode(x=alt.X("bytes_seen:Q", title="bytes of training text seen", axis=si_axis()))
+    steps = base.mark_line(strokeWidth=1, opacity=0.4, color="#999").encode(
+        y=alt.Y("bits_per_byte:Q", title=title, scale=scale), detail="tokenizer:N"
+    )
     average = base.mark_line(strokeWidth=2.5).encode(
-        y=alt.Y("smoothed:Q", title=title, scale=scale), color=colour(labels), strokeDash=dash(labels), tooltip=tooltip
+        y=alt.Y("smoothed:Q", title=title, scale=scale),
+        color=colour(labels),
+        strokeDash=dash(labels),
+        tooltip=[
+            alt.Tooltip("tokenizer:N"),
+            alt.Tooltip("bytes_seen:Q", title="bytes seen", format=".3s"),
+            alt.Tooltip("smoothed:Q", title="bits per byte, average", format=".3f"),
+        ],
     )
     return spec(steps + average, rows=rows)
 
 
-def differences(rows: Rows, labels: Sequence[str], reference: str) -> dict[str, Any]:
-    """Difference in bits per byte of each tokenizer from the reference, with its confidence interval.
+def over_training(rows: Rows, labels: Sequence[str], title: str) -> dict[str, Any]:
+    """A norm against the bytes of training text seen.
 
     Args:
-        rows: `tokenizer`, `difference`, `corrected_low`, `corrected_high`, `decision`.
+        rows: `tokenizer`, `step`, `bytes_seen`, `value`, and `layer` for one line per layer.
         labels: As for `compression`.
-        reference: Label of the reference.
+        title: Title of the norm.
     """
-    y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=240))
-    title, scale = f"bits per byte (held-out) minus those of {reference}", alt.Scale(padding=20)
-    x = {"title": title, "scale": scale, "axis": alt.Axis(format="+.3f", tickCount=6)}
-    base = data().encode(
-        y=y,
-        color=colour(labels, shown=False),
+    lines = data().mark_line(strokeWidth=1.5).encode(
+        x=alt.X("bytes_seen:Q", title="bytes of training text seen", axis=si_axis()),
+        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+        color=colour(labels),
+        strokeDash=dash(labels),
+        detail="layer:N",
         tooltip=[
             alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("difference:Q", format="+.4f"),
-            alt.Tooltip("corrected_low:Q", title="low", format="+.4f"),
-            alt.Tooltip("corrected_high:Q", title="high", format="+.4f"),
-            alt.Tooltip("decision:N", title="better"),
+            alt.Tooltip("step:Q", format=","),
+            alt.Tooltip("layer:Q"),
+            alt.Tooltip("value:Q", title=title, format=".4~g"),
         ],
-    )
-    zero = data("zero").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("value:Q", **x))
-    whisker = base.mark_rule(strokeWidth=3, opacity=0.55).encode(x=alt.X("corrected_low:Q", **x), x2="corrected_high:Q")
-    point = base.mark_point(filled=True, size=120, opacity=1).encode(x=alt.X("difference:Q", **x))
-    return spec(zero + whisker + point, height=40 * len(rows) + 30, rows=rows, zero=[{"value": 0}])
+    )  # fmt: skip
+    return spec(lines, rows=rows)
 
 
-def tuning(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Bits per byte of the tuning runs by the factor on the learning rates; chosen factors are larger points.
+def dots(
+    rows: Rows,
+    labels: Sequence[str],
+    value: str,
+    title: str,
+    *,
+    ends: tuple[str, str],
+    groups: Sequence[str] = (),
+    line: float | None = None,
+    form: str = ".3f",
+) -> dict[str, Any]:
+    """A number of each tokenizer with its interval, from left to right.
 
     Args:
-        rows: `tokenizer`, `factor`, `bits_per_byte`, `chosen`.
+        rows: `tokenizer`, the number and the ends of its interval; `group` with `groups`.
+        labels: As for `compression`.
+        value: Field of the number.
+        title: Title of the number.
+        ends: Fields of the ends of the interval.
+        groups: Groups from top to bottom, each with one dot per tokenizer; without them, one line per tokenizer.
+        line: Where to draw a vertical line.
+        form: Format of the numbers.
+    """
+    x = {"title": title, "scale": alt.Scale(zero=False, padding=20), "axis": alt.Axis(format=form, tickCount=6)}
+    named, order = ("group", groups) if groups else ("tokenizer", labels)
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=240)
+    base = data().encode(
+        y=alt.Y(f"{named}:N", title=None, sort=list(order), axis=axis),
+        color=colour(labels, shown=bool(groups)),
+        tooltip=[
+            *(alt.Tooltip(f"{field}:N") for field in dict.fromkeys(("tokenizer", named))),
+            *(alt.Tooltip(f"{field}:Q", format=form) for field in (value, *ends)),
+        ],
+    )
+    point = base.mark_point(filled=True, size=50 if groups else 110, opacity=1).encode(x=alt.X(f"{value}:Q", **x))
+    whisker = base.mark_rule(strokeWidth=2.5, opacity=0.55).encode(x=alt.X(f"{ends[0]}:Q", **x), x2=f"{ends[1]}:Q")
+    height = max(100, 36 * len(order) + 20)
+    if groups:
+        offset = alt.YOffset("tokenizer:N", sort=list(labels))
+        point, whisker = point.encode(yOffset=offset, shape=shape(labels)), whisker.encode(yOffset=offset)
+        height = len(groups) * max(26, 8 * len(labels) + 10) + 20
+    if line is None:
+        return spec(whisker + point, height=height, rows=rows)
+    rule = data("line").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("value:Q", **x))
+    return spec(rule + whisker + point, height=height, rows=rows, line=[{"value": line}])
+
+
+def tradeoff(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Held-out bits per byte against training FLOPs: further left is cheaper, further down is better.
+
+    Args:
+        rows: `tokenizer`, `train_flops`, `bits_per_byte`, `low`, `high`.
         labels: As for `compression`.
     """
+    scale, title = alt.Scale(zero=False, padding=20), "bits per byte (held-out)"
     base = data().encode(
-        x=alt.X(
-            "factor:Q",
-            title="factor on the learning rates",
-            scale=alt.Scale(type="log", nice=False, padding=20),
-            axis=alt.Axis(values=sorted({row["factor"] for row in rows}), format="~g"),
-        ),
-        y=alt.Y("bits_per_byte:Q", title="bits per byte (held-in)", scale=alt.Scale(zero=False)),
+        x=alt.X("train_flops:Q", title="training FLOPs", scale=scale, axis=si_axis()),
         color=colour(labels),
         tooltip=[
             alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("factor:Q"),
+            alt.Tooltip("train_flops:Q", title="training FLOPs", format=".3s"),
             alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
         ],
     )
-    size = alt.condition("datum.chosen", alt.value(160), alt.value(40))
-    points = base.mark_point(filled=True, opacity=1).encode(shape=shape(labels), size=size)
-    return spec(base.mark_line(strokeWidth=2) + points, rows=rows)
-
-
-def tradeoff(rows: Rows, labels: Sequence[str], against: str = "train_flops") -> dict[str, Any]:
-    """Held-out bits per byte against the cost of training: further left is cheaper, further down is better.
-
-    Args:
-        rows: `tokenizer`, `train_flops` or `train_bytes`, `bits_per_byte`, `low`, `high`.
-        labels: As for `compression`.
-        against: `train_flops` or `train_bytes`.
-    """
-    scale = alt.Scale(zero=False, padding=20)
-    title = {"train_flops": "training FLOPs", "train_bytes": "bytes of training text"}[against]
-    x = alt.X(f"{against}:Q", title=title, scale=scale, axis=si_axis())
-    tooltip = [
-        alt.Tooltip("tokenizer:N"),
-        alt.Tooltip(f"{against}:Q", title=title, format=".3s"),
-        alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
-    ]
-    title = "bits per byte (held-out)"
-    base = data().encode(x=x, color=colour(labels), tooltip=tooltip)
     whisker = base.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
     point = base.mark_point(filled=True, size=110, opacity=1).encode(
         y=alt.Y("bits_per_byte:Q", title=title, scale=scale), shape=shape(labels)
@@ -148,8 +162,8 @@ def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> di
     """A measure against the transition as a share of the vocabulary, with a line for each vocabulary.
 
     Args:
-        rows: `vocabulary` (size and other differences, as text), `share`, `transition` and the measure; `low` and
-            `high` if it has an interval.
+        rows: `vocabulary` (size and other differences, as text), `share`, `transition`, the measures, and `low` and
+            `high` of the bits per byte.
         measure: `bits_per_byte` or `bytes_per_token`.
         title: Title of the axis.
         sizes: All values of `vocabulary`, in order.
@@ -167,34 +181,10 @@ def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> di
     line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
         y=alt.Y(f"{measure}:Q", title=title, scale=scale), shape=shape(sizes, "vocabulary")
     )
-    if not all("low" in row for row in rows):
+    if measure != "bits_per_byte":
         return spec(line, rows=rows)
     whisker = base.mark_rule(strokeWidth=2, opacity=0.4).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
     return spec(whisker + line, rows=rows)
-
-
-def length(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Share of the total loss by the length of the predicted token.
-
-    Args:
-        rows: `tokenizer`, `n_bytes`, `share_of_nats`, `share_of_bytes`, `bits_per_byte`.
-        labels: As for `compression`.
-    """
-    tooltip = [
-        alt.Tooltip("tokenizer:N"),
-        alt.Tooltip("n_bytes:Q", title="bytes of the token"),
-        alt.Tooltip("share_of_nats:Q", title="of the loss", format=".1%"),
-        alt.Tooltip("share_of_bytes:Q", title="of the bytes", format=".1%"),
-        alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".3f"),
-    ]
-    base = data().encode(
-        x=alt.X("n_bytes:Q", title="bytes of the token", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("share_of_nats:Q", title="share of the loss", axis=alt.Axis(format="%")),
-        color=colour(labels),
-        shape=shape(labels),
-        tooltip=tooltip,
-    )
-    return spec(base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=40)), rows=rows)
 
 
 def words(rows: Rows) -> dict[str, Any]:

@@ -22,13 +22,11 @@ from experiments.results import (
 from experiments.stages.comparison import ArmModels, ArmResult, Result, TaskScore, scored
 from experiments.stages.contamination import KIND, HeldoutOverlap
 from experiments.stages.tokenizers import ArmTokenizer
-from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
-from tokenizer.checksums import digest
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
-from tokenizer.pretrained import load_saved
+from tokenizer.external.load import load_saved
+from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +71,8 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
             )
         found += [run for run in inside if run.folder not in {known.folder for known in found}]
     done = [run for run in found if run.results is not None]
+    if not done and all(run.status == "done" for run in found):
+        raise UserError("these runs have no models, only tokenizers; run their commands without --until")
     if not done:
         raise UserError("none of these runs finished a comparison; run their commands again to resume them")
     return done, [run for run in found if run.results is None]
@@ -113,7 +113,8 @@ def combine(
                         f"{run.folder} (corpus.heldout_sample); name only one of them"
                     )
                 group.models[model.contents.seed] = (model, evaluation)
-                group.settings = _shared(group.settings, entry.settings)
+                own = group.settings.items()
+                group.settings = {key: value for key, value in own if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)
     ordered = sorted(groups.values(), key=lambda group: group.entry.trained_phase2)
     labels = label_all(
@@ -159,19 +160,10 @@ def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]])
     """What decided the number of training steps, if not the amount of text, which is among the models' settings."""
     if all(model.contents.summary.run["train"].get("max_steps") is None for model in models):
         return None
-    # An older version did not record the settings: the models are not seeds of the same arm in another run.
-    if not entry.settings or run.results is None:
-        return run.folder
+    assert run.results is not None
     # Budgets other than bytes give every arm as much as the reference's model.
     settings = [entry.settings.get(key) for key in ("budget.mode", "lm.train.max_steps")]
     return [*settings, run.results.arms[0].tokenizer]
-
-
-def _shared(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The settings that two runs share; an older version recorded none."""
-    if not one or not other:
-        return one or other
-    return {key: value for key, value in one.items() if key in other and other[key] == value}
 
 
 def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
@@ -191,13 +183,7 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
         ):  # fmt: skip
             continue
         one, two = first.label, other.label
-        if documents is None or hashes[0] is None:
-            place = hashes.index(None)
-            raise UserError(
-                f"{one} and {two} have different corpora, and {stores[place].where}/{names[place]} has no hash of the "
-                "held-out documents; delete that folder and run the command of its run again"
-            )
-        if documents != hashes[0]:
+        if documents is None or documents != hashes[0]:
             raise UserError(
                 f"{one} and {two} were scored on different held-out documents ({first.scores.n_documents} and "
                 f"{other.scores.n_documents}); compare runs with the same held-out text (corpus.heldout_paths)"
@@ -248,11 +234,6 @@ def folder_facts(done: Sequence[Run]) -> list[list[str]]:
 def unfinished(others: Sequence[Run]) -> list[str]:
     """Return a line for each run that did not finish a comparison."""
     return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
-
-
-def demonstration(result: Result) -> bool:
-    """Return whether the models read too little text for evidence."""
-    return any(each.lm.contents.summary.bytes < LEAST_EVIDENCE for each in result.arms)
 
 
 def with_downstream(result: Result, path: Path) -> Result:

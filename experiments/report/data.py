@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
-from experiments.report import diagnostics, texts
+from experiments.report import texts
 from experiments.report.labels import lines
 from experiments.results import GROUPS
 from experiments.stages.differences import differences
-from experiments.stages.models import loss_curve, open_shards
-from experiments.stages.verdict import (
-    clean_bits_per_byte,
-    conditions,
-    decision,
-    detail,
-    lost_text,
-    verdict,
-)
-from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
+from experiments.stages.models import METRICS, loss_curve, open_shards
+from experiments.stages.outlook import next_step
+from experiments.verdict import conditions, decision, detail, lost_text, verdict
+from lm.evaluate.token_statistics import TokenFacts, curves, loss_by_phase
 from superbpe.inspection import history
-from superbpe.inspection import vocabulary as inspection
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
 
@@ -30,19 +24,19 @@ if TYPE_CHECKING:
 
     from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
-    from experiments.stages.contamination import HeldoutOverlap
     from tokenizer.interface import TokenizerLike
 
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9
+_ACTIVATION = "gate_rms/"
 
 
 def gather(
     result: Result,
     settings: ReportConfig,
     *,
-    demonstration: bool,
     provenance: Mapping[str, Any],
+    command: str,
     threads: int | None = None,
 ) -> dict[str, Any]:
     """Measure what a report shows beyond the evaluation, and return all numbers, JSON-able.
@@ -50,31 +44,32 @@ def gather(
     Args:
         result: The comparison.
         settings: Contents of the report.
-        demonstration: Whether to mark the result as a demonstration.
         provenance: Output of `experiments.stages.reporting.provenance`.
+        command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
     heldout = texts.heldout(result, settings.curve_bytes)
     compared = result.shown if len(result.arms) > 1 else None
-    winner = result.winner
-    by_kind = [_by_kind(each) for each in result.arms]
-    clean = clean_bits_per_byte(result)
+    low, high = (compared.interval if compared else None) or (None, None)
+    winner, clean = result.winner, result.clean_bits_per_byte()
+    step = next_step(list(result.comparisons.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
         "title": settings.title or _title(result.labels),
-        "demonstration": demonstration,
+        "demonstration": result.demonstration if settings.demonstration is None else settings.demonstration,
         "verdict": {
             "winner": winner.key if winner else None,
             "withheld": result.withheld,
             "sentence": verdict(result),
             "detail": detail(result),
             "difference": compared.difference if compared else None,
-            "low": compared.interval[0] if compared and compared.interval else None,
-            "high": compared.interval[1] if compared and compared.interval else None,
+            "low": low,
+            "high": high,
             "level": compared.level if compared else None,
             "confidence": result.arms[0].scores.confidence,
             "documents": result.arms[0].scores.n_documents,
             "seeds": result.n_seeds,
         },
+        "next": None if step is None else step._asdict(),
         "conditions": conditions(result),
         "tiles": _tiles(result),
         "tokenizers": [
@@ -83,7 +78,9 @@ def gather(
         ],
         "pairs": _pairs(result),
         "differences": differences(result),
-        "contamination": None if result.overlap is None else _contamination(result.overlap),
+        "contamination": None
+        if result.overlap is None
+        else {**result.overlap.contents.save(), "sentence": result.overlap.sentence()},
         "tuning": [
             {"tokenizer": label, **run.save(), "chosen": run.factor == tuned.factor, "warning": tuned.warning}
             for label, tuned in zip(result.labels, result.tuning, strict=False)
@@ -98,13 +95,12 @@ def gather(
             for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
         ],
         "loss": [row for each in result.arms for row in _loss(each)],
-        "by_length": [row for rows, _ in by_kind for row in rows],
-        "by_phase": [row for _, rows in by_kind for row in rows],
+        "by_phase": [row for each in result.arms for row in _by_phase(each)],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
         "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
-        "training": diagnostics.gather(result),
+        "training": _norms(result),
         "provenance": dict(provenance),
     }
 
@@ -116,9 +112,7 @@ def _compression(
     if not isinstance(tokenizer, Tokenizer) or not tokenizer.definition.has_own_layout():
         ids, _ = tokenizer.encode_batch(documents, threads=threads)
         return [(tokenizer.vocab_size, sum(len(document.encode()) for document in documents) / max(len(ids), 1))]
-    found = history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads)
-    values = found.bytes_per_token()
-    return [(size, float(values[size - found.first_size])) for size in inspection.curve_sizes(tokenizer, points)]
+    return history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads).curve(points)
 
 
 def _title(labels: Sequence[str]) -> str:
@@ -126,31 +120,25 @@ def _title(labels: Sequence[str]) -> str:
 
 
 def _tiles(result: Result) -> list[dict[str, str]]:
-    """The main numbers: the second arm against the first, or with more than two arms, `Result.pair`."""
+    """The main numbers: the two arms of `Result.pair`."""
     if len(result.arms) == 1:
         return []
     first, second = (result.arms[i] for i in result.pair)
-    labels = f"{second.label} against {first.label}"
-    tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
-    interval = result.shown.interval
+    interval, barred = result.shown.interval, result.shown.barred
     spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
+    tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
     costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
-    barred = result.shown.barred
+    flops = [each.lm.contents.summary.flops for each in (first, second)]
     return [
         {
             "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
-            "text": f"bytes per token, {labels}: {tokens} tokens for the same held-out text",
+            "text": f"bytes per token, {second.label} against {first.label}: {tokens} tokens for the held-out text",
         },
         {
             "value": "withheld" if barred else signed(result.shown.difference),
-            "text": f"bits per byte on held-out text: {barred}"
-            if barred
-            else f"bits per byte on held-out text{spread}; lower is better",
+            "text": barred or f"bits per byte on held-out text{spread}; lower is better",
         },
-        {
-            "value": percent_change(second.lm.contents.summary.flops, first.lm.contents.summary.flops),
-            "text": "training FLOPs",
-        },
+        {"value": percent_change(flops[1], flops[0]), "text": "training FLOPs"},
         {"value": percent_change(costs[1], costs[0]), "text": "inference FLOPs per byte, including the output head"},
     ]
 
@@ -223,10 +211,6 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _contamination(overlap: HeldoutOverlap) -> dict[str, Any]:
-    return {**overlap.contents.save(), "sentence": overlap.sentence()}
-
-
 def _downstream(result: Result) -> list[dict[str, Any]]:
     """Scores on downstream tasks; those of one task and metric follow each other."""
     rows = [{"tokenizer": each.label, **dataclasses.asdict(score)} for each in result.arms for score in each.downstream]
@@ -241,22 +225,17 @@ def _groups(result: Result, name: str) -> list[dict[str, Any]]:
 
 def _loss(each: ArmResult) -> list[dict[str, Any]]:
     """The training loss and its bias-corrected exponential moving average."""
-    label = each.label
     rows, average, weight = [], 0.0, 0.0
     for point in loss_curve(each.lm, _LOSS_POINTS):
         average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
-        rows.append({"tokenizer": label, **point._asdict(), "smoothed": average / weight})
+        rows.append({"tokenizer": each.label, **point._asdict(), "smoothed": average / weight})
     return rows
 
 
-def _by_kind(each: ArmResult) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Loss by length and by phase of the predicted tokens."""
-    found = each.evaluations[0]
-    facts = TokenFacts.of(each.tokenizer, open_shards(each.heldout, each.arm))
-    by_length = loss_by_bytes(found.token_nats, found.token_counts, facts)
-    by_phase = loss_by_phase(found.token_nats, found.token_counts, facts)
-    by_length, by_phase = ([{"tokenizer": each.label, **row} for row in rows] for rows in (by_length, by_phase))
-    return by_length, by_phase
+def _by_phase(each: ArmResult) -> list[dict[str, Any]]:
+    """Loss by kind of the predicted tokens."""
+    found, facts = each.evaluations[0], TokenFacts.of(each.tokenizer, open_shards(each.heldout, each.arm))
+    return [{"tokenizer": each.label, **row} for row in loss_by_phase(found.token_nats, found.token_counts, facts)]
 
 
 def _early(result: Result) -> list[dict[str, Any]]:
@@ -268,3 +247,23 @@ def _early(result: Result) -> list[dict[str, Any]]:
         for row in each.arm.record.contents.early
         if row.merges
     ]
+
+
+def _norms(result: Result) -> dict[str, list[dict[str, Any]]]:
+    """Norms of gradients and activations of the models of the first seed during training.
+
+    Returns:
+        `grad_norm` and `activations`: rows with `tokenizer`, `step`, `bytes_seen` and `value`; `activations` also has
+        `layer`.
+    """
+    norms: dict[str, list[dict[str, Any]]] = {"grad_norm": [], "activations": []}
+    for arm in result.arms:
+        log = (arm.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
+        for row in curves(map(json.loads, log)):
+            name = row.pop("name")
+            if name == "grad_norm":
+                norms["grad_norm"].append({"tokenizer": arm.label, **row})
+            elif name.startswith(_ACTIVATION):
+                layer = int(name.removeprefix(_ACTIVATION))
+                norms["activations"].append({"tokenizer": arm.label, "layer": layer, **row})
+    return norms

@@ -13,7 +13,6 @@ import altair as alt
 import vl_convert
 
 from experiments.report.characters import all_harmless
-from tokenizer import storage
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
@@ -98,9 +97,10 @@ def colour(
     return alt.Color(f"{field}:N", scale=scale, legend=legend(labels) if shown else None)
 
 
-def shape(labels: Sequence[str], field: str = "tokenizer") -> alt.Shape:
-    """Return a shape for each label, in addition to its colour."""
-    scale = alt.Scale(domain=list(labels), range=_apart(labels, _SHAPES))
+def shape(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.Shape:
+    """Return a shape for each label, in addition to its colour. Takes the arguments of `colour`."""
+    every = list(among or labels)
+    scale = alt.Scale(domain=every, range=_apart(every, _SHAPES))
     return alt.Shape(f"{field}:N", scale=scale, legend=legend(labels))
 
 
@@ -155,7 +155,7 @@ def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMA
     """
     if unknown := set(formats) - set(FORMATS):
         raise UserError(f"{min(unknown)!r} is not a figure format; use {', '.join(FORMATS)}")
-    storage.disk.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:
         drawing = {**copy.deepcopy(figure.spec), "width": PAPER_WIDTH, "config": PAPER}

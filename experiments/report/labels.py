@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from superbpe.rules import PHASE1, PRESETS
-from tokenizer.checksums import digest
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

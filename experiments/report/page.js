@@ -26,9 +26,6 @@ const picture = (c) => pictures[c] ?? (c < " " ? String.fromCharCode(0x2400 + c.
 const harmless = (text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, picture);
 /** Makes all control characters visible, like `page.visible`. */
 const visible = (text) => harmless(text).replace(/[\n\t]/g, picture);
-/** Writes untrusted text into an element. */
-const write = (id, text) => { byId(id).textContent = harmless(text); };
-
 /** An element with text and children; strings become text, never markup. */
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
@@ -80,7 +77,7 @@ labelCells();
 // Print closed parts too.
 addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
 
-const computed = {}, views = {};
+const views = {};
 
 /** JSON that is also an expression of Vega, whose strings may not contain line separators. */
 const asciiJson = (value) => JSON.stringify(value).replace(/[^ -~]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -126,21 +123,10 @@ function fitted(spec, width) {
   return spec;
 }
 
-/** Replaces data sets of a chart, drawn or not, by rows that the page computes. */
-function updateChart(name, found) {
-  const plain = (row) => Object.fromEntries(Object.entries(row).map(([key, value]) => [key, typeof value === "string" ? harmless(value) : value]));
-  const datasets = Object.fromEntries(Object.entries(found).map(([set, rows]) => [set, rows.map(plain)]));
-  computed[name] = datasets;
-  views[name]?.then((view) => {
-    for (const [set, rows] of Object.entries(datasets)) view.data(set, structuredClone(rows));
-    return view.runAsync();
-  });
-}
-
 /** Draws each chart when it is scrolled near. Colours are CSS variables, so they follow light, dark and print. */
 function drawCharts() {
   const { specs, paper } = JSON.parse(document.getElementById("charts").textContent);
-  const specOf = (name) => structuredClone({ ...specs[name], datasets: { ...specs[name].datasets, ...computed[name] } });
+  const specOf = (name) => structuredClone(specs[name]);
   const draw = (name) => {
     if (name in views) return;
     const place = byId(`chart-${name}`);

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.report.figures import Figure
 
 _PACKAGE = "experiments.report"
-SHARED = ("base.html", "macros.html", "style.css", "numbers.js", "page.js", "page.py", "figures.py", "characters.py")
+SHARED = ("base.html", "macros.html", "style.css", "page.js", "page.py", "figures.py", "characters.py")
 """Files of this package that render every page."""
 
 
@@ -39,7 +39,7 @@ def render(
     *,
     title: str,
     figures: Sequence[Figure] = (),
-    findings: Mapping[str, str] | None = None,
+    headings: Mapping[str, str] | None = None,
     packed: Mapping[str, str] | None = None,
     **values: Any,
 ) -> str:
@@ -49,7 +49,7 @@ def render(
         template: File of this package that extends `base.html`; it places each figure with the macro `chart`.
         title: Title of the page.
         figures: Charts of the page; the template finds them by name in `figures`.
-        findings: Headings of sections (`experiments.report.findings`), placed by the macro `heading`.
+        headings: Headings of sections (`experiments.verdict`), placed by the macro `heading`.
         packed: Large data by name, packed with `packing.pack`; the template places it.
         values: Other variables of the template.
     """
@@ -66,7 +66,7 @@ def render(
                 }
             ),
             library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
-            findings=defaultdict(str, findings or {}),
+            headings=defaultdict(str, headings or {}),
             packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)
             **values,
         )

@@ -9,7 +9,7 @@ from experiments.stages.models import open_shards
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
 from lm.model.weights import load_model
-from superbpe.inspection import vocabulary as inspection
+from superbpe.inspection import tokens as inspection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +54,8 @@ def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | No
     tokenizer = each.tokenizer
     counts = inspection.token_counts(tokenizer, texts, threads=threads)
     found = inspection.superwords(tokenizer, counts)
+    frequent = sorted(found, key=lambda word: -word.count)
+    longest = sorted(frequent, key=lambda word: -word.n_bytes)
     n_bytes = int(counts @ tokenizer.token_byte_lengths().astype("int64"))
     return {
         "label": each.label,
@@ -62,12 +64,8 @@ def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | No
         "share_of_tokens": sum(word.count for word in found) / max(int(counts.sum()), 1),
         "share_of_bytes": sum(word.count * word.n_bytes for word in found) / max(n_bytes, 1),
         "unused": sum(word.count == 0 for word in found),
-        "longest": [dataclasses.asdict(word) for word in inspection.longest(found, n)],
-        "most_frequent": [dataclasses.asdict(word) for word in inspection.most_frequent(found, n)],
-        "by_words": [
-            {"words": words, "superwords": number, "count": count}
-            for words, number, count in inspection.by_words(found)
-        ],
+        "longest": [dataclasses.asdict(word) for word in longest[:n]],
+        "most_frequent": [dataclasses.asdict(word) for word in frequent[:n]],
     }
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from experiments.results import TrainedTokenizer
 from experiments.store.artifacts import Artifact, artifact_at
-from tokenizer import storage
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 
@@ -80,5 +79,5 @@ def _counts(record: Artifact[TrainedTokenizer], tokenizer: Tokenizer) -> npt.NDA
         )
         if not cut:
             return None
-    counts: npt.NDArray[np.int64] = np.load(storage.disk.local(record.path / MERGE_COUNTS)).astype(np.int64)
+    counts: npt.NDArray[np.int64] = np.load(record.path / MERGE_COUNTS).astype(np.int64)
     return counts

@@ -3,7 +3,7 @@
 
 const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
 const SHOWN = 100, MOST_SPANS = 6000;
-const grouped = numbers.thousands;
+const grouped = (value) => value.toLocaleString("en");
 
 /** Length of the UTF-8 character at a position; 0 if there is no valid one. */
 function characterLength(bytes, at) {
@@ -33,11 +33,21 @@ function display(bytes) {
 
 class Side {
   constructor(data) {
-    this.encoder = data.refused ? null : new Encoder(data);
     this.data = data;
     this.size = data.lengths.length;
-    this.starts = this.encoder ? this.encoder.starts : Uint32Array.from({ length: this.size + 1 });
-    if (!this.encoder) for (let i = 0; i < this.size; i++) this.starts[i + 1] = this.starts[i] + data.lengths[i];
+    this.starts = Uint32Array.from({ length: this.size + 1 });
+    for (let i = 0; i < this.size; i++) this.starts[i + 1] = this.starts[i] + data.lengths[i];
+    this.rankOf = new Map(Array.from(data.made, (id, rank) => [id, rank]).reverse());
+    this.encoder = this.live();
+  }
+
+  /** An encoder, if the browser knows the pattern's regexes and segments the sample as Python does; otherwise null. */
+  live() {
+    if (!this.data.pattern) return null;
+    try {
+      const encoder = new Encoder(this.data), ids = encoder.encode(byId("field").value);
+      return ids.length === this.data.sample.length && ids.every((id, i) => id === this.data.sample[i]) ? encoder : null;
+    } catch { return null; }
   }
 
   text(id) {
@@ -117,25 +127,20 @@ function segmentation(sides, open) {
     panes.forEach((pane, which) => {
       const side = sides[which], place = pane.querySelector(".text"), tally = pane.querySelector(".tally");
       if (!side) return;
-      if (side.data.refused) {
-        tally.textContent = "not available in a page";
-        place.replaceChildren(element("span", { class: "refused" }, `Live segmentation is not available: ${side.data.refused}.`));
-        return;
-      }
       if (n > MOST_BYTES) {
         tally.textContent = `the text has ${grouped(n)} bytes; the limit is ${grouped(MOST_BYTES)}`;
         place.replaceChildren();
         return;
       }
-      let ids;
-      try { ids = side.encoder.encode(text); } catch (error) {
-        tally.textContent = `this text cannot be segmented here (${error.message})`;
+      const ids = side.encoder ? side.encoder.encode(text) : text === field.defaultValue ? Array.from(side.data.sample) : null;
+      if (!ids) {
+        tally.textContent = "JavaScript cannot cut text as this tokenizer does; the page has its tokens for the first text only";
         place.replaceChildren();
         return;
       }
       let superwords = 0;
       for (const id of ids) superwords += side.data.flags[id] & SUPERWORD;
-      tally.textContent = `${grouped(ids.length)} tokens, ${numbers.fixed(n / Math.max(ids.length, 1), 2)} bytes each, ${grouped(superwords)} superwords`;
+      tally.textContent = `${grouped(ids.length)} tokens, ${(n / Math.max(ids.length, 1)).toFixed(2)} bytes each, ${grouped(superwords)} superwords`;
       const spans = document.createDocumentFragment();
       for (const id of ids.slice(0, MOST_SPANS)) {
         const flags = side.data.flags[id];
@@ -182,7 +187,7 @@ class Detail {
       if (count >= 0) facts.push(["count in training", grouped(count)]);
     }
     if (data.count) {
-      const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? numbers.g(share, 2) : grouped(Math.round(share));
+      const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? Number(share.toPrecision(2)) : grouped(Math.round(share));
       facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} per million tokens` : ": never produced"}`]);
     }
     if (!(flags & SPECIAL))
@@ -192,7 +197,7 @@ class Detail {
       element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     ];
     if (data.group[id]) parts.push(element("h3", {}, "Near-duplicates"), this.duplicates(id));
-    if (bytes.length > 1 && this.side.encoder) parts.push(element("h3", {}, "Merge tree"), this.tree(id));
+    if (bytes.length > 1 && this.side.rankOf.has(id)) parts.push(element("h3", {}, "Merge tree"), this.tree(id));
     this.place.replaceChildren(...parts);
     this.place.scrollTop = 0;
     for (const row of byId("results").children) row.setAttribute("aria-current", row.dataset.id === String(id));
@@ -220,19 +225,15 @@ class Detail {
   }
 
   tree(id) {
-    const nodes = this.side.encoder.derivation(id);
-    const item = (node, depth) => {
-      const line = element("li", {}, this.link(node.id));
-      if (node.parts.length) {
-        line.append(element("small", {}, `merge ${grouped(node.rank)}`));
-        const parts = element("ul", {}, ...node.parts.map((part) => item(part, depth + 1)));
-        if (depth < 3) line.append(parts);
-        else line.append(element("details", {}, element("summary", {}, `${node.parts.length} parts`), parts));
-      }
+    const item = (token, depth) => {
+      const line = element("li", {}, this.link(token)), rank = this.side.rankOf.get(token);
+      if (rank === undefined) return line;
+      line.append(element("small", {}, `merge ${grouped(rank)}`));
+      const parts = element("ul", {}, ...[this.side.data.left[rank], this.side.data.right[rank]].map((part) => item(part, depth + 1)));
+      line.append(depth < 3 ? parts : element("details", {}, element("summary", {}, "2 parts"), parts));
       return line;
     };
-    const note = nodes.length > 1 ? [element("p", { class: "soft" }, `Its bytes are merged into ${nodes.length} tokens:`)] : [];
-    return element("div", {}, ...note, element("ul", { class: "tree" }, ...nodes.map((node) => item(node, 0))));
+    return element("ul", { class: "tree" }, item(id, 0));
   }
 
   async around(id) {

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.store.manifest import command_line
 from superbpe.inspection import measures, tokens
-from superbpe.inspection.kinds import KINDS
+from superbpe.inspection.tokens import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from tokenizer import _native
     from tokenizer.tokenizer import Tokenizer
-
-_CURVE_POINTS = 150
-_EXACT_LENGTHS, _LENGTH_RANGES = 16, 14
 
 
 @dataclass(frozen=True)
@@ -114,8 +111,6 @@ def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[
         "tokenizers": [_summary(each) for each in sides],
         "superwords": _superwords(first, settings.listed),
         "wasted": _wasted(first, settings.listed),
-        "lengths": [row for each in sides for row in _lengths(each)],
-        "frequencies": [row for each in sides for row in _frequencies(each)],
         "only": [[_only(first, other, settings), _only(other, first, settings)] for other in others],
         "sample": _sample(first, settings),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -247,48 +242,6 @@ def _wasted(one: Side, listed: int) -> dict[str, Any]:
         "partial": _rows(one, partial[np.argsort(-_weight(one)[partial], kind="stable")][:listed].tolist()),
         "near_duplicates": [_rows(one, group) for group in groups[:listed]],
     }
-
-
-def _lengths(one: Side) -> list[dict[str, Any]]:
-    """Tokens and their occurrences by length: exact for short tokens, then in log-spaced ranges."""
-    about = one.tokens
-    last = int(about.n_bytes[about.ordinary].max(initial=1))
-    ranges = np.geomspace(_EXACT_LENGTHS, max(last, _EXACT_LENGTHS) + 1, _LENGTH_RANGES).round()
-    edges = np.unique([*range(1, _EXACT_LENGTHS + 1), *ranges.tolist()]).astype(np.int64)
-    counts = np.zeros_like(about.n_bytes) if one.encoded is None else one.encoded.counts
-    rows = []
-    for series, members in (("", about.ordinary), (", superwords", about.superword)):
-        number, _ = np.histogram(about.n_bytes[members], edges)
-        occurrences, _ = np.histogram(about.n_bytes[members], edges, weights=counts[members])
-        rows += [
-            {
-                "tokenizer": one.label + series,
-                "bytes": float(np.sqrt(low * (high - 1))),
-                "from": low,
-                "to": high - 1,
-                "tokens": tokens,
-                "tokens_per_length": tokens / (high - low),
-                "occurrences": int(occurred),
-                "occurrences_per_length": float(occurred) / (high - low),
-            }
-            for low, high, tokens, occurred in zip(
-                edges[:-1].tolist(), edges[1:].tolist(), number.tolist(), occurrences.tolist(), strict=True
-            )
-            if tokens
-        ]
-    return rows
-
-
-def _frequencies(one: Side) -> list[dict[str, Any]]:
-    """Occurrences by frequency rank, at log-spaced ranks."""
-    if one.encoded is None:
-        return []
-    counts = np.sort(one.encoded.counts[one.encoded.counts > 0])[::-1]
-    ranks = np.unique(np.geomspace(1, len(counts), _CURVE_POINTS).round().astype(np.int64))
-    return [
-        {"tokenizer": one.label, "rank": rank, "count": count, "share": count / len(one.encoded.ids)}
-        for rank, count in zip(ranks.tolist(), counts[ranks - 1].tolist(), strict=True)
-    ]
 
 
 def _only(one: Side, other: Side, settings: Settings) -> dict[str, Any]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.report import findings, page
-from experiments.report.engine import engine
+from experiments.report import charts, page
+from experiments.report.figures import Figure
 from experiments.report.packing import pack
 from experiments.report.vocabulary import Settings
-from experiments.report.vocabulary_charts import figures
-from superbpe.inspection import contexts, tokens
-from superbpe.inspection.kinds import KINDS
+from experiments.verdict import vocabulary_headings
+from superbpe.inspection import measures, tokens
+from superbpe.inspection.tokens import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,15 +21,24 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from experiments.report.vocabulary import Side
+    from tokenizer.tokenizer import Tokenizer
 
 # The same flags as in vocabulary.js.
 _SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _PHASE2 = (1 << bit for bit in range(6))
+# Escapes that JavaScript does not know or reads as other characters, and what our engine means.
+_CLASSES = {"s": r"\p{White_Space}", "S": r"\P{White_Space}", "d": r"\p{Nd}", "D": r"\P{Nd}", '"': '"'}
+_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
+_UNLIKE = re.compile(r"\\[wWbBAzZ]|(?<!\\)[.^$]|\(\?(?!:|i:|[=!]|<[=!])")
+"""Parts of a regex outside of character classes that JavaScript accepts with another meaning."""
 
 
 def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
     """Return the page."""
     settings = Settings(**report["settings"])
-    packed = {str(i): _packed(one, [other for other in sides if other is not one]) for i, one in enumerate(sides)}
+    packed = {
+        str(i): _packed(one, [other for other in sides if other is not one], report["sample"])
+        for i, one in enumerate(sides)
+    }
     packed["contexts"] = _packed_contexts(sides[0], settings)
     return page.render(
         "vocabulary.html",
@@ -36,15 +46,32 @@ def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
         figures=figures(report),
         packed=packed,
         report=report,
-        findings=findings.vocabulary(report),
+        headings=vocabulary_headings(report),
         kinds=page.script_json(list(KINDS)),
         about=page.script_json({"text": report["text"], "labels": [row["label"] for row in report["tokenizers"]]}),
     )
 
 
-def _packed(one: Side, others: Sequence[Side]) -> str:
-    facts, columns = engine(one.tokenizer)
-    about = one.tokens
+def figures(report: dict[str, Any]) -> list[Figure]:
+    """Return the charts for the numbers of `experiments.report.vocabulary.gather`."""
+    rows = report["superwords"]["by_words"]
+    label = report["tokenizers"][0]["label"]
+    source = f"{label} on {report['text']}" if report["text"] else label
+    return [Figure("words", "Words in a superword", charts.words(rows), source=source)] if rows else []
+
+
+def to_javascript(tokenizer: Tokenizer) -> list[str] | None:
+    """Regexes that cut a text as the tokenizer does, in order; None where JavaScript cannot express it as it is."""
+    pattern = tokenizer.pattern if tokenizer.fence is None else tokenizer.fence
+    outside = _CLASS.sub("", pattern.regex)
+    if tokenizer.mode == "two-pass" or _UNLIKE.search(outside) or re.search(r"\[\^?\]|\[\[|&&|\\[wW]", pattern.regex):
+        return None
+    sources = pattern.regex.split("\n") if pattern.regex else []
+    return [re.sub(r"\\(.)", lambda found: _CLASSES.get(found[1], found[0]), source) for source in sources]
+
+
+def _packed(one: Side, others: Sequence[Side], sample: str) -> str:
+    tokenizer, about = one.tokenizer, one.tokens
     flags = (
         about.superword * _SUPERWORD
         + about.partial * _PARTIAL
@@ -57,13 +84,28 @@ def _packed(one: Side, others: Sequence[Side]) -> str:
     for number, members in enumerate(one.near_duplicates, start=1):
         group[members] = number
     # Bit i: the i-th of the others lacks the token.
-    missing = sum(tokens.missing(one.tokenizer, about, other.tokenizer) << i for i, other in enumerate(others))
-    columns |= {
+    missing = sum(tokens.missing(tokenizer, about, other.tokenizer) << i for i, other in enumerate(others))
+    special = set(tokenizer.special_tokens.values())
+    vocab = [b"" if i in special else token for i, token in enumerate(tokenizer.vocab)]
+    columns: dict[str, npt.ArrayLike] = {
+        "byteIds": np.asarray(tokenizer.byte_ids, dtype=np.int64) + 1,
+        "left": tokenizer.merge_ids[:, 0],
+        "right": tokenizer.merge_ids[:, 1],
+        "made": tokenizer.merge_ids[:, 2],
+        "lengths": np.fromiter(map(len, vocab), dtype=np.int64, count=len(vocab)),
+        "bytes": np.frombuffer(b"".join(vocab), dtype=np.uint8),
+        "ordinary": np.sort(tokenizer.ordinary_ids()) if tokenizer.ignore_merges else np.empty(0, dtype=np.int64),
+        "sample": tokenizer.encode_ordinary(sample),
         "missing": missing + np.zeros_like(flags),
         "flags": flags,
         "kind": about.kind,
         "group": group,
         "rank": about.rank + 1,
+    }
+    facts: dict[str, Any] = {
+        "pattern": to_javascript(tokenizer),
+        "phases": tokenizer.n_phase1_merges < len(tokenizer.merge_ids),
+        "specials": {str(i): string for string, i in tokenizer.special_tokens.items()},
     }
     if one.trained is not None:
         # Counts plus one, with 0 for unknown, split into low and high 32 bits.
@@ -71,15 +113,13 @@ def _packed(one: Side, others: Sequence[Side]) -> str:
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
         facts["tokens"] = len(one.encoded.ids)
-    facts["phases"] = one.tokenizer.n_phase1_merges < len(one.tokenizer.merge_ids)
-    facts["specials"] = {str(i): string for string, i in one.tokenizer.special_tokens.items()}
     return pack(facts, columns)
 
 
 def _packed_contexts(one: Side, settings: Settings) -> str:
     if one.encoded is None:
         return ""
-    found = contexts.contexts(
+    found = measures.contexts(
         one.encoded,
         one.tokens,
         per_token=settings.contexts,

@@ -75,7 +75,7 @@ def rungs(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -
     This is where budgets in FLOPs become bytes, by the FLOPs per step of the reference's model with the first seed.
 
     Args:
-        context: Context of the run, with one depth.
+        context: Context of the run.
         arm: The reference.
         shards: Its shards of the training text.
 

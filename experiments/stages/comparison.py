@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
 
+LEAST_EVIDENCE = 99_000_000
+"""Models that read fewer bytes of text are a demonstration."""
+
 
 @dataclass(frozen=True)
 class ArmModels:
@@ -136,7 +139,6 @@ class Result:
         arms: The arms. For a single run, the reference comes first.
         comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
         fixed_reference: Whether the first arm was chosen as the reference.
-        depth: Number of layers of the models, if it is configured by `lm.depths`.
         documents: bool[n_documents]: the held-out documents that the arms are compared on; None for all.
         left_out: A sentence about the other documents; empty if there are none.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
@@ -146,7 +148,6 @@ class Result:
     arms: Sequence[ArmResult]
     comparisons: Mapping[tuple[int, int], Comparison]
     fixed_reference: bool = False
-    depth: int | None = None
     documents: NDArray[np.bool_] | None = None
     left_out: str = ""
     overlap: HeldoutOverlap | None = None
@@ -176,6 +177,23 @@ class Result:
             return None
         return self.overlap.clean if self.documents is None else self.overlap.clean[self.documents]
 
+    def clean_bits_per_byte(self) -> list[float] | None:
+        """Loss of each arm on documents without overlap with the training text; None if that is not known."""
+        clean = self.clean
+        if clean is None or not self.arms[0].compared[0].document_bytes[clean].any():
+            return None
+        return [fmean(model.only(clean).bits_per_byte for model in each.compared) for each in self.arms]
+
+    @property
+    def demonstration(self) -> bool:
+        """Whether the models read too little text for evidence about tokenizers."""
+        return any(each.lm.contents.summary.bytes < LEAST_EVIDENCE for each in self.arms)
+
+    @property
+    def seed_seconds(self) -> float:
+        """Time to train the models of one seed of all arms."""
+        return sum(fmean(model.contents.summary.seconds for model in each.lms) for each in self.arms)
+
     @property
     def labels(self) -> list[str]:
         """Names of the arms in tables and charts."""
@@ -185,11 +203,6 @@ class Result:
     def n_seeds(self) -> int:
         """Number of models per arm."""
         return len(self.arms[0].lms)
-
-    @property
-    def mean_loss(self) -> float:
-        """Mean bits per byte of the arms."""
-        return fmean(each.scores.bits_per_byte for each in self.arms)
 
     @property
     def judged(self) -> list[int]:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.cli.console import percent, si
-from experiments.cluster import connect, contamination
+from experiments.cluster import connect
+from experiments.cluster.results import as_progress
 from experiments.results import Contamination
-from tokenizer import storage
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer._native import Batch
+from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text, scan
 from tokenizer.durable import replacing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from experiments.cluster.results import Beat, Blocks, Result
+    from experiments.cluster.tasks import Cluster
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.overlap import Overlap
+    from tokenizer.corpus.corpus import Corpus
+    from tokenizer.progress import Progress
 
 KIND = "contamination"
 _ARRAYS = "contamination.npz"
@@ -47,7 +53,7 @@ class HeldoutOverlap:
     @classmethod
     def load(cls, artifact: Artifact[Contamination]) -> HeldoutOverlap:
         """Load the result of `measure`."""
-        with np.load(storage.disk.local(artifact.path / _ARRAYS), allow_pickle=False) as file:
+        with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
             return cls(artifact.hash, artifact.contents, file["shared_words"] == 0)
 
     def sentence(self) -> str:
@@ -70,8 +76,8 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
 
     def find(folder: Path) -> Overlap:
         if cluster is not None:
-            with cluster.results(folder) as parts:
-                return contamination.find_overlap(cluster, [corpus], "heldout", [corpus], parts, n_words, progress)
+            with cluster.results(folder / "parts") as results:
+                return search(cluster, corpus, results, n_words, progress)
         training = corpus.batches("train", readers=2, in_order=False)
         return find_overlap(corpus.batches("heldout"), training, n_words, threads=runner.threads, progress=progress)
 
@@ -103,3 +109,51 @@ def measure(context: Context, text: Text) -> HeldoutOverlap | None:
     what = f"{overlap.sentence().removesuffix('.')}, of {si(artifact.contents.training_bytes)}B"
     context.done(KIND, artifact, what, artifact.contents.save())
     return overlap
+
+
+def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progress: Progress | None = None) -> Overlap:
+    """Look for the held-out documents of a corpus in its training documents, as `find_overlap` does, by tasks.
+
+    Args:
+        cluster: Where the tasks run.
+        corpus: The corpus.
+        folder: Folder for results, which all machines see.
+        n_words: Words of an n-gram; 0 to compare whole documents only.
+        progress: Called with the bytes of files read.
+
+    Raises:
+        UserError: If there are no held-out documents, or no training documents.
+    """
+    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", None, folder))
+    # Each task reads all measured text, so it searches at least as much.
+    size, n_bytes = sum(result.value["bytes"] for result in measured), 0
+    overlap = measured_text(_texts(measured), n_words)
+    if size:
+        work = partial(_search, measured, n_words, cluster.threads)
+        for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
+            overlap.mark(next(result.blocks())["marks"])
+            n_bytes += result.value["bytes"]
+    if not n_bytes:
+        for _ in corpus.batches("train" if size else "heldout"):  # explains why there are no documents
+            pass
+    return Overlap(*overlap.found(), n_bytes)
+
+
+def _collect(part: Corpus, beat: Beat) -> Blocks:
+    n_bytes = 0
+    for batch in part.batches("heldout"):
+        beat(n_bytes := n_bytes + batch.n_bytes)
+        yield {"data": np.asarray(batch.data), "offsets": np.asarray(batch.offsets)}
+    return {"bytes": n_bytes, "skipped": part.part_skipped()}
+
+
+def _texts(found: Sequence[Result]) -> Iterator[Batch]:
+    return (Batch.from_buffers(**block) for result in found for block in result.blocks())
+
+
+def _search(found: Sequence[Result], n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
+    overlap = measured_text(_texts(found), n_words)
+    batches = part.batches("train", readers=2, in_order=False)
+    n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
+    yield {"marks": np.asarray(overlap.marks())}
+    return {"bytes": n_bytes, "skipped": part.part_skipped()}

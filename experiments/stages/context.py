@@ -38,19 +38,6 @@ class Context:
             for i in range(lm.n_seeds)
         ]
 
-    def depths(self) -> list[Context]:
-        """Return one context per depth of `lm.depths`, shallowest first; this one if it is empty."""
-        lm = self.config.lm
-        return [
-            dataclasses.replace(
-                self,
-                config=dataclasses.replace(
-                    self.config, lm=dataclasses.replace(lm, model=lm.model.of_depth(n_layers), depths=[n_layers])
-                ),
-            )
-            for n_layers in sorted(set(lm.depths))
-        ] or [self]
-
     def done(self, stage: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
         """Report that a stage is done, and log it.
 

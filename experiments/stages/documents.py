@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cluster import connect
-from experiments.cluster.surveying import surveys_of
 from experiments.results import HeldoutDocuments
-from lm.data.survey import joined, survey
+from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import Grouping
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from experiments.cluster.results import Beat, Blocks
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.store.artifacts import Artifact
-    from lm.data.survey import Survey
+    from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
 # Increased when the rules for grouping documents change.
@@ -40,15 +40,14 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     """
     config = text.corpus.config
 
-    cluster = connect(context.config.runner)
+    cluster, progress = connect(context.config.runner), context.reporter.progress
 
     def find(folder: Path) -> Survey:
         if cluster is None:
             return survey(text.corpus, "heldout", hashes=True)
-        progress = context.reporter.progress
-        with cluster.results(folder) as results:
-            (parts,) = surveys_of(cluster, [text.corpus], "heldout", results, progress, hashes=True)
-        return joined(found for _, found in parts)
+        with cluster.results(folder / "parts") as results:
+            found = cluster.map_parts("survey", _survey, text.corpus, "heldout", None, results, progress)
+            return joined(Survey(**result.value["names"], **next(result.blocks())) for result in found)
 
     def build(folder: Path) -> HeldoutDocuments:
         found = find(folder)
@@ -75,6 +74,13 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     what = f"heldout: {artifact.contents.n_documents:,} documents of {len(found['source']):,} sources, scripts: "
     context.done("documents", artifact, what + ", ".join(found["script"]))
     return artifact
+
+
+def _survey(part: Corpus, beat: Beat) -> Blocks:
+    found = vars(survey(part, "heldout", hashes=True, done=beat))
+    names = {name: value for name, value in found.items() if isinstance(value, list)}
+    yield {name: value for name, value in found.items() if name not in names}
+    return {"names": names, "skipped": part.part_skipped()}
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:

@@ -14,7 +14,7 @@ from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.config import EvalConfig
-from lm.evaluate.cost import FORMULAS, inference_cost
+from lm.evaluate.deployment import inference_cost
 from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
 
@@ -35,11 +35,11 @@ def evaluate(
     """Score every arm's models on the held-out documents, and compare the arms.
 
     Args:
-        context: Context of the run, with one depth.
+        context: Context of the run.
         text: The corpus.
         arms: The tokenizers and their models, with the same number of seeds each; the reference comes first.
         documents: Sources and scripts of the held-out documents.
-        rung: Name of the depth and of the rung of the ladder of budgets, if there are several.
+        rung: Name of the rung of the ladder of budgets, if there are several.
 
     Raises:
         UserError: If held-out text may have been trained on, or the models were not trained on equal budgets.
@@ -49,8 +49,7 @@ def evaluate(
     for models in zip(*(arm.lms for arm in arms), strict=True):
         budget.check(context, [budget.Amounts.of(model.contents.summary) for model in models])
     results = [_score_seeds(context, arm, documents, rung) for arm in arms]
-    depth = next(iter(context.config.lm.depths), None)
-    result = Result.of(results, fixed_reference=True, depth=depth)
+    result = Result.of(results, fixed_reference=True)
     for (i, j), comparison in result.comparisons.items():
         names = {"a": results[i].key, "b": results[j].key, "train_bytes": context.config.budget.train_bytes}
         context.tracker.log(f"comparison/{rung}" if rung else "comparison", {**names, **comparison.summary()})
@@ -124,7 +123,7 @@ def score(
         counted = inference_cost(
             transformer, bytes_per_token=heldout.contents.bytes_per_token, context_bytes=config.context_bytes
         )
-        cost = InferenceCost(**dataclasses.asdict(counted), formulas=FORMULAS)
+        cost = InferenceCost(**dataclasses.asdict(counted))
         return Scores.load({**evaluation.summary(), "cost": cost})
 
     stage = f"evaluate {arm.key} {rung}".rstrip()

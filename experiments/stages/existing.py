@@ -9,7 +9,7 @@ from experiments.results import TokenizerFolder
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
-from tokenizer.pretrained import load_pretrained
+from tokenizer.external.load import load_pretrained
 
 if TYPE_CHECKING:
     from experiments.arms import Arm

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
 from experiments.cluster import connect
-from experiments.cluster.sharding import encoded_by
+from experiments.cluster.parts import encoded_by
 from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
 from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
@@ -19,10 +19,9 @@ from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT
-from tokenizer import storage
-from tokenizer.checksums import read_sealed
-from tokenizer.durable import write_whole
+from tokenizer.durable import remove_folder, write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,7 +112,7 @@ def _write(
         return write_shards(
             target, tokenizer, batches, layout, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
         )
-    with cluster.results(folder) as parts:
+    with cluster.results(folder / "parts") as parts:
         source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
         return write_encoded(target, tokenizer, source, layout, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
@@ -126,7 +125,7 @@ def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
         Shards.open(folder, arm.tokenizer)
         return read_sealed(folder / MANIFEST)
     except UserError:
-        storage.disk.remove_folder(folder)
+        remove_folder(folder)
         return None
 
 
@@ -136,27 +135,25 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
 
 
 class Chain(NamedTuple):
-    """The models of one arm, depth and seed: one per rung of the ladder of budgets.
+    """The models of one arm and seed: one per rung of the ladder of budgets.
 
     Attributes:
-        context: Context of the depth and the seed.
+        context: Context of the seed.
         arm: The tokenizer, under the name of the seed (`experiments.stages.comparison.of_seed`).
         shards: Shards of the training text.
         plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
-        depth: Name of the depth, if there are several.
     """
 
     context: Context
     arm: ArmTokenizer
     shards: Artifact[ShardsFolder]
     plans: Sequence[TrainConfig]
-    depth: str = ""
 
 
 def name_of(chain: Chain, number: int) -> str:
     """Name of the model of a rung, which counts from 1."""
     rung = f" rung {number}" if len(chain.plans) > 1 else ""
-    return f"{chain.arm.key}{chain.depth}{rung}"
+    return f"{chain.arm.key}{rung}"
 
 
 def train_lms(
@@ -171,7 +168,7 @@ def train_lms(
         chain: The models.
         on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
     """
-    context, arm, shards, plans, _ = chain
+    context, arm, shards, plans = chain
     made: list[Artifact[TrainedModel]] = []
     trunk: Artifact[TrainedModel] | None = None
     for number, config in enumerate(plans, 1):
@@ -225,10 +222,10 @@ def _train(
 
     def build(folder: Path) -> TrainedModel:
         if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
-            write_whole(folder / METRICS, storage.disk.read(trunk.path / METRICS))
+            write_whole(folder / METRICS, (trunk.path / METRICS).read_bytes())
         _drop_half_line(folder / METRICS)
         # Line-buffered: after a kill, the log must contain every step before the checkpoint.
-        with io.TextIOWrapper(storage.disk.open(folder / METRICS, "ab"), encoding="utf-8", line_buffering=True) as file:
+        with io.TextIOWrapper((folder / METRICS).open("ab"), encoding="utf-8", line_buffering=True) as file:
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
@@ -277,8 +274,8 @@ def done(context: Context, stage: str, artifact: Artifact[TrainedModel]) -> None
 def _drop_half_line(path: Path) -> None:
     """Truncate an incomplete last line, left by a killed process."""
     if path.exists():
-        end = storage.disk.read(path).rfind(b"\n") + 1
-        with storage.disk.open(path, "rb+") as file:
+        end = path.read_bytes().rfind(b"\n") + 1
+        with path.open("rb+") as file:
             file.truncate(end)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from experiments.results import TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
 from experiments.store.manifest import FORMAT
-from tokenizer import storage
-from tokenizer.checksums import digest
 from tokenizer.durable import write_whole
+from tokenizer.files import digest
 from tokenizer.train.bpe import train_bpe
 from tokenizer.train.counting import PretokenCounts
 
@@ -97,7 +96,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
 
     def build(folder: Path) -> TrainedTokenizer:
         start = None if shorter is None else load(context, shorter)[0]
-        merged = [] if shorter is None else [np.load(storage.disk.local(shorter.path / MERGE_COUNTS))]
+        merged = [] if shorter is None else [np.load(shorter.path / MERGE_COUNTS)]
         tokenizer = train_bpe(
             PretokenCounts.load(family.counts.path / "counts.parquet"),
             wanted,
@@ -114,7 +113,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         kept = keep(context, tokenizer, inputs)
         # Remove all checkpoints: earlier attempts may have started from another list or died while writing.
         for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
-            storage.disk.remove(checkpoint)
+            checkpoint.unlink()
         return trained(kept, tokenizer, family.counts.contents, exhausted=tokenizer.vocab_size < wanted)
 
     with context.reporter.stage(stage), context.store.lock(name):
@@ -127,7 +126,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
             context.store.use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
-    return MergeList(tokenizer, np.load(storage.disk.local(record.path / MERGE_COUNTS)), record, family.counts)
+    return MergeList(tokenizer, np.load(record.path / MERGE_COUNTS), record, family.counts)
 
 
 def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:

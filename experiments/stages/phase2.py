@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from experiments.cli.console import si
 from experiments.cluster import connect
+from experiments.cluster.parts import ClusterSources
 from experiments.config import part
 from experiments.results import Phase2Training, TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
-from superbpe.counting import Parts
 from superbpe.inspection.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
-from tokenizer import storage
-from tokenizer.checksums import digest
-from tokenizer.corpus.remote_disk import on_bucket
 from tokenizer.errors import UserError
+from tokenizer.files import digest, free_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.arms import Arm
+    from experiments.cluster.tasks import Cluster
     from experiments.stages.context import Context
     from experiments.stages.phase1 import MergeList
     from experiments.stages.text import Mixture
@@ -35,8 +32,8 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 MERGE_LOG = "merges.parquet"
-_SEAMS_MB = 128
-"""The seams of a part take less than this on disk: 4 million counters, and a sample of 10 million tokens."""
+_PASS_SHARE = 0.4
+"""Bytes that a pass over parts writes for each byte of stored text; measured for English."""
 
 
 def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> ArmTokenizer:
@@ -51,21 +48,18 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     cluster = connect(context.config.runner)
 
     def build(folder: Path) -> TrainedTokenizer:
-        with nullcontext() if cluster is None else cluster.results(folder) as results:
-            return build_from(folder, mixture.sources if results is None else parts_in(results))
+        if cluster is None:
+            return build_from(folder, mixture.sources)
+        with cluster.results(folder / "parts") as results:
+            return build_from(folder, sources_in(cluster, results))
 
-    def parts_in(folder: Path) -> Parts:
-        assert cluster is not None
-        key = digest([mixture.hash, cluster.part_bytes])
-        run, parts = partial(cluster.map, folder=folder), mixture.parts(cluster.part_bytes)
-        if memory is not None:
-            most = si(len(parts) * max(memory, _SEAMS_MB) * 1e6)
-            free = "" if on_bucket(folder) else f" ({si(storage.disk.free_bytes(folder))}B free)"
-            usual = "0.2 to 0.4 bytes per byte of text"
-            context.reporter.say(f"each pass writes {usual}, at most {most}B, to {folder}{free}")
-        return Parts(parts, folder, run, threads=cluster.threads, key=key)
+    def sources_in(cluster: Cluster, folder: Path) -> ClusterSources:
+        parts = mixture.parts(cluster.part_bytes)
+        n_bytes, free = _PASS_SHARE * sum(mixture.sizes()), free_bytes(folder)
+        context.reporter.say(f"each pass writes about {si(n_bytes)}B to {folder} ({si(free)}B free)")
+        return ClusterSources(cluster, parts, digest([mixture.hash, cluster.part_bytes]), folder)
 
-    def build_from(folder: Path, text: Parts | list[Source]) -> TrainedTokenizer:
+    def build_from(folder: Path, text: ClusterSources | list[Source]) -> TrainedTokenizer:
         counts: list[Any] = []
         tokenizer = train_superbpe(
             prefix,

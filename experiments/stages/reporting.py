@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from experiments.config import recorded
-from experiments.report.comparison import render, version
+from experiments.report.comparison_page import render, version
 from experiments.report.data import gather
 from experiments.report.figures import to_csv
 from experiments.results import ReportFolder
 from experiments.stages.comparison import ArmResult, Result, of_seed
-from experiments.stages.verdict import is_demonstration
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json, write_whole
@@ -42,8 +41,8 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
         numbers = gather(
             result,
             context.config.report,
-            demonstration=is_demonstration(context),
             provenance=origin,
+            command=command_line(),
             threads=context.config.runner.threads,
         )
         write_json(folder / NUMBERS, numbers)
@@ -64,7 +63,7 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
         artifact = context.store.make(
             ReportFolder,
             "report",
-            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version(), **tuning},
+            config={**settings, "arms": arms, "looks": version(), **tuning},
             inputs={**inputs, "corpus": text.hash, **overlap},
             build=build,
         )

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent, si
-from experiments.cluster import connect, counting
+from experiments.cluster import connect
+from experiments.cluster import parts as on_cluster
 from experiments.config import part
 from experiments.results import CorpusFiles, CountedSource, Counts, Reading
 from experiments.store.artifacts import Artifact
 from superbpe.sources import Source
 from tokenizer import Batch
 from tokenizer._native import DocumentFilter
-from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, weighted
+from tokenizer.files import check_file, digest, shown, weighted
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
-from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +79,10 @@ class Mixture:
     read: Reading
     corpora: list[Corpus]
 
+    def sizes(self) -> list[int]:
+        """Return the sizes of the files in bytes."""
+        return [size for corpus in self.corpora for size in corpus.sizes()]
+
     def parts(self, target_bytes: int) -> list[list[Source]]:
         """Return the sources in parts, which can be pickled."""
         return [
@@ -130,7 +134,7 @@ def _check_size(budget: BudgetConfig, corpus: Corpus, *, trains: bool) -> None:
     if sizes and not any(sizes):
         raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
-    plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
+    plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
     if sizes and plain and trains and budget.train_flops is None:
         budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
 
@@ -236,8 +240,8 @@ def _count(
 ) -> PretokenCounts:
     if cluster is None:
         return count_pretokens(corpus, **settings, spill_folder=folder, progress=progress)
-    with cluster.results(folder) as parts:
-        return counting.count(cluster, corpus, parts, settings | {"threads": cluster.threads}, progress)
+    with cluster.results(folder / "parts") as results:
+        return on_cluster.count(cluster, corpus, results, settings | {"threads": cluster.threads}, progress)
 
 
 def _training_split(text: Text) -> Reading:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from experiments.config import part
@@ -20,11 +21,10 @@ from lm.model.weights import MODEL
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT, DivergedError
-from tokenizer import storage
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
     from experiments.results import ShardsFolder
     from experiments.stages.context import Context
-    from experiments.stages.model_tasks import ModelTasks
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
 
+Elsewhere = Callable[["Context", Sequence[Chain], Sequence[float]], list[Tuning]]
+"""Tunes the learning rates of chains with one plan each, by factors, instead of this process."""
 _SHARE = 10
 """Tuning runs read this fraction of the text of the models unless `lm.tune_bytes` is set."""
 _SEED = 1_000_000
@@ -47,7 +48,7 @@ _VALIDATION = "validation"
 def tune(
     context: Context,
     pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
-    elsewhere: ModelTasks | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> list[Tuning]:
     """Choose a factor on the learning rates for each arm; 1 if `lm.tune_rates` is empty.
 
@@ -57,7 +58,7 @@ def tune(
     Args:
         context: Context of the run.
         pairs: The arms and their training shards; the first arm is the reference.
-        elsewhere: Where models are trained; None for this process.
+        elsewhere: Tunes on a cluster; None for this process.
 
     Raises:
         UserError: If the training text is too short, or every run of an arm diverges.
@@ -73,9 +74,9 @@ def tune(
         raise UserError(f"tuning with lm.tune_bytes={short.config.budget.train_bytes}: {error}") from None
     chains = [Chain(short, arm, shards, [plan]) for (arm, shards), plan in zip(pairs, plans, strict=True)]
     if elsewhere is None:
-        found = [tune_arm(short, arm, shards, plan, factors) for _, arm, shards, (plan,), _ in chains]
+        found = [tune_arm(short, arm, shards, plan, factors) for _, arm, shards, (plan,) in chains]
     else:
-        found = elsewhere.tune(short, chains, factors)
+        found = elsewhere(short, chains, factors)
     labels = [arm.label for arm, _ in pairs]
     context.reporter.table("Tuning: bits per byte by factor on the learning rates", *table(labels, found))
     for label, each in zip(labels, found, strict=True):
@@ -190,9 +191,9 @@ def _run(
         try:
             train(lm.model, scaled, opened, folder, progress=context.reporter.progress)
         except DivergedError:
-            storage.disk.remove(folder / CHECKPOINT, missing_ok=True)
+            (folder / CHECKPOINT).unlink(missing_ok=True)
             return TuningRun(factor=factor)
-        storage.disk.remove_folder(folder / _VALIDATION)
+        remove_folder(folder / _VALIDATION)
         copy_documents(folder / _VALIDATION, arm.tokenizer, opened, documents)
         _, evaluation = load_and_evaluate(
             folder,
@@ -204,8 +205,8 @@ def _run(
         )
         # Only the loss is used. Without its summary, an interrupted run trains again.
         for name in (SUMMARY, MODEL):
-            storage.disk.remove(folder / name)
-        storage.disk.remove_folder(folder / _VALIDATION)
+            (folder / name).unlink()
+        remove_folder(folder / _VALIDATION)
         return TuningRun(
             factor=factor,
             bits_per_byte=evaluation.bits_per_byte,

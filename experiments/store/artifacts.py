@@ -2,8 +2,8 @@
 
 A stage's folder is called `<stage>-<12 hex>`, after the hash of the stage's configuration, the hashes of its inputs
 and the format version. Its `manifest.json` records origin, contents, cost, and the size and checksum of every file. The
-folder is written next to its final name under a lock that is released when its holder dies, so two processes never do
-the same work.
+folder is written as `.<name>.partial` under a lock that is released when its holder dies, so two processes never do the
+same work.
 
 Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
 therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
@@ -16,19 +16,19 @@ what is missing is downloaded when its files are first used.
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+import shutil
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
 from experiments.store import cache
-from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
-from experiments.store.measured import measured
-from tokenizer import storage
-from tokenizer.checksums import Verify, check_files, check_sizes, digest, n_bytes_of, read_sealed, recorded
+from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
+from tokenizer.durable import naming, sync, write_whole
 from tokenizer.errors import UserError
-from tokenizer.urls import is_remote
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from experiments.store.bucket import Bucket
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
+PARTIAL, DOWNLOAD = ".partial", ".download"
+"""Suffixes of unfinished folders."""
+_SECONDS = ".seconds"
+"""File with the seconds that earlier attempts of an unfinished artifact took."""
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
+"""What reading a manifest raises that is damaged, or that was written by another version."""
 
 C = TypeVar("C", bound=Contents)
 
@@ -87,62 +93,54 @@ class Artifact(Generic[C]):
         return self.manifest.seconds
 
 
+@dataclass(eq=False)
 class Store:
     """A folder of artifacts.
 
-    Args:
+    Attributes:
         root: The folder; created with the first artifact. It may be the cache of a bucket (`experiments.store.cache`).
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
         verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.checksums.check_files`.
+        progress: Called while that takes place, as in `tokenizer.files.check_files`.
+        bucket: The bucket, if `root` is its cache.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        *,
-        on_wait: Callable[[str], None] | None = None,
-        on_use: Callable[[Artifact[Any]], None] | None = None,
-        on_build: Callable[[], None] | None = None,
-        verify: Verify = "once",
-        progress: Callable[[str, int, int | None], None] | None = None,
-    ) -> None:
-        self.root = root
-        self._on_wait = on_wait
-        self._on_use = on_use
-        self._on_build = on_build
-        self._verify = verify
-        self._progress = progress
-        self._building = 0
-        self._unpublished: list[str] = []
-        self.on_upload: Callable[[], None] | None = None
-        self.bucket: Bucket | None = None
-        if (mark := cache.marked(root)) is not None:
+    root: Path
+    on_wait: Callable[[str], object] = lambda _: None
+    on_use: Callable[[Artifact[Any]], object] = lambda _: None
+    on_build: Callable[[], object] = lambda: None
+    verify: Verify = "once"
+    progress: Callable[[str, int, int | None], None] | None = None
+    bucket: Bucket | None = field(default=None, init=False)
+    _building: int = field(default=0, init=False)
+    _unpublished: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if (url := cache.bucket_of(self.root)) is not None:
             from experiments.store.bucket import Bucket
 
-            self.bucket = Bucket(mark["url"], root / ".manifests", progress)
-            self._cache = cache.Cache(root, mark["bytes"], self.filelock)
+            self.bucket = Bucket(url, self.root / ".manifests", self.progress)
 
     @classmethod
-    def at(cls, where: str | Path, folder: str | None = None, gigabytes: float | None = None, **options: Any) -> Store:
+    def at(cls, where: str | Path, folder: str | None = None, **options: Any) -> Store:
         """Return the store in a folder, or in a bucket with its cache.
 
         Args:
             where: Folder, or URL.
             folder: For a URL: local folder of the cache; None for one in the user's cache folder.
-            gigabytes: For a URL: maximum size of the cache.
-            options: Arguments of the class.
+            options: Attributes of the class.
 
         Raises:
             UserError: If the URL, or one of the settings, cannot be used.
         """
         if is_remote(str(where)):
-            return cls(cache.cache_of(str(where), folder, gigabytes), **options)
-        for name, value in (("artifacts_cache", folder), ("artifacts_cache_gb", gigabytes)):
-            if value is not None:
-                raise UserError(f"{name}={value} has no effect, because artifacts={where} is a local folder; remove it")
+            return cls(cache.cache_of(str(where), folder), **options)
+        if folder is not None:
+            raise UserError(
+                f"artifacts_cache={folder} has no effect, because artifacts={where} is a local folder; remove it"
+            )
         return cls(Path(where), **options)
 
     @property
@@ -173,8 +171,7 @@ class Store:
         Raises:
             UserError: If the folder exists but is damaged.
         """
-        name, identity = self.identify(stage, config, inputs)
-        return self.write(result, name, identity, build, resumable=resumable)
+        return self.write(result, *self.identify(stage, config, inputs), build, resumable=resumable)
 
     @staticmethod
     def identify(stage: str, config: Mapping[str, Any], inputs: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -195,60 +192,27 @@ class Store:
         """Like `make`, but under a name that the caller chooses (a tokenizer is named by its content).
 
         Args:
-            result: Class of the stage's result.
+            result: As for `make`.
             name: Name of the folder.
             identity: First entries of the manifest, including `hash`.
-            build: Fills the given folder and returns the result.
-            resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
+            build: As for `make`.
+            resumable: As for `make`.
         """
-        artifact = self.find(name, result) or self._write(result, name, identity, build, resumable)
+        artifact = self.find(name, result)
+        if artifact is None:
+            with self.lock(name):
+                artifact = self.find(name, result)
+                if artifact is None and self._complete(self._unfinished(name), name):
+                    artifact = self.find(name, result)
+                if artifact is None:
+                    artifact = self._build(result, name, identity, build, resumable)
         self.use(artifact)
         return artifact
 
-    def use(self, artifact: Artifact[Any]) -> None:
-        """Report that an artifact returned by `find` is used, and upload it if it is not in the bucket.
+    def _unfinished(self, name: str) -> Path:
+        return self.root / f".{name}{PARTIAL}"
 
-        What is used while another artifact is built is uploaded after it: a failed upload does not end a build.
-        """
-        if self._on_use is not None:
-            self._on_use(artifact)
-        if self.bucket is not None:
-            self._unpublished.append(artifact.name)
-            while self._unpublished and not self._building:
-                self._publish(self._unpublished[0])
-                self._unpublished.pop(0)
-
-    def _publish(self, name: str) -> None:
-        assert self.bucket is not None
-        if not (self.root / name).exists():
-            return
-        self._cache.hold(name)
-        if not self.bucket.has(name):
-            with self.lock(name):  # another process may be uploading it
-                if not self.bucket.has(name):
-                    self.bucket.upload(self.root / name)
-            if self.on_upload is not None:
-                self.on_upload()
-        self._make_space()
-
-    def _make_space(self, incoming: int = 0) -> None:
-        bucket = self.bucket
-        assert bucket is not None
-        self._cache.make_space(incoming, lambda name: not bucket.has(name), self._discard)
-
-    def _download(self, artifact: Artifact[Any]) -> None:
-        """Get an artifact's files. Those of an interrupted attempt are not read again."""
-        assert self.bucket is not None
-        with self.lock(artifact.name):
-            if artifact.folder.exists():
-                return
-            partial = self.root / f".{artifact.name}.download"
-            self._make_space(n_bytes_of(artifact.manifest.files))
-            storage.disk.make_folder(partial)
-            self.bucket.download(artifact.name, partial)
-            self._name(partial)
-
-    def _write(
+    def _build(
         self,
         result: type[C],
         name: str,
@@ -256,40 +220,39 @@ class Store:
         build: Callable[[Path], C],
         resumable: bool,
     ) -> Artifact[C]:
-        with self.lock(name):
-            if (found := self.find(name, result)) is not None:
-                return found
-            partial = self.root / f".{name}.{'resumable' if resumable else 'partial'}"
-            if self._complete(partial) and (found := self.find(name, result)) is not None:
-                return found
-            if self._on_build is not None:
-                self._on_build()
+        partial = self._unfinished(name)
+        self.on_build()
+        if not resumable and partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True, exist_ok=True)
+        for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
+            if unfinished.is_file():
+                unfinished.unlink()
+        before, started, memory = seconds_so_far(partial) or 0.0, time.perf_counter(), PeakMemory()
+        self._building += 1
+        try:
+            with naming(partial):
+                contents = build(partial)
+        except BaseException:
             if not resumable:
-                storage.disk.remove_folder(partial)
-            storage.disk.make_folder(partial)
-            for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
-                if unfinished.is_file():
-                    storage.disk.remove(unfinished)
-            with measured(partial) as cost:
-                try:
-                    self._building += 1
-                    with storage.naming(partial):
-                        contents = build(partial)
-                except BaseException:
-                    if not resumable:
-                        storage.disk.remove_folder(partial, ignore_errors=True)
-                    raise
-                finally:
-                    self._building -= 1
-            _sync_all(partial)
-            files = recorded(partial, _files(partial))
-            values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
-            manifest = Manifest(contents=contents.save(), files=files, **values)
-            manifest.write(partial)
-            self._name(partial)
-            return Artifact(self.root / name, manifest, contents, fresh=True, check=self.check)
+                shutil.rmtree(partial, ignore_errors=True)
+            with suppress(OSError):  # the folder is gone, or the disk is full
+                write_whole(partial / _SECONDS, str(before + time.perf_counter() - started))
+            raise
+        finally:
+            self._building -= 1
+        cost = {"seconds": round(before + time.perf_counter() - started, 3), "peak_memory_bytes": memory.bytes()}
+        (partial / _SECONDS).unlink(missing_ok=True)
+        paths = sorted(partial.rglob("*"))
+        for path in (*paths, partial):
+            sync(path)
+        files = recorded(partial, [path.relative_to(partial).as_posix() for path in paths if path.is_file()])
+        values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
+        Manifest(contents=contents.save(), files=files, **values).write(partial)
+        self._finish(partial, name)
+        return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
 
-    def _complete(self, partial: Path) -> bool:
+    def _complete(self, partial: Path, name: str) -> bool:
         """Give a folder its final name if a killed process had finished it; otherwise delete its manifest, if any.
 
         The manifest is written after everything else is on disk, so a folder with a valid manifest only has to be
@@ -297,16 +260,31 @@ class Store:
         """
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
-            storage.disk.remove(partial / MANIFEST, missing_ok=True)
+        except (FileNotFoundError, NotADirectoryError, *DAMAGE):
+            (partial / MANIFEST).unlink(missing_ok=True)
             return False
-        self._name(partial)
+        self._finish(partial, name)
         return True
 
-    def _name(self, partial: Path) -> None:
-        name = partial.name.removeprefix(".").removesuffix(partial.suffix)
-        storage.disk.rename(partial, self.root / name)
-        storage.disk.sync(self.root)
+    def _finish(self, partial: Path, name: str) -> None:
+        partial.rename(self.root / name)
+        sync(self.root)
+
+    def use(self, artifact: Artifact[Any]) -> None:
+        """Report that an artifact returned by `find` is used, and upload it if it is not in the bucket.
+
+        What is used while another artifact is built is uploaded after it: a failed upload does not end a build.
+        """
+        self.on_use(artifact)
+        if self.bucket is not None:
+            self._unpublished.append(artifact.name)
+            while self._unpublished and not self._building:
+                name = self._unpublished[0]
+                if (self.root / name).exists() and not self.bucket.has(name):
+                    with self.lock(name):  # another process may be uploading it
+                        if not self.bucket.has(name):
+                            self.bucket.upload(self.root / name)
+                self._unpublished.pop(0)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -318,31 +296,21 @@ class Store:
         Raises:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
-        found = self._read(self.root / name, result)
-        if found is None and self.bucket is not None and (about := self.bucket.manifest(name)) is not None:
-            found = self._read(about, result, whole=False)
-        if found is None:
+        folder = confined(self.root, name)
+        # Checked first, because another process may rename the folder at any time.
+        read = folder if folder.exists() or self.bucket is None else self.bucket.manifest(name)
+        if read is None or not read.exists():
             return None
-        return Artifact(self.root / name, *found, check=self.check)
-
-    @staticmethod
-    def _read(folder: Path, result: type[C], *, whole: bool = True) -> tuple[Manifest, C] | None:
-        """Read the manifest in a folder; unless the folder is `whole`, the other files are elsewhere."""
-        if not folder.exists():  # checked first, because another process may rename the folder at any time
-            return None
-        try:
-            manifest = Manifest.read(folder)
-            if whole:
-                check_sizes(folder, manifest.files)
-            return manifest, result.load(manifest.contents)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if not folder.exists():  # another process has just removed it
-                return None
-            raise UserError(f"{error.filename} is missing; {_remake(folder)}") from None
-        except UserError as error:
-            raise UserError(f"{error}; {_remake(folder)}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{folder / MANIFEST} is damaged ({error}); {_remake(folder)}") from None
+        with _remedy(folder):
+            try:
+                manifest = Manifest.read(read)
+                if read == folder:
+                    check_sizes(folder, manifest.files)
+            except (FileNotFoundError, NotADirectoryError):
+                if not read.exists():  # another process has just removed it
+                    return None
+                raise
+            return Artifact(folder, manifest, result.load(manifest.contents), check=self.check)
 
     def exists(self, name: str) -> bool:
         """Return whether there is an artifact of this name."""
@@ -354,16 +322,13 @@ class Store:
         Raises:
             UserError: If one does not exist or is damaged.
         """
-        found = []
-        for name in names:
-            artifact = self.find(name, result)
-            if artifact is None:
-                raise UserError(
-                    f"{self.where}/{name} does not exist; run the command of its run again to rebuild it, or name the "
-                    "folder that it was moved to with --artifacts"
-                )
-            found.append(artifact)
-        return found
+        found = [self.find(name, result) for name in names]
+        if None in found:
+            raise UserError(
+                f"{self.where}/{names[found.index(None)]} does not exist; run the command of its run again to rebuild "
+                "it, or name the folder that it was moved to with --artifacts"
+            )
+        return [artifact for artifact in found if artifact is not None]
 
     def check(self, artifact: Artifact[Any], verify: Verify | None = None) -> None:
         """Compare an artifact's files with the checksums in its manifest; download them first if necessary.
@@ -375,73 +340,49 @@ class Store:
         Raises:
             UserError: If a file is damaged or missing.
         """
-        if self.bucket is not None:
-            self._cache.hold(artifact.name)
-            if not artifact.folder.exists():
-                self._download(artifact)
-        try:
-            check_files(artifact.folder, artifact.manifest.files, verify or self._verify, self._progress)
-        except FileNotFoundError as error:
-            raise UserError(f"{error.filename} is missing; {_remake(artifact.folder)}") from None
-        except UserError as error:
-            raise UserError(f"{error}; {_remake(artifact.folder)}") from None
+        name, folder = artifact.name, artifact.folder
+        if self.bucket is not None and not folder.exists():
+            with self.lock(name):
+                if not folder.exists():
+                    partial = self.root / f".{name}{DOWNLOAD}"  # files of an interrupted attempt are not read again
+                    partial.mkdir(parents=True, exist_ok=True)
+                    self.bucket.download(name, partial)
+                    self._finish(partial, name)
+        with _remedy(folder):
+            check_files(folder, artifact.manifest.files, verify or self.verify, self.progress)
 
     def names(self, prefix: str) -> list[str]:
-        """Return the sorted names of finished artifacts that start with `prefix`."""
-        found = {path.name for path in self.root.iterdir()} if self.root.is_dir() else set()
+        """Return the names of finished artifacts that start with `prefix`."""
+        found = set(self.latest(prefix))
         if self.bucket is not None:
-            found.update(self.bucket.names())
-        return sorted(name for name in found if name.startswith(prefix))
+            found.update(name for name in self.bucket.names() if name.startswith(prefix))
+        return sorted(found)
 
     def latest(self, prefix: str) -> list[str]:
         """Return the names of artifacts on this machine that start with `prefix`, the last one first."""
-        found = [path for path in self.root.iterdir() if path.name.startswith(prefix)] if self.root.is_dir() else []
+        found = self.root.glob(f"{prefix}*" if prefix else "[!.]*")
         return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
 
     def remove(self, name: str) -> None:
-        """Delete an artifact."""
+        """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
         if self.bucket is not None:
             self.bucket.remove(name)
         if (self.root / name).exists():
-            self._discard(name)
-
-    def _discard(self, name: str) -> None:
-        """Delete a folder. It is renamed first, so that it is never half deleted under its name."""
-        doomed = self.root / f".{name}.removed"
-        storage.disk.remove_folder(doomed, ignore_errors=True)
-        storage.disk.rename(self.root / name, doomed)
-        storage.disk.remove_folder(doomed, ignore_errors=True)
+            doomed = self.root / f".{name}.removed{PARTIAL}"
+            shutil.rmtree(doomed, ignore_errors=True)
+            (self.root / name).rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold the lock of an artifact. The kernel releases it when its holder dies."""
-        lock = self.filelock(name)
-        try:
-            lock.acquire(timeout=0)
-        except TimeoutError:
-            if self._on_wait is not None:
-                self._on_wait(name)
-            lock.acquire()
-        try:
+        with self.if_free(name) as free:
+            if free:
+                yield
+                return
+        self.on_wait(name)
+        with self.filelock(name):
             yield
-        finally:
-            lock.release()
-
-    def clean(self) -> list[str]:
-        """Delete the leftovers of killed processes, except resumable ones; return the names."""
-        for removed in self.root.glob(".*.removed"):
-            storage.disk.remove_folder(removed, ignore_errors=True)
-        for partial in self.root.glob(".*.download"):
-            if (self.root / partial.name.removeprefix(".").removesuffix(".download")).exists():
-                storage.disk.remove_folder(partial, ignore_errors=True)
-        stale = []
-        for partial in sorted(self.root.glob(".*.partial")):
-            name = partial.name.removeprefix(".").removesuffix(".partial")
-            with self.if_free(name) as free:  # otherwise a live process is writing it
-                if free and ((self.root / name).exists() or not self._complete(partial)):
-                    storage.disk.remove_folder(partial, ignore_errors=True)
-                    stale.append(name)
-        return stale
 
     @contextmanager
     def if_free(self, name: str) -> Iterator[bool]:
@@ -463,15 +404,15 @@ class Store:
         Raises:
             UserError: If the store cannot be written.
         """
+        from filelock import FileLock
+
         folder = self.root / ".locks"
         try:
-            storage.disk.make_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
             ) from None
-        from filelock import FileLock
-
         return FileLock(folder / f"{name}.lock")
 
 
@@ -492,15 +433,23 @@ def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
     return store.find(folder.name, result) if store.bucket or (folder / MANIFEST).is_file() else None
 
 
-def _remake(folder: Path) -> str:
-    return f"delete the folder {folder} and run the same command again to rebuild it"
+def seconds_so_far(partial: Path) -> float | None:
+    """Return the seconds that earlier attempts of an unfinished artifact took; None if unknown."""
+    try:
+        return float((partial / _SECONDS).read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
-def _files(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-
-
-def _sync_all(folder: Path) -> None:
-    for path in sorted(folder.rglob("*")):
-        storage.disk.sync(path)
-    storage.disk.sync(folder)
+@contextmanager
+def _remedy(folder: Path) -> Iterator[None]:
+    """Say what to do about a damaged or missing file of an artifact."""
+    remedy = f"delete the folder {folder} and run the same command again to rebuild it"
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UserError(f"{error.filename} is missing; {remedy}") from None
+    except UserError as error:
+        raise UserError(f"{error}; {remedy}") from None
+    except DAMAGE as error:
+        raise UserError(f"{folder / MANIFEST} is damaged ({error}); {remedy}") from None

@@ -8,26 +8,20 @@ artifact at the same time, with contents that differ in times or in the last bit
 from __future__ import annotations
 
 import hashlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import xxhash
+
 from experiments.store.manifest import MANIFEST, Manifest
-from lm.data.shard_files import HashedFile
-from tokenizer import storage
-from tokenizer.checksums import n_bytes_of
 from tokenizer.corpus import remote
-from tokenizer.durable import replacing_path, write_whole
+from tokenizer.durable import replacing, write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import confined, n_bytes_of, remember_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from tokenizer.corpus.remote import Stop
-
-_RUNS = ".runs"
 _FILES = 4
 """Files that are transferred at the same time."""
 
@@ -38,22 +32,19 @@ class Bucket:
     Args:
         url: Its URL, without credentials.
         manifests: Local folder for manifests.
-        progress: Called during transfers, as in `tokenizer.checksums.check_files`.
+        progress: Called during transfers, as in `tokenizer.files.check_files`.
     """
 
     def __init__(self, url: str, manifests: Path, progress: Callable[[str, int, int | None], None] | None) -> None:
-        self.url = url
-        self._manifests = manifests
-        self._progress = progress
+        self.url, self._manifests, self._progress = url, manifests, progress
         self._complete: set[str] = set()
         self._read: set[str] = set()
 
     def names(self) -> list[str]:
         """Return the names of the artifacts."""
-        return [self._name(url) for url in remote.names(f"{self.url}/*/{MANIFEST}")]
-
-    def _name(self, url: str) -> str:
-        return url.removeprefix(f"{self.url}/").partition("/")[0]
+        folders = [confined(self._manifests, name).name for name in remote.subfolders(self.url) if name[0] != "."]
+        present = remote.concurrently(self.has, folders)
+        return [name for name, complete in zip(folders, present, strict=True) if complete]
 
     def manifest(self, name: str) -> Path | None:
         """Return a local folder with the manifest of an artifact; None if there is no such artifact.
@@ -63,18 +54,16 @@ class Bucket:
         folder = self._manifests / name
         if name not in self._read:
             try:
-                file = remote.at(f"{self.url}/{name}/{MANIFEST}")
+                _download(f"{self.url}/{name}/{MANIFEST}", folder / MANIFEST)
             except remote.Missing:
                 return None
-            storage.disk.make_folder(folder)
-            _download(file, folder / MANIFEST, lambda _: None, remote.Stop())
             self._read.add(name)
             self._complete.add(name)
         return folder
 
     def fetch_manifests(self, names: Sequence[str]) -> None:
         """Read several manifests, which `manifest` then returns without a request."""
-        remote.concurrently(lambda name, _: self.manifest(name), names)
+        list(remote.concurrently(self.manifest, names))
 
     def has(self, name: str) -> bool:
         """Return whether the artifact is complete."""
@@ -98,21 +87,17 @@ class Bucket:
                 f"{self.url}/{name} was deleted while it was in use; run the same command again to rebuild it"
             )
         for unfinished in folder.rglob(".*.partial"):  # files that a killed process was writing
-            storage.disk.remove(unfinished)
+            unfinished.unlink()
         files: dict[str, Any] = Manifest.read(about).files
         source = self._folder(name, about)
-        advance = self._advancing("bytes downloaded", n_bytes_of(files))
 
-        def fetch(name: str, stop: Stop) -> None:
-            entry, path = files[name], folder / name
-            if path.exists():  # of an earlier attempt
-                advance(n_bytes_of({name: entry}))
-                return
-            storage.disk.make_folder(path.parent)
-            _download(remote.at(f"{source}/{name}", stop), path, advance, stop, entry)
+        def fetch(name: str) -> None:
+            path = confined(folder, name)
+            if not path.exists():  # otherwise it is of an earlier attempt
+                _download(f"{source}/{name}", path, files[name])
 
-        remote.concurrently(fetch, list(files), _FILES)
-        write_whole(folder / MANIFEST, storage.disk.read(about / MANIFEST))
+        self._transfer("bytes downloaded", fetch, files)
+        write_whole(folder / MANIFEST, (about / MANIFEST).read_bytes())
 
     def upload(self, folder: Path) -> None:
         """Write a complete artifact to the bucket, the manifest last.
@@ -122,14 +107,8 @@ class Bucket:
         """
         name, files = folder.name, Manifest.read(folder).files
         target = self._folder(name, folder)
-        advance = self._advancing("bytes uploaded", n_bytes_of(files))
-
-        def send(name: str, stop: Stop) -> None:
-            remote.upload(folder / name, f"{target}/{name}", stop)
-            advance(n_bytes_of({name: files[name]}))
-
         try:
-            remote.concurrently(send, list(files), _FILES)
+            self._transfer("bytes uploaded", lambda name: remote.upload(folder / name, f"{target}/{name}"), files)
             remote.upload(folder / MANIFEST, f"{self.url}/{name}/{MANIFEST}")
         except UserError as error:
             raise UserError(f"{error}; it resumes with the upload, because {folder} is complete") from None
@@ -142,65 +121,30 @@ class Bucket:
         remote.delete(f"{self.url}/{name}/{MANIFEST}")
         remote.delete(f"{self.url}/{name}")
 
-    def keep_record(self, run: str, record: Path) -> None:
-        """Write the record of a run to the bucket, so that other machines keep its artifacts.
-
-        Args:
-            run: `MACHINE/NAME`.
-            record: Its `run.json`.
-        """
-        remote.upload(record, f"{self.url}/{_RUNS}/{run}/{record.name}")
-
-    def forget_record(self, run: str) -> None:
-        """Delete the record of a run."""
-        remote.delete(f"{self.url}/{_RUNS}/{run}")
-
-    def fetch_records(self, folder: Path) -> list[Path]:
-        """Write the records of all runs into a local folder, as `MACHINE/NAME/run.json`; return their paths."""
-        start = f"{self.url}/{_RUNS}/"
-        urls = remote.names(f"{start}*/*/run.json")
-
-        def fetch(url: str, stop: Stop) -> Path:
-            path = folder / url.removeprefix(start)
-            storage.disk.make_folder(path.parent)
-            _download(remote.at(url, stop), path, lambda _: None, stop)
-            return path
-
-        return remote.concurrently(fetch, urls)
-
     def _folder(self, name: str, about: Path) -> str:
         return f"{self.url}/{name}/{hashlib.sha256((about / MANIFEST).read_bytes()).hexdigest()[:12]}"
 
-    def _advancing(self, what: str, total: int) -> Callable[[int], None]:
-        """Return a function that adds to the progress, on any thread."""
-        lock, done = threading.Lock(), 0
-
-        def advance(n_bytes: int) -> None:
-            nonlocal done
-            with lock:
-                done += n_bytes
-                if self._progress is not None:
-                    self._progress(what, done, total)
-
-        return advance
+    def _transfer(self, what: str, call: Callable[[str], None], files: Mapping[str, Any]) -> None:
+        """Call a function for every file, several at a time, and report the bytes of those that are done."""
+        done = 0
+        for name, _ in zip(files, remote.concurrently(call, list(files), _FILES), strict=True):
+            done += n_bytes_of({name: files[name]})
+            if self._progress is not None:
+                self._progress(what, done, n_bytes_of(files))
 
 
-def _download(
-    file: remote.RemoteFile, path: Path, advance: Callable[[int], None], stop: Stop, entry: Any = None
-) -> None:
-    """Write a remote file to disk, and compare it with its entry in a manifest. The file appears as a whole."""
-    pool = ThreadPoolExecutor(remote.AHEAD, "remote-block")
-    try:
-        with replacing_path(path) as partial, closing(HashedFile(partial)) as target:
-            with closing(file.blocks(pool, stop)) as blocks:
-                for block in blocks:
-                    target.write(memoryview(block))
-                    advance(len(block))
-            found: dict[str, Any] = {"bytes": file.stat.size, "xxh3_128": target.sync()}
-            if entry not in (None, found, found["bytes"]):
-                raise UserError(
-                    f"{file} is damaged: it has {found['bytes']} bytes and checksum {found['xxh3_128']}, not "
-                    f"{entry}; delete its artifact in the bucket and run the same command again to rebuild it"
-                )
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+def _download(url: str, path: Path, entry: Any = None) -> None:
+    """Write an object to disk as a whole, if it is as its entry in a manifest says."""
+    file, digest = remote.at(url), xxhash.xxh3_128()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as target:
+        for block in file.blocks():
+            target.write(block)
+            digest.update(block)
+        found = {"bytes": file.stat.size, "xxh3_128": digest.hexdigest()}
+        if entry not in (None, found, found["bytes"]):
+            raise UserError(
+                f"{file} is damaged: it has {found['bytes']} bytes and checksum {found['xxh3_128']}, not "
+                f"{entry}; delete its artifact in the bucket and run the same command again to rebuild it"
+            )
+        remember_checksum(target, digest.hexdigest())

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from experiments.results import Folder
 from experiments.store import registry, runs
-from experiments.store.artifacts import NAME, Artifact, Store
+from experiments.store.artifacts import DAMAGE, DOWNLOAD, NAME, PARTIAL, Store, seconds_so_far
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
-from experiments.store.measured import seconds_so_far
-from tokenizer.checksums import n_bytes_of
 from tokenizer.errors import UserError
+from tokenizer.files import n_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,19 +21,9 @@ if TYPE_CHECKING:
 STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
 """Prefixes of artifact names, in the order in which a run makes them."""
 
-WHOLE, DAMAGED, OUTDATED, UNFINISHED, LEFTOVER, BUSY = (
-    "whole",
-    "damaged",
-    "outdated",
-    "unfinished",
-    "leftover",
-    "in work",
-)
-"""States of an artifact. `outdated`: in another format, never reused. `unfinished`: resumes when its command is
-repeated. `leftover`: of a killed process, cannot be resumed. `in work`: being made now."""
-
-
-_RESUMABLE = (".resumable", ".download")
+WHOLE, DAMAGED, OUTDATED, UNFINISHED, BUSY = "whole", "damaged", "outdated", "unfinished", "in work"
+"""States of an artifact. `outdated`: in another format, never reused. `unfinished`: left by an interrupted process.
+`in work`: being made now."""
 
 
 @dataclass
@@ -48,9 +37,8 @@ class Item:
         manifest: Contents of `manifest.json`; None if it cannot be read.
         seconds: Time to make the artifact, if known.
         n_bytes: Size on disk, or in the bucket if it is only there.
-        note: What is wrong, or which software versions differ from the installed ones.
+        note: What is wrong.
         needs: Names of its existing inputs.
-        perhaps: Names of corpora that it may have read: the hash of a corpus is not that of the folder containing it.
         needed: Whether a report, or a run whose folder exists, needs it.
     """
 
@@ -62,7 +50,6 @@ class Item:
     n_bytes: int
     note: str = ""
     needs: list[str] = field(default_factory=list)
-    perhaps: list[str] = field(default_factory=list)
     needed: bool = False
 
     @property
@@ -105,10 +92,8 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
 
 
 def _is_artifact(path: Path) -> bool:
-    if not path.is_dir():
-        return False
     if path.name.startswith("."):
-        return path.suffix in (".partial", *_RESUMABLE)
+        return path.is_dir() and path.suffix in (PARTIAL, DOWNLOAD)
     return re.fullmatch(NAME, path.name) is not None or (path / MANIFEST).exists()
 
 
@@ -117,87 +102,58 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
     if path.name.startswith("."):
         name = path.name.removeprefix(".").removesuffix(path.suffix)
         with store.if_free(name) as free:
-            state = BUSY if not free else UNFINISHED if path.suffix in _RESUMABLE else LEFTOVER
-        return Item(path, name, state, None, seconds_so_far(path), n_bytes)
+            return Item(path, name, UNFINISHED if free else BUSY, None, seconds_so_far(path), n_bytes)
     try:
         found = store.find(path.name, Folder)
         assert found is not None
-        n_bytes = n_bytes or n_bytes_of(found.manifest.files)
         if verify:
             store.check(found, "always")
     except UserError as error:
-        manifest = _readable(path)
-        seconds = None if manifest is None else manifest.seconds
-        return Item(path, path.name, DAMAGED, manifest, seconds, n_bytes, note=str(error))
-    state, note = WHOLE, _versions(found)
-    if found.manifest.format != FORMAT:
-        state, note = OUTDATED, f"format {found.manifest.format}; the current format is {FORMAT}"
-    return Item(path, path.name, state, found.manifest, found.seconds, n_bytes, note=note)
-
-
-def _readable(folder: Path) -> Manifest | None:
-    try:
-        return Manifest.read(folder)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _versions(artifact: Artifact[Folder]) -> str:
-    """Describe which packages had other versions when an artifact was made."""
-    differ = []
-    for package, version in artifact.manifest.versions.items():
-        if package == "python":
-            continue
-        try:
-            here = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            here = "none"
-        if here != version:
-            differ.append(f"{package} {version} (here {here})")
-    return f"made with {', '.join(differ)}" if differ else ""
+        item = Item(path, path.name, DAMAGED, None, None, n_bytes, note=str(error))
+        with suppress(OSError, *DAMAGE):
+            item.manifest = Manifest.read(path)
+            item.seconds = item.manifest.seconds
+        return item
+    manifest = found.manifest
+    item = Item(path, path.name, WHOLE, manifest, found.seconds, n_bytes or n_bytes_of(manifest.files))
+    if manifest.format != FORMAT:
+        item.state, item.note = OUTDATED, f"format {manifest.format}; the current format is {FORMAT}"
+    return item
 
 
 def _link(items: list[Item]) -> None:
-    """Find the inputs of each artifact.
+    """Find the inputs of each artifact, which are recorded by hash.
 
-    Inputs are recorded by hash. A tokenizer is named by its content, and its training record points to it. So an
-    artifact that needs the tokenizer also needs the record, and the merge list that the tokenizer was cut from. The
-    hash of a corpus differs from the hash of its folder, so an artifact that reads a corpus keeps all corpus folders.
+    A tokenizer is named by its content, and its training record points to it. So an artifact that needs the tokenizer
+    also needs the record, and the merge list that the tokenizer was cut from.
     """
     whole = {item.name: item.manifest for item in items if item.state in (WHOLE, OUTDATED) and item.manifest}
     by_hash = {manifest.hash: name for name, manifest in whole.items()}
-    corpora = [item.name for item in items if item.name in whole and item.stage == "corpus"]
-    trainings = [item.name for item in items if item.name in whole and item.stage in ("bpe", "superbpe")]
-    points = {name: str(whole[name].contents.get("tokenizer")) for name in trainings}
+    trainings = {item.name: whole[item.name] for item in items if item.name in whole and "bpe" in item.stage}
     for item in items:
-        if item.name not in whole:
-            continue
-        inputs = whole[item.name].inputs
-        needs = {by_hash[hash_] for hash_ in inputs.values() if hash_ in by_hash}
-        if "corpus" in inputs:
-            item.perhaps = [name for name in corpora if name != item.name]
-        if item.name in points:
-            needs.add(points[item.name])
-        if item.stage == "tokenizer":
-            needs |= {name for name in trainings if points[name] == item.name or whole[name].inputs == inputs}
-        item.needs = sorted((needs & whole.keys()) - {item.name})
+        if (manifest := whole.get(item.name)) is not None:
+            needs = {by_hash[hash_] for hash_ in manifest.inputs.values() if hash_ in by_hash}
+            needs.add(str(manifest.contents.get("tokenizer")))
+            for name, training in trainings.items() if item.stage == "tokenizer" else ():
+                if training.contents.get("tokenizer") == item.name or training.inputs == manifest.inputs:
+                    needs.add(name)
+            item.needs = sorted((needs & whole.keys()) - {item.name})
 
 
 def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> None:
     """Mark everything that can be reached from existing runs and reports as needed."""
-    by_name = {item.name: item for item in items if item.state == WHOLE}
-    unknown = sorted((keep | drop) - set(by_name) - {item.name for item in items})
+    unknown = sorted((keep | drop) - {item.name for item in items})
     if unknown:
         raise UserError(f"{store.root} contains no artifact {unknown[0]}")
-    roots = set(keep) | {name for name, item in by_name.items() if item.stage == "report"}
+    by_name = {item.name: item for item in items if item.state == WHOLE and item.name not in drop}
+    waiting = [*keep, *(name for name, item in by_name.items() if item.stage == "report")]
     for entry in registry.entries(store):
         if entry.record.exists():
-            roots.update(runs.load(entry.record).artifacts)
-    waiting = sorted(roots - drop)
+            waiting += runs.load(entry.record).artifacts
     while waiting:
         item = by_name.get(waiting.pop())
-        if item is not None and not item.needed and item.name not in drop:
+        if item is not None and not item.needed:
             item.needed = True
-            waiting.extend([*item.needs, *item.perhaps])
+            waiting += item.needs
     for item in items:
         item.needed = item.needed or item.state in (UNFINISHED, BUSY)

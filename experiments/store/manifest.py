@@ -6,23 +6,22 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
+import resource
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.checksums import read_sealed, write_sealed
-from tokenizer.files import read_json
+from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 # Increased when the layout of artifacts or the meaning of a stage changes; older folders are then not reused.
 FORMAT = 3
-# Last format whose manifests contain sizes but no checksums.
-_UNCHECKED_FORMAT = 2
 MANIFEST = "manifest.json"
 # Environment variable with the user's command, for processes that a launcher starts with its own command.
 COMMAND = "SUPERBPE_COMMAND"
@@ -65,19 +64,13 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read a sealed manifest, or one in an older format, which lists files with sizes only.
+        """Read a sealed manifest.
 
         Raises:
             OSError: If there is no manifest.
             ValueError: If it is damaged; damage may also raise TypeError, KeyError or AttributeError.
         """
-        try:
-            values = read_sealed(folder / MANIFEST)
-        except ValueError:
-            values = read_json(folder / MANIFEST)
-            sizes_alone = all(isinstance(size, int) for size in values["files"].values())
-            if values["format"] > _UNCHECKED_FORMAT or not sizes_alone:
-                raise
+        values = read_sealed(folder / MANIFEST)
         known = {each.name for each in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
@@ -95,13 +88,28 @@ def origin() -> Mapping[str, Any]:
     """Return the manifest entries that describe this program and machine: command, made, platform, versions."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return {
         "command": command_line(),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "versions": versions,
     }
+
+
+class PeakMemory:
+    """Peak resident memory of this process; on Linux, since this object was made."""
+
+    def __init__(self) -> None:
+        with suppress(OSError):  # not Linux, or not permitted: the peak is then that of the whole process
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def bytes(self) -> int:
+        """Return the peak in bytes."""
+        with suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

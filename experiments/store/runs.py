@@ -47,8 +47,7 @@ class Run:
         store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
         results: The comparison, if the run got that far.
-        rungs: With a ladder of budgets or several depths: the comparison at every budget, smallest first, of every
-            depth; `results` is one of them.
+        rungs: With a ladder of budgets: the comparison at every budget, smallest first; `results` is the last.
         budgets: The budgets of `rungs` as configured, smallest first.
         budget_unit: Their unit: `bytes` or `flops`.
         report: Path of its report.
@@ -152,7 +151,7 @@ def results(result: Result) -> ComparisonRecord:
                 settings=each.arm.settings,
             )
         )
-    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence, depth=result.depth)
+    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)
 
 
 def load(path: Path) -> Run:

@@ -10,9 +10,9 @@ from experiments.results import Folder
 from experiments.store.artifacts import Store, artifact_at
 from experiments.store.registry import arm_labels
 from tokenizer.errors import UserError
+from tokenizer.external.load import load_pretrained
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.formats import FILE
-from tokenizer.pretrained import load_pretrained
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ representative continuations (`lm.bytelevel.continuations`).
 from __future__ import annotations
 
 import bisect
-from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 Path = tuple[int, ...]
-_CACHED_STRINGS = 512  # prompts and their answers are looked up several times
 
 
 class PathGroup(NamedTuple):
@@ -54,14 +53,10 @@ class TokenizationPaths:
     Args:
         tokenizer: The tokenizer; special strings are ordinary text. If it normalizes text, all byte strings below are
             of normalized text.
-
-    Attributes:
-        n_checked: Number of candidates that the encoder has checked so far.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.n_checked = 0
         ids = sorted(tokenizer.ordinary_ids().tolist(), key=lambda i: tokenizer.vocab[i])
         self._ids = np.array(ids, np.int64)
         self._tokens = [tokenizer.vocab[i] for i in ids]
@@ -70,7 +65,8 @@ class TokenizationPaths:
         self._longest = max(map(len, self._tokens))
         self._lengths = tokenizer.token_byte_lengths().astype(np.int64)
         self._continuations = Continuations(tokenizer)
-        self._found: OrderedDict[tuple[bytes, int], list[PathGroup]] = OrderedDict()
+        # Prompts and their answers are looked up several times.
+        self._search = lru_cache(maxsize=512)(self._uncached)
 
     def normalized(self, data: bytes) -> bytes:
         """The bytes after the tokenizer's normalization; a character that is cut off at the end does not change.
@@ -87,7 +83,7 @@ class TokenizationPaths:
         The paths of `data` are these ids followed by the paths of those bytes. All paths may share more ids than the
         tokenizer knows in advance.
         """
-        text, partial = split_utf8(data)
+        text, _ = split_utf8(data)
         certain: list[int] = []
         over = False
 
@@ -100,7 +96,7 @@ class TokenizationPaths:
             if over:
                 break
             certain += ids.tolist()
-        return certain, data[int(self._lengths[certain].sum()) :] if certain else text.encode() + partial
+        return certain, data[int(self._lengths[certain].sum()) :]
 
     def find(self, data: bytes) -> list[PathGroup]:
         """All canonical paths that cover `data`; none for the empty string.
@@ -128,34 +124,19 @@ class TokenizationPaths:
         text, partial = split_utf8(data)
         return None if partial else tuple(self.tokenizer.encode_ordinary(text))
 
-    def beginning_with(self, rest: bytes) -> NDArray[np.int64]:
-        """Ids of all tokens that begin with `rest`, canonical or not."""
-        return self._ids[self._range(rest)]
-
-    def _search(self, data: bytes, first: int, last: int) -> list[PathGroup]:
-        key = data, last
-        if key in self._found:
-            self._found.move_to_end(key)
-            return self._found[key]
+    def _uncached(self, data: bytes, first: int, last: int) -> list[PathGroup]:
+        """Canonical sequences whose last token starts between these offsets and reaches the end of the string."""
         split_utf8(data)
-        groups = _group(
+        return _group(
             (start, path, token)
             for start in range(first, last + 1)
-            for path, token in self._canonical(data[:start], range(*self._range(data[start:]).indices(len(self._ids))))
+            for path, token in self._canonical(data[:start], self._range(data[start:]))
         )
-        self._found[key] = groups
-        if len(self._found) > _CACHED_STRINGS:
-            self._found.popitem(last=False)
-        return groups
 
-    def _range(self, rest: bytes) -> slice:
-        """Slice of the sorted tokens that begin with `rest`."""
+    def _range(self, rest: bytes) -> range:
+        """Indices of the sorted tokens that begin with `rest`."""
         begin = bisect.bisect_left(self._tokens, rest)
-        above = rest.rstrip(b"\xff")  # the smallest string greater than all that begin with `rest`
-        if not above:
-            return slice(begin, len(self._tokens))
-        above = above[:-1] + bytes([above[-1] + 1])
-        return slice(begin, bisect.bisect_left(self._tokens, above))
+        return range(begin, bisect.bisect_right(self._tokens, rest + b"\xff" * self._longest))
 
     def _canonical(self, head: bytes, candidates: Iterable[int]) -> Iterator[tuple[bytes, int]]:
         """For each candidate that is canonical after `head`: the ids before it (as uint32 bytes), and its id.
@@ -166,25 +147,15 @@ class TokenizationPaths:
         """
         # Try the first continuation of each group, and the others only if it proves nothing.
         waiting: list[tuple[int, str, bytes, list[bytes]]] = []
-        head_text = _text_or_none(head)
         for index in candidates:
-            token = self._tokens[index]
-            self.n_checked += 1
-            whole = None if head_text is None else _text_or_none(token)
-            if whole is not None:
-                text, partial = f"{head_text}{whole}", b""
-            else:
-                try:
-                    text, partial = split_utf8(head + token)
-                except UserError:  # not valid UTF-8
-                    continue
+            try:
+                text, partial = split_utf8(head + self._tokens[index])
+            except UserError:  # not valid UTF-8
+                continue
             waiting += [(index, text, partial, group) for group in self._continuations.groups(text, partial)]
         attempt = 0
         while waiting:
-            texts = [
-                text + group[attempt].decode() if not partial else text + (partial + group[attempt]).decode()
-                for _, text, partial, group in waiting
-            ]
+            texts = [text + (partial + group[attempt]).decode() for _, text, partial, group in waiting]
             ids, offsets = self.tokenizer.encode_batch(texts, threads=1)
             ends = np.cumsum(self._lengths[ids])
             starts = ends - self._lengths[ids]
@@ -232,10 +203,3 @@ def split_utf8(data: bytes) -> tuple[str, bytes]:
                 f"no text begins with the bytes {data[max(0, error.start - 8) : error.end]!r}: they are not UTF-8"
             ) from None
         return data[: error.start].decode(), data[error.start :]
-
-
-def _text_or_none(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from tokenizer.checksums import remember_checksum
-from tokenizer.storage import naming
+from tokenizer.durable import naming
+from tokenizer.files import remember_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ import xxhash
 
 from lm.data.shard_files import HashedFile, hash_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
-from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import check_files, checksum, read_sealed, recorded, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

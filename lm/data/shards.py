@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from tokenizer.checksums import Verify, check_files, read_sealed
 from tokenizer.errors import UserError, shortened
-from tokenizer.files import read_json
+from tokenizer.files import Verify, check_files, read_json, read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -42,21 +42,18 @@ class DocumentStream:
         """Tokens of the stream from position `start` to `stop`; positions continue across epochs."""
         return self._gather(self._shards.tokens, start, stop)
 
-    def text_bytes(self, start: int, stop: int) -> int:
-        """Bytes of text that the tokens from position `start` to `stop` stand for, of shards with `covered_bytes`.
+    def covered_bytes(self, start: int, stop: int) -> int | None:
+        """Bytes of text that the tokens from position `start` to `stop` cover, without a share of the others.
 
-        Bytes that no token stands for are shared out among all tokens, so that an epoch has the bytes of its documents.
+        None for shards without `covered_bytes`.
         """
-        return self.with_unaccounted(self.covered_bytes(start, stop))
-
-    def covered_bytes(self, start: int, stop: int) -> int:
-        """Bytes of text that the tokens from position `start` to `stop` cover, without a share of the others."""
         covered = self._shards.covered_bytes
-        assert covered is not None
+        if covered is None:
+            return None
         return int(self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum())
 
     def with_unaccounted(self, covered: int) -> int:
-        """Add to a number of covered bytes its share of the bytes that no token stands for."""
+        """Add to a number of covered bytes its share of those that no token stands for: an epoch has all bytes."""
         n_bytes = self._shards.n_bytes
         return round(covered * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
 
@@ -68,7 +65,7 @@ class DocumentStream:
         n_tokens, shards = steps * tokens_per_step, self._shards
         if shards.covered_bytes is not None:
             starts = range(1, n_tokens + 1, tokens_per_step)
-            return sum(self.text_bytes(start, start + tokens_per_step) for start in starts)
+            return sum(self.with_unaccounted(self.covered_bytes(i, i + tokens_per_step) or 0) for i in starts)
         spelled = np.where(shards.normalized_bytes, shards.normalized_bytes, shards.document_bytes).clip(0)
         epochs, stop = divmod(n_tokens + 1, shards.n_tokens)  # position 0 is <|endoftext|>, which has no bytes
         self._load(epochs)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm.bits import bits, bits_per_byte
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import Ratio
-from tokenizer import storage
 from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays, read_json
@@ -106,7 +105,7 @@ class Evaluation:
     @property
     def bits_per_byte(self) -> float:
         """Loss of all text tokens in bits over all original bytes."""
-        return float(self.text_nats.sum()) / math.log(2) / int(self.document_bytes.sum())
+        return bits_per_byte(float(self.text_nats.sum()), int(self.document_bytes.sum()))
 
     def cluster(self) -> tuple[str, Grouping | None]:
         """Unit of sampling: `source` with its grouping, or `document` with None.
@@ -135,8 +134,7 @@ class Evaluation:
         Args:
             nats: One float64[n_documents] per seed.
         """
-        bits = np.array([self.clustered(each / math.log(2)) for each in nats])
-        return Ratio.of(bits, self.clustered(self.document_bytes))
+        return Ratio.of(np.array([self.clustered(bits(each)) for each in nats]), self.clustered(self.document_bytes))
 
     def only(self, documents: NDArray[np.bool_]) -> Evaluation:
         """Return the scores of some documents; sums over tokens remain those of all documents.
@@ -197,7 +195,7 @@ class Evaluation:
         return [
             {
                 "name": grouping.names[i],
-                "bits_per_byte": nats[i] / math.log(2) / sizes[i],
+                "bits_per_byte": bits_per_byte(nats[i], sizes[i]),
                 "nats_per_byte": nats[i] / sizes[i],
                 "bytes_per_token": sizes[i] / tokens[i],
                 "eos_nats_per_document": eos[i] / documents[i],
@@ -210,7 +208,7 @@ class Evaluation:
 
     def save(self, folder: Path) -> None:
         """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which marks the folder as complete."""
-        storage.disk.make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
         for file_name, arrays in (
             ("documents.npz", {name: getattr(self, name) for name in _PER_DOCUMENT} | index),
@@ -245,7 +243,7 @@ class Evaluation:
             found = read_arrays(folder / "tokens.npz", "evaluate again")
             tokens: dict[str, Any] = {name: found[name] for name in _PER_TOKEN}
             scalars = {name: content[name] for name in _SCALARS}
-            config = EvalConfig.load(content["config"])
+            config = EvalConfig(**content["config"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError) or not is_damage(error):
                 raise

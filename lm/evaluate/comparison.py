@@ -26,7 +26,7 @@ FEWEST_SEEDS = 3
 """Fewest seeds for a verdict about tokenizers rather than about these particular models."""
 FEWEST_EFFECTIVE = {"document": 10, "source": 5}
 """Fewest effective documents or sources for a verdict: with fewer, the intervals of skewed differences cover the truth
-less than 93 % of the time (`experiments.benchmarks.interval_coverage`). Sources are sums over documents, so their
+less than 93 % of the time (`tests/lm/evaluate/test_significance.py`). Sources are sums over documents, so their
 differences are less skewed."""
 DETECTABLE = 0.005
 """Relative difference that `Comparison.needed` refers to."""
@@ -168,6 +168,11 @@ class Comparison:
         if self.barred or self.interval is None or self.too_few or self.interval[0] <= 0 <= self.interval[1]:
             return None
         return "A" if self.interval[0] > 0 else "B"
+
+    @property
+    def decided(self) -> bool:
+        """Whether a difference between these models is shown."""
+        return self.lower is not None
 
     @property
     def withheld(self) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from tokenizer.errors import UserError, check_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Cluster = Literal["auto", "document", "source"]
 
@@ -44,8 +41,3 @@ class EvalConfig:
             raise UserError(f"batch_tokens={self.batch_tokens} must be at least 1")
         if not 0 < self.confidence < 1:
             raise UserError(f"confidence={self.confidence} must be between 0 and 1, for instance 0.95")
-
-    @classmethod
-    def load(cls, values: Mapping[str, Any]) -> EvalConfig:
-        """Read saved settings; those that earlier versions used to resample documents are left out."""
-        return cls(**{key: value for key, value in values.items() if key not in ("bootstrap_samples", "seed")})

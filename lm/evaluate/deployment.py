@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tokenizer.errors import UserError, check_fields, check_whole
+
+if TYPE_CHECKING:
+    from lm.model.transformer import Transformer
 
 NUMBER_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5}
 """Bytes per number of each format, without scales of blocks."""
@@ -75,9 +78,8 @@ class Deployment:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim", "mlp_size"):
-            check_whole(f"deployment.{name}", getattr(self, name), 1)
-        for name in ("context_bytes", "batch"):
+        shape = ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim", "mlp_size")
+        for name in (*shape, "context_bytes", "batch"):
             check_whole(f"deployment.{name}", getattr(self, name), 1)
         for name in ("n_experts", "active_experts", "shared_experts", "window_layers", "window_bytes"):
             check_whole(f"deployment.{name}", getattr(self, name), 0)
@@ -261,4 +263,65 @@ def relative_cost(cost: ServingCost, reference: ServingCost) -> Relative:
     return Relative(
         *(a.flops_per_byte / b.flops_per_byte for a, b in phases),
         *(a.seconds_per_byte / b.seconds_per_byte for a, b in phases),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Cost of inference per byte of text.
+
+    Attributes:
+        context_bytes: Length of the context in bytes.
+        context_tokens: Length of the context in tokens.
+        bytes_per_token: Bytes per token of the held-out text.
+        prefill_flops_per_byte: FLOPs of reading the context; see `serving_cost`.
+        decode_flops_per_byte: FLOPs of decoding after the context; see `serving_cost`.
+        kv_bytes_per_byte: Bytes of keys and values per byte of context.
+        kv_dtype: Type of keys and values.
+        parameters_total: Parameters of the model.
+    """
+
+    context_bytes: int
+    context_tokens: float
+    bytes_per_token: float
+    prefill_flops_per_byte: float
+    decode_flops_per_byte: float
+    kv_bytes_per_byte: float
+    kv_dtype: str
+    parameters_total: int
+
+
+def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes: int, kv_dtype: str = "bf16") -> Cost:
+    """Inference cost of a model on text with this many bytes per token.
+
+    Args:
+        model: The model; only its shape matters. Padding rows of the head are included.
+        bytes_per_token: Bytes per token of held-out text.
+        context_bytes: Length of the context; use the same for all models of a comparison.
+        kv_dtype: A key of `NUMBER_BYTES`.
+
+    Raises:
+        UserError: If `kv_dtype` is unknown.
+    """
+    config = model.config
+    served = Deployment(
+        n_layers=config.n_layers,
+        hidden_size=config.hidden_size,
+        n_heads=config.n_heads,
+        n_kv_heads=config.n_heads,
+        head_dim=config.head_dim,
+        mlp_size=config.intermediate_size,
+        context_bytes=context_bytes,
+        kv_format=kv_dtype,
+    )
+    cost = serving_cost(served, vocab_size=model.lm_head.weight.shape[0], tokens_per_byte=1 / bytes_per_token)
+    return Cost(
+        context_bytes=context_bytes,
+        context_tokens=cost.context_tokens,
+        bytes_per_token=bytes_per_token,
+        prefill_flops_per_byte=cost.prefill.flops_per_byte,
+        decode_flops_per_byte=cost.decode.flops_per_byte,
+        kv_bytes_per_byte=cost.cache_bytes_per_byte,
+        kv_dtype=kv_dtype,
+        parameters_total=model.n_parameters()["total"],
     )

@@ -41,10 +41,12 @@ def evaluate(
     *,
     groups: Mapping[str, Grouping] | None = None,
     precision: str = "auto",
-    distributed: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every document of `shards`.
+
+    All processes of a distributed run call this with the same arguments and share the documents. Each gets the whole
+    result, which equals that of one process to the last bit on equal hardware.
 
     Args:
         model: Anything with a `Transformer`'s hidden, head, vocab_size, context_tokens and tokenizer_sha256.
@@ -53,8 +55,6 @@ def evaluate(
         config: Windows and intervals.
         groups: Groupings of the documents by name (`source`, `script`), for results per group.
         precision: Precision of matrix products on CUDA, as in `TrainConfig`; CPUs compute in fp32.
-        distributed: All processes of `torch.distributed` call this with the same arguments and share the documents.
-            Each gets the whole result, which equals that of one process to the last bit on equal hardware.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
 
     Raises:
@@ -78,7 +78,6 @@ def evaluate(
             batch_tokens=config.batch_tokens,
             min_context_bytes=config.min_context_bytes,
             precision=precision,
-            distributed=distributed,
             progress=progress,
         )
     limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from lm.evaluate.forward import Forward
 from lm.evaluate.windows import Window
-from lm.train.distributed import World, current
+from lm.train.distributed import current
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def score_documents(
     batch_tokens: int,
     min_context_bytes: int = 0,
     precision: str = "auto",
-    distributed: bool = False,
     progress: Progress | None = None,
 ) -> Scores:
     """Score all documents.
@@ -96,10 +95,9 @@ def score_documents(
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         min_context_bytes: Contexts below this count as short.
         precision: As for `lm.evaluate.evaluation.evaluate`.
-        distributed: As for `lm.evaluate.evaluation.evaluate`.
         progress: As for `lm.evaluate.evaluation.evaluate`.
     """
-    world = current() if distributed else World()
+    world = current()
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
     training = model.training
     model.eval()

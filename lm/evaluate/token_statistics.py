@@ -6,11 +6,12 @@ do not show which tokenizer is better.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lm.bits import bits_per_byte
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,7 +115,7 @@ def _table(
                 "share_of_bytes": text[group] / max(text.sum(), 1.0),
                 "share_of_nats": loss[group] / max(loss.sum(), 1e-300),
                 "nats_per_token": loss[group] / tokens[group],
-                "bits_per_byte": loss[group] / math.log(2) / text[group] if text[group] else None,
+                "bits_per_byte": bits_per_byte(loss[group], text[group]) if text[group] else None,
             },
         )
         for group in np.flatnonzero(tokens).tolist()
@@ -151,10 +152,10 @@ def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for step in sorted(steps):
         row = steps[step]
         since.append(row["grad_norm"])
-        if "mfu" not in row:
+        if "residual_rms" not in row:
             continue
         values = {"grad_norm": sum(since) / len(since)}
-        values |= {name: value for name, value in row.items() if name.startswith(("gate_rms/", "mfu"))}
+        values |= {name: value for name, value in row.items() if name.startswith("gate_rms/")}
         at = {"step": step, "bytes_seen": row["bytes_seen"]}
         found += [{**at, "name": name, "value": value} for name, value in values.items()]
         since = []

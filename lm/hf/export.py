@@ -20,8 +20,7 @@ from tokenizer import formats
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE, hf_config
-from tokenizer.interface import byte_level_bpe
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was exported, and the result of the verification.
+    """An exported folder, and the result of its verification.
 
     Attributes:
         folder: The new folder.
@@ -61,11 +60,11 @@ class Exported:
 def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts: Sequence[str] = ()) -> Exported:
     """Write config, weights (safetensors, fp32), generation config and tokenizer to `folder`, or nothing at all.
 
-    Before the folder gets its name, a fresh process opens it with `transformers` alone. Its logits must agree within
+    Before the folder gets its name, `transformers` opens it. Its logits must agree within
     `lm.hf.export_check.TOLERANCE`, on rows of text and of random ids up to the context length. Its ids and decoded text
     must be equal on the given texts and on generated texts with every token. A tokenizer that `tokenizer.json` cannot
     express (two-pass, or a pattern that HF's regex engine interprets differently) is written like `Tokenizer.save`,
-    without that file: `AutoTokenizer` must then fail, and must work after `tokenizer.hf.register()`.
+    without that file: `AutoTokenizer` then fails, and works after `tokenizer.hf.register()`.
 
     Args:
         model: A trained model.

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +12,9 @@ from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from pathlib import Path
+
+    from torch import Tensor
 
     from lm.model.transformer import Transformer
     from tokenizer.tokenizer import Tokenizer
@@ -64,14 +60,14 @@ def probes(tokenizer: Tokenizer, seed: int = 0) -> list[str]:
 
 
 def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list[str], note: str) -> dict[str, Any]:
-    """Compare an exported folder with its model and tokenizer.
+    """Open an exported folder with `transformers`, and compare it with its model and tokenizer.
 
     Args:
         model: The model.
         tokenizer: Its tokenizer.
         folder: The exported folder.
         texts: Texts on which ids, decoded text and logits are compared.
-        note: Empty if `AutoTokenizer` must open the folder; otherwise it must fail.
+        note: Empty if `AutoTokenizer` must open the folder; otherwise `tokenizer.hf` does.
 
     Returns:
         Fields of `lm.hf.export.Exported`.
@@ -79,43 +75,48 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
     Raises:
         UserError: If anything differs.
     """
-    rows, positions = _rows(model, tokenizer, texts)
-    found, theirs = _ask_fresh_process(folder, {"rows": rows, "positions": positions, "texts": texts})
-    ours = _logits(model, rows, positions)
-    if found["loading"]:
-        raise UserError(f"transformers does not load all weights of the exported model: {found['loading']}")
-    difference = _difference(ours, theirs)
-    end = tokenizer.special_tokens[END_OF_TEXT]
-    expected = [[end, *tokenizer.encode(text, allowed_special="all")] for text in texts]
-    if not note:
-        if "tokenizer_error" in found:
-            raise UserError(f"AutoTokenizer cannot open the exported folder ({found['tokenizer_error']})")
-        _compare_texts(tokenizer, texts, expected, found["ids"], found["decoded"])
-    elif "tokenizer_error" not in found:
-        raise UserError(
-            "AutoTokenizer opens the exported folder although this tokenizer cannot be written as tokenizer.json, so "
-            "it would give other ids; try another version of transformers"
-        )
-    else:
-        from tokenizer.hf.tokenizer import SuperBPETokenizerFast
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        opened = SuperBPETokenizerFast.from_pretrained(folder)
-        ids = [opened(text, verbose=False)["input_ids"] for text in texts]
-        _compare_texts(tokenizer, texts, expected, ids, [opened.decode(row) for row in ids])
-    ends = ["model_ends", "generation_ends"] + ([] if note else ["tokenizer_ends"])
-    if wrong := [name for name in ends if found.get(name) != [end, end]]:
-        raise UserError(f"the exported folder has {wrong[0]}={found.get(wrong[0])}, not {end}: nothing is written")
+    end = tokenizer.special_tokens[END_OF_TEXT]
+    try:
+        theirs, info = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, output_loading_info=True)
+    except Exception as error:
+        raise UserError(f"transformers cannot use the exported folder ({error}): nothing is written") from error
+    if loading := {name: sorted(map(str, keys)) for name, keys in info.items() if keys}:
+        raise UserError(f"transformers does not load all weights of the exported model: {loading}")
+    n_logits, difference = _compare_logits(model, theirs, _rows(model, tokenizer, texts))
+    try:
+        if note:
+            from tokenizer.hf.tokenizer import SuperBPETokenizerFast
+
+            opened = SuperBPETokenizerFast.from_pretrained(folder)
+        else:
+            opened = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        raise UserError(f"AutoTokenizer cannot open the exported folder ({error})") from error
+    for text in texts:
+        expected = [end, *tokenizer.encode(text, allowed_special="all")]
+        ids = opened(text, verbose=False)["input_ids"]
+        back = opened.decode(ids, skip_special_tokens=False)
+        if ids != expected or back != tokenizer.decode(expected):
+            what = f"gives {ids[:12]} instead of {expected[:12]}" if ids != expected else f"decodes to {back[:40]!r}"
+            raise UserError(f"the exported tokenizer {what} for {text[:40]!r}: nothing is written")
+    ends = {"model": theirs.config, "generation": theirs.generation_config, "tokenizer": opened}
+    for name, about in ends.items():
+        if [about.bos_token_id, about.eos_token_id] != [end, end]:
+            found = [about.bos_token_id, about.eos_token_id]
+            raise UserError(f"the exported folder has {name}_ends={found}, not {end}: nothing is written")
     return {
-        "architecture": found["architecture"],
-        "n_logits": sum(array.size for array in ours),
+        "architecture": type(theirs).__name__,
+        "n_logits": n_logits,
         "difference": difference,
         "n_texts": len(texts),
         "tokenizer_note": note,
     }
 
 
-def _rows(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> tuple[list[list[int]], list[list[int]]]:
-    """Rows of ids, half of them text and half random, and the positions to compare."""
+def _rows(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """Rows of ids, half of them text and half random."""
     rng = np.random.default_rng(0)
     end, size = tokenizer.special_tokens[END_OF_TEXT], model.context_tokens
     stream = [i for text in texts if text for i in (end, *tokenizer.encode_ordinary(text))]
@@ -125,67 +126,36 @@ def _rows(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> tuple[l
         start = int(rng.integers(max(1, len(stream) - length))) if i else 0
         row = stream[start : start + length] if i % 2 == 0 else rng.integers(model.vocab_size, size=length).tolist()
         rows.append(row)
-    positions = [sorted({int(p) for p in np.linspace(0, len(row) - 1, _POSITIONS)}) for row in rows]
-    return rows, positions
+    return rows
 
 
 @torch.inference_mode()
-def _logits(model: Transformer, rows: list[list[int]], positions: list[list[int]]) -> list[NDArray[np.float32]]:
-    """Logits of this package's model: for each row float32[its positions, vocabulary]."""
-    device = model.lm_head.weight.device
-    training = model.training
-    model.eval()
-    out = []
-    for row, kept in zip(rows, positions, strict=True):
-        keep = torch.zeros(1, len(row), dtype=torch.bool, device=device)
-        keep[0, kept] = True
-        logits = model(torch.tensor([row], device=device), keep)
-        out.append(logits.float().cpu().numpy())
-    model.train(training)
-    return out
-
-
-def _ask_fresh_process(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
-    """Run `lm.hf.fresh_process` on the folder in an interpreter that has not imported this project."""
-    with tempfile.TemporaryDirectory(prefix="export-") as place:
-        asked, answered, arrays = (Path(place) / name for name in ("asked.json", "answered.json", "logits.npz"))
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        script = Path(__file__).with_name("fresh_process.py")
-        offline = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-        command = [sys.executable, "-P", str(script), str(folder), str(asked), str(answered), str(arrays)]
-        done = subprocess.run(command, env=offline, capture_output=True, text=True, check=False)
-        if done.returncode or not answered.exists():
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise UserError(f"transformers cannot use the exported folder ({last}): nothing is written")
-        with np.load(arrays, allow_pickle=False) as file:
-            logits = [file[str(i)] for i in range(len(request["rows"]))]
-        return json.loads(answered.read_text(encoding="utf-8")), logits
-
-
-def _difference(ours: list[NDArray[np.float32]], theirs: list[NDArray[np.float32]]) -> float:
-    """The largest difference of two logits.
+def _compare_logits(model: Transformer, theirs: Any, rows: list[list[int]]) -> tuple[int, float]:
+    """Number of logits compared, and their largest difference.
 
     Raises:
         UserError: If it is above `TOLERANCE`, or a shape differs.
     """
-    for a, b in zip(ours, theirs, strict=True):
+    training, device = model.training, model.lm_head.weight.device
+    model.eval()
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for row in rows:
+        positions = np.unique(np.linspace(0, len(row) - 1, _POSITIONS).astype(int))
+        keep = torch.zeros(1, len(row), dtype=torch.bool)
+        keep[0, positions] = True
+        ours = model(torch.tensor([row], device=device), keep.to(device)).float().cpu()
+        kept = torch.from_numpy(positions)
+        pairs.append((ours, theirs(torch.tensor([row]), logits_to_keep=kept, use_cache=False).logits[0].float()))
+    model.train(training)
+    for a, b in pairs:
         if a.shape != b.shape:
-            raise UserError(f"the exported model gives logits of shape {b.shape}, not {a.shape}: nothing is written")
-    found = max(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
-    limit = TOLERANCE * max(1.0, *(float(np.abs(a).max()) for a in ours))
-    if not found <= limit:  # also for NaN
+            shapes = f"{tuple(b.shape)}, not {tuple(a.shape)}"
+            raise UserError(f"the exported model gives logits of shape {shapes}: nothing is written")
+    difference = max(float((a - b).abs().max()) for a, b in pairs)
+    limit = TOLERANCE * max(1.0, *(float(a.abs().max()) for a, _ in pairs))
+    if not difference <= limit:  # also for NaN
         raise UserError(
-            f"the exported model's logits differ by up to {found:.3g}, more than the tolerance of {limit:.3g}: nothing "
-            "is written"
+            f"the exported model's logits differ by up to {difference:.3g}, more than the tolerance of {limit:.3g}: "
+            "nothing is written"
         )
-    return found
-
-
-def _compare_texts(
-    tokenizer: Tokenizer, texts: list[str], expected: list[list[int]], ids: list[list[int]], decoded: list[str]
-) -> None:
-    """Raise a UserError unless ids are equal and decode to the same text as here."""
-    for text, ours, theirs, back in zip(texts, expected, ids, decoded, strict=True):
-        if ours != theirs or back != tokenizer.decode(ours):
-            what = f"gives {theirs[:12]} instead of {ours[:12]}" if ours != theirs else f"decodes to {back[:40]!r}"
-            raise UserError(f"the exported tokenizer {what} for {text[:40]!r}: nothing is written")
+    return sum(a.numel() for a, _ in pairs), difference

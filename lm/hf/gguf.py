@@ -18,8 +18,7 @@ from tokenizer import patterns
 from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import hf_json
-from tokenizer.interface import byte_level_bpe
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from tokenizer.errors import UserError, check_fields
 
@@ -41,11 +39,9 @@ class ModelConfig:
     tie_embeddings: bool = False
     vocab_multiple: int = 64
     qk_norm: bool = False
-    _scaled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "_scaled", self.hidden_size == 0)
         if self.hidden_size == 0 and self.n_layers > 0 and self.head_dim > 0:
             n_heads = max(1, round(_ASPECT_RATIO * self.n_layers / self.head_dim))
             object.__setattr__(self, "hidden_size", n_heads * self.head_dim)
@@ -61,10 +57,6 @@ class ModelConfig:
             raise UserError(f"head_dim={self.head_dim} is odd: rotary embeddings need an even number")
         if not 0 < self.mlp_ratio < math.inf:
             raise UserError(f"mlp_ratio={self.mlp_ratio}: use a positive number, for instance 2.67")
-
-    def of_depth(self, n_layers: int) -> ModelConfig:
-        """This shape with another number of layers; `hidden_size` follows it if it was not given."""
-        return dataclasses.replace(self, n_layers=n_layers, hidden_size=0 if self._scaled else self.hidden_size)
 
     @property
     def n_heads(self) -> int:

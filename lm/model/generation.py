@@ -88,32 +88,23 @@ class Sample:
         return self.data.decode("utf-8", "replace")
 
 
-def generate(lm: LanguageModel, prompts: Sequence[str], config: SamplingConfig) -> list[Sample]:
+def generate(
+    lm: LanguageModel, prompts: Sequence[str], config: SamplingConfig, starts: Sequence[Sequence[int]] | None = None
+) -> list[Sample]:
     """Continue all prompts in one batch; each prompt begins a document.
 
     Prompts are encoded with `Tokenizer.encode_ordinary`: special strings are ordinary text. A prompt that ends inside
-    what would have been one token has a token boundary that training text rarely has there; for such prompts use
-    `lm.bytelevel.byte_model.ByteModel.heal` and `generate_from`.
+    what would have been one token has a token boundary that training text rarely has there; for such prompts, pass the
+    paths of `lm.bytelevel.byte_model.ByteModel.heal` as `starts`.
 
     Args:
         lm: The model.
         prompts: The texts. Repeat one to draw several samples.
         config: Sampling settings.
+        starts: For each prompt, tokens whose bytes begin with it; bytes past the prompt count as sampled. None for the
+            encodings of the prompts.
     """
-    return generate_from(lm, prompts, [lm.tokenizer.encode_ordinary(prompt) for prompt in prompts], config)
-
-
-def generate_from(
-    lm: LanguageModel, prompts: Sequence[str], ids: Sequence[Sequence[int]], config: SamplingConfig
-) -> list[Sample]:
-    """Continue prompts from given tokens; bytes that these spell past a prompt count as sampled.
-
-    Args:
-        lm: The model.
-        prompts: The texts.
-        ids: For each prompt, tokens whose bytes begin with it.
-        config: Sampling settings.
-    """
+    ids = [lm.tokenizer.encode_ordinary(prompt) for prompt in prompts] if starts is None else starts
     rows = [
         _Row(lm, i, prompt, list(start), config) for i, (prompt, start) in enumerate(zip(prompts, ids, strict=True))
     ]

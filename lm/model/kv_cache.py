@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lm.model.transformer import Transformer
+    from lm.model.config import ModelConfig
+
+
+class Cached(Protocol):
+    """A model that can use a cache: `lm.model.transformer.Transformer`."""
+
+    config: ModelConfig
+    context_tokens: int
+    lm_head: nn.Linear
 
 
 class KVCache:
@@ -32,7 +40,7 @@ class KVCache:
         lengths: int64[rows], on the CPU: cached tokens of each row.
     """
 
-    def __init__(self, model: Transformer, rows: int = 1, capacity: int = 64) -> None:
+    def __init__(self, model: Cached, rows: int = 1, capacity: int = 64) -> None:
         config, weight = model.config, model.lm_head.weight
         self._context_tokens = model.context_tokens
         self._device = weight.device

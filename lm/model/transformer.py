@@ -12,15 +12,14 @@ from torch import Tensor, nn
 
 from lm.model.config import ModelConfig as ModelConfig
 from lm.model.initialization import draw_rows
-from lm.model.packing import pack
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from lm.model.kv_cache import KVCache
-    from lm.model.packing import Packing
 
+FLOPS_FORMULA = "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens"
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Attention of queries, keys and values, all float[batch, n_heads, seq_len, head_dim]."""
 
@@ -57,7 +56,7 @@ class Transformer(nn.Module):
         keep: Tensor | None = None,
         *,
         cache: KVCache | None = None,
-        documents: Tensor | Packing | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Logits of the next token.
 
@@ -80,7 +79,7 @@ class Transformer(nn.Module):
         """Logits of hidden states, float[..., hidden_size], and of padding ids, which are at -inf."""
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
-    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | Packing | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | None = None) -> Tensor:
         """Normalized hidden states, the input of the head: float[batch, seq_len, hidden_size].
 
         Args:
@@ -88,17 +87,17 @@ class Transformer(nn.Module):
             cache: As for `forward`; cannot be combined with `documents`.
             documents: int64[batch, seq_len], index of each position's document, non-decreasing within a row. Positions
                 attend within their own document only, as if each document were computed by itself. Position numbers do
-                not restart: rotary attention depends only on their differences. None: a row is one document. A packing:
-                what `lm.model.packing` made of the documents.
+                not restart: rotary attention depends only on their differences. None: a row is one document.
         """
-        if (
-            cache is None and ids.shape[1] > self.context_tokens
-        ):  # a cache checks positions itself; a tree has fewer positions than tokens
+        # A cache checks positions itself; a tree has fewer positions than tokens.
+        if cache is None and ids.shape[1] > self.context_tokens:
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
         if cache is not None and documents is not None:
             raise ValueError("a cache holds one document per row: it cannot be combined with `documents`")
-        packing = pack(documents) if isinstance(documents, Tensor) else documents
-        hidden: Tensor = self.model(ids, cache, packing)
+        mask = None
+        if documents is not None:  # once for all layers
+            mask = (documents[:, None, :, None] == documents[:, None, None, :]).tril_()
+        hidden: Tensor = self.model(ids, cache, mask)
         return hidden
 
     @torch.no_grad()
@@ -141,7 +140,7 @@ class Transformer(nn.Module):
         }
 
     def flops_per_token(self) -> int:
-        """Training FLOPs of one token: 6 N_matmul + 12 n_layers hidden_size context_tokens.
+        """Training FLOPs of one token, `FLOPS_FORMULA`.
 
         N_matmul includes the head but not the embedding, which is a look-up. The second term is attention's two
         products, forward and backward, without the factor 1/2 for causality (PaLM, appendix B).
@@ -165,12 +164,18 @@ class Decoder(nn.Module):
         self.cos: Tensor
         self.sin: Tensor
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None, packing: Packing | None = None) -> Tensor:
-        """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len]."""
+    def forward(self, ids: Tensor, cache: KVCache | None = None, mask: Tensor | None = None) -> Tensor:
+        """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len].
+
+        `mask` is bool[batch, 1, seq_len, seq_len], True where a query (third axis) may attend to a key.
+        """
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+
         x: Tensor = self.embed_tokens(ids)
         if cache is None:
             cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
-            attend = causal_attention if packing is None else packing.attend
             for layer in self.layers:
                 x = layer(x, cos, sin, attend)
         else:
@@ -180,11 +185,6 @@ class Decoder(nn.Module):
                 x = layer(x, cos, sin, cached.attend)
         normalized: Tensor = self.norm(x)
         return normalized
-
-
-def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Every position attends to itself and those before it; all are float[batch, n_heads, seq_len, head_dim]."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class Block(nn.Module):
@@ -197,7 +197,7 @@ class Block(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend = causal_attention) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """Return the updated residual stream, float[batch, seq_len, hidden_size]."""
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, attend)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
@@ -220,7 +220,7 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
             self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend = causal_attention) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """Mix the positions of float[batch, seq_len, hidden_size] with `attend`."""
         heads = (*x.shape[:2], -1, self.head_dim)
         q = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)

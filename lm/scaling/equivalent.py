@@ -2,39 +2,48 @@
 
 With C the training FLOPs of the reference, rho the FLOPs of serving over a model's life divided by those of its
 training, and s the cost of serving an arm relative to the reference, training and serving together cost the same if
-the arm trains with C (1 + rho (1 - s)). Its curve is read there. rho = 0 is plain bits per byte at equal training
-FLOPs. Where 1 + rho (1 - s) is not positive, no training budget can pay for the serving.
-(Definition: marin-community/marin, pull request 6916.)
+the arm trains with C (1 + rho (1 - s)). rho = 0 is plain bits per byte at equal training FLOPs. Where 1 + rho (1 - s)
+is not positive, no training budget can pay for the serving. (Definition: marin-community/marin, pull request 6916.)
+
+C is as large as the measurements allow: one of the two arms is read at the largest measured budget, the other between
+measured ones. Nothing is read beyond them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from lm.scaling.curve import Curve
-from lm.scaling.estimates import Arm
-from tokenizer.errors import UserError
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lm.scaling.gaps import Gap, Interval, Pair
+
+Answer = Literal["yes", "no", "undecided", "withheld", "unknown"]
 
 
-@dataclass(frozen=True)
-class Equivalent:
-    """FLOP-equivalent bits per byte of an arm at one budget of the reference.
+class Equivalent(NamedTuple):
+    """An arm and the reference where training and serving together cost the same.
 
     Attributes:
-        reference_flops: Training FLOPs of the reference.
-        flops: Training FLOPs of the arm; None if none are left.
-        bits_per_byte: Bits per byte of the arm there; None if it cannot be read.
-        extrapolated: Whether that budget is outside the measured ones.
-        reason: Why there is no number; empty if there is one.
+        answer: Whether the arm is worth it: `yes` or `no` if the interval excludes 0, `no` if the serving cost cannot
+            be matched, `withheld` where no tokenizer may be called better, `unknown` if nothing was measured there.
+        reason: Why the answer is not from an interval; empty if it is.
+        reference_flops: Training FLOPs of the reference; None if it is not measured.
+        flops: Training FLOPs of the arm; None if it is not measured.
+        bits_per_byte: Bits per byte of the arm there.
+        percent: Difference in percent of the reference's bits per byte there; negative is better.
+        interval: Its interval; None if one document has all of the text.
     """
 
-    reference_flops: float
-    flops: float | None
-    bits_per_byte: float | None
-    extrapolated: bool
+    answer: Answer
     reason: str
+    reference_flops: float | None = None
+    flops: float | None = None
+    bits_per_byte: float | None = None
+    percent: float | None = None
+    interval: Interval | None = None
 
 
 def equivalent_factor(rho: float, relative_cost: float) -> float:
@@ -46,59 +55,45 @@ def equivalent_factor(rho: float, relative_cost: float) -> float:
     return 1 + rho * (1 - relative_cost)
 
 
-def equivalent_bits_per_byte(curve: Curve, reference_flops: float, *, rho: float, relative_cost: float) -> Equivalent:
-    """FLOP-equivalent bits per byte of one arm.
+def equivalent(pair: Pair, gap: Gap, *, rho: float, relative_cost: float) -> Equivalent:
+    """Compare an arm with the reference at equal cost of training and serving.
 
     Args:
-        curve: Curve of the arm.
-        reference_flops: Training FLOPs of the reference.
+        pair: Losses of both.
+        gap: Their gap at equal training FLOPs.
         rho: FLOPs of serving over those of training, of the reference.
         relative_cost: Cost of serving the arm over that of the reference, the s of `deployment.relative_cost`.
     """
     factor = equivalent_factor(rho, relative_cost)
     if factor <= 0:
-        reason = (
-            f"{curve.name} costs {relative_cost:.2f} times as much to serve as the reference: at rho={rho:g} that is "
-            "more than training costs, and cannot be matched"
+        costs = f"{gap.arm} costs {relative_cost:.2f} times as much to serve as {gap.reference}"
+        return Equivalent(
+            "withheld" if gap.barred else "no",
+            gap.withheld if gap.barred else f"{costs}: at ρ = {rho:g} that is more than training costs",
         )
-        return Equivalent(reference_flops, None, None, False, reason)
-    flops = reference_flops * factor
-    try:
-        reading = curve.read(flops)
-    except UserError as error:
-        return Equivalent(reference_flops, flops, None, False, str(error))
-    return Equivalent(reference_flops, flops, reading.bits_per_byte, reading.extrapolated, "")
+    smallest, largest = float(pair.flops[0]), float(pair.flops[-1])
+    at = largest / max(factor, 1), largest * min(factor, 1)  # of the reference and of the arm
+    if min(at) < smallest * (1 - 1e-9):
+        reason = f"not measured: a budget of {min(at):.2g} FLOPs is below the smallest one, {smallest:.2g}"
+        return Equivalent("unknown", reason)
+    found = pair.estimate(
+        lambda a, b: 100 * (interpolate(pair.flops, b, at[1]) / interpolate(pair.flops, a, at[0]) - 1)
+    )
+    interval = found.known_interval(gap.level)
+    bits = float(pair.estimate(lambda _, b: interpolate(pair.flops, b, at[1])).value)
+    answer: Answer = "undecided"
+    if gap.withheld:
+        answer = "withheld"
+    elif interval is not None and not interval[0] <= 0 <= interval[1]:
+        answer = "yes" if interval[1] < 0 else "no"
+    return Equivalent(answer, gap.withheld, *at, bits, float(found.value), interval)
 
 
-@dataclass(frozen=True)
-class EquivalentGap:
-    """Difference of FLOP-equivalent bits per byte to the reference.
-
-    Attributes:
-        percent: In percent of the reference's bits per byte, negative is better; None if one curve cannot be read.
-        interval: Its interval; None if there is nothing to compute it from.
-        reason: Why there is no number; empty if there is one.
-    """
-
-    percent: float | None
-    interval: tuple[float, float] | None
-    reason: str
-
-
-def equivalent_gap(
-    reference: Arm, arm: Arm, reference_flops: float, *, rho: float, relative_cost: float, confidence: float = 0.95
-) -> EquivalentGap:
-    """Gap between an arm and the reference where training and serving together cost the same.
-
-    Both curves are read in the same way: as laws if both have one, otherwise by interpolation.
-    """
-    found = equivalent_bits_per_byte(arm.curve, reference_flops, rho=rho, relative_cost=relative_cost)
-    if found.flops is None or found.bits_per_byte is None:
-        return EquivalentGap(None, None, found.reason)
-    law = reference.curve.law is not None and arm.curve.law is not None
-    if found.extrapolated and not law:
-        reason = f"the curve of {reference.curve.name} only interpolates: {reference.curve.reason}"
-        return EquivalentGap(None, None, reason)
-    gap = arm.read(np.array([found.flops]), law=law).percent_above(reference.read(np.array([reference_flops]), law=law))
-    intervals = gap.intervals(confidence)
-    return EquivalentGap(float(gap.values[0]), None if intervals is None else intervals[0], "")
+def interpolate(flops: NDArray[np.float64], points: NDArray[np.float64], at: float) -> NDArray[np.float64]:
+    """Read points[n_budgets, ...] at a budget between the measured ones, linearly in both logarithms."""
+    x = np.log(flops)
+    i = min(int(np.searchsorted(x, np.log(at), side="right")), len(x) - 1) if len(x) > 1 else 0
+    share = np.clip((np.log(at) - x[i - 1]) / (x[i] - x[i - 1]), 0, 1) if len(x) > 1 else 1.0
+    with np.errstate(invalid="ignore"):  # one unit has all of the denominators
+        values: NDArray[np.float64] = np.exp((1 - share) * np.log(points[i - 1]) + share * np.log(points[i]))
+    return values

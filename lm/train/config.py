@@ -25,8 +25,6 @@ FREE_TO_CHANGE = (
 )
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
-# Later settings are recorded only if they differ from the default, so that earlier runs keep their names.
-_LATER = ("document_mask", "context_tokens", "context_sample_bytes", "max_steps", "warmup_steps", "decay")
 # Settings that may differ between a run and the trunk that it starts from.
 LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
 
@@ -75,7 +73,7 @@ class TrainConfig:
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
         diagnostics_every: Steps between log entries with `lm.train.diagnostics`; 0 for none.
-        peak_flops: Peak FLOPs per second of one process, for MFU; None measures a matrix product.
+        peak_flops: Peak FLOPs per second of one process, for the utilization (MFU); None for no utilization.
     """
 
     train_bytes: int = 12_000_000
@@ -118,7 +116,7 @@ class TrainConfig:
         if self.diagnostics_every < 0:
             raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
         if self.peak_flops is not None and not self.peak_flops > 0:
-            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
+            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null for no utilization")
         for name, otherwise in (
             ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),
@@ -203,12 +201,8 @@ class TrainConfig:
 
     def fixed(self) -> dict[str, Any]:
         """The settings that determine the result and identify the run."""
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
-        return {
-            name: value
-            for name, value in dataclasses.asdict(self).items()
-            if name not in FREE_TO_CHANGE + _RESOLVED and not (name in _LATER and value == usual[name])
-        }
+        settings = dataclasses.asdict(self).items()
+        return {name: value for name, value in settings if name not in FREE_TO_CHANGE + _RESOLVED}
 
 
 def trained_steps(runs: Sequence[TrainConfig]) -> int:

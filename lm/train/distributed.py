@@ -1,19 +1,19 @@
 """Training and evaluation in several processes, as started by `torchrun`.
 
-The first process runs the experiment as if it were alone, with its artifacts, locks and logs. The others wait for the
-jobs that it broadcasts and take part only in training and evaluation, so they need no locks.
+The first process runs the experiment as if it were alone, with its artifacts, locks and logs. The others do the jobs
+that it broadcasts: they take part only in training and evaluation, so they need no locks.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -22,11 +22,12 @@ from torch import Tensor
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # The other processes wait for a job while the first one counts and shards. During a job, they are never far apart.
 _PATIENCE, _TIMEOUT = timedelta(days=30), timedelta(minutes=30)
 _logger = logging.getLogger(__name__)
+Job = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,18 @@ class World:
         dist.all_reduce(ends, dist.ReduceOp.MAX)
         return int(ends[0]) == -int(ends[1])
 
-    def broadcast(self, job: dict[str, Any] | None) -> dict[str, Any] | None:
+    def broadcast(self, job: Job | None) -> Job | None:
         """Send the next job from the first process to the others, which wait for it; return it.
 
         Args:
-            job: JSON-able, or None if there are no more jobs. Ignored except in the first process.
+            job: The part of the other processes in collective work, a `functools.partial` of a function of a module;
+                None if there are no more jobs. Ignored except in the first process.
         """
         if self.size == 1:
             return job
-        assert _jobs is not None
-        text = json.dumps(job).encode() if self.rank == 0 else b""
-        length = torch.tensor([len(text)])
-        dist.broadcast(length, 0, group=_jobs)
-        data = torch.zeros(int(length.item()), dtype=torch.uint8)
-        if text:
-            data = torch.tensor(list(text), dtype=torch.uint8)
-        dist.broadcast(data, 0, group=_jobs)
-        received: dict[str, Any] | None = json.loads(bytes(data.tolist()))
-        return received
+        jobs = [job]
+        dist.broadcast_object_list(jobs, 0, group=_jobs, device=torch.device("cpu"))
+        return jobs[0]
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -144,12 +139,8 @@ def _is_lost(error: BaseException) -> bool:
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/" in str(error))
 
 
-def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> int:
-    """Run `first` in the first process and `join` in the others; return the exit code.
-
-    Args:
-        first: The work of the first process, which broadcasts jobs.
-        join: Takes part in one job.
+def launch(first: Callable[[], int]) -> int:
+    """Run the work of the first process, and in the others the jobs that it broadcasts; return the exit code.
 
     Raises:
         UserError: If variables that `torchrun` sets are missing.
@@ -172,7 +163,7 @@ def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> 
     try:
         with lockstep():
             if world.rank:
-                return _follow(world, join)
+                return _follow(world)
             code = first()
             if not _broken:  # otherwise they notice that this process is gone
                 world.broadcast(None)
@@ -183,7 +174,7 @@ def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> 
             dist.destroy_process_group()
 
 
-def _follow(world: World, join: Callable[[dict[str, Any]], None]) -> int:
+def _follow(world: World) -> int:
     """Take part in jobs until the first process has no more; return the exit code.
 
     Signals reach every process, but only the first one acts on them: if another process exited on its own, it could
@@ -195,7 +186,7 @@ def _follow(world: World, join: Callable[[dict[str, Any]], None]) -> int:
     try:
         while (job := world.broadcast(None)) is not None:
             try:
-                join(job)
+                job()
             except (UserError, KeyboardInterrupt) as error:
                 if _broken:  # otherwise it is raised in every process, and the first one reports it
                     return _ended(world, str(error), received)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from lm.data.shards import Shards
-from lm.model.config import ModelConfig
 from lm.model.device import memory_advice
-from lm.model.weights import MODEL, load_model, load_tensors
-from lm.train.config import TrainConfig
+from lm.model.weights import MODEL, load_tensors
 from lm.train.distributed import current, lockstep
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.summary import SUMMARY, TrainingSummary
@@ -22,10 +19,11 @@ from lm.train.trainer import Trainer
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
-    from tokenizer.progress import Progress
+    from pathlib import Path
 
-# `load_model` is here for imports by the old name, `lm.training`.
-__all__ = ["TrainConfig", "join", "load_model", "train"]
+    from lm.model.config import ModelConfig
+    from lm.train.config import TrainConfig
+    from tokenizer.progress import Progress
 
 Log = Callable[[dict[str, Any]], None]
 
@@ -44,12 +42,11 @@ def train(
     """Train a model, or resume an earlier call in the same folder.
 
     On Ctrl-C or SIGTERM, the current step is finished, a checkpoint is written and `KeyboardInterrupt` is raised. After
-    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. Checkpoints are
-    written while training continues. Another number of processes resumes a run with the same batches. On one machine's
-    CPU, a resumed run has the same losses as an uninterrupted one, to the last bit, with the same number of threads and
-    processes.
+    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. Resume with the
+    same number of processes. On one machine's CPU, a resumed run then has the same losses as an uninterrupted one, to
+    the last bit, with the same number of threads.
 
-    Under `lm.train.distributed.launch` the other processes take part (`join`).
+    Under `lm.train.distributed.launch` the other processes take part.
 
     Args:
         model: Shape of the model.
@@ -73,46 +70,35 @@ def train(
         UserError: If the settings are invalid, the folder has another run, or the loss is not finite.
         KeyboardInterrupt: After Ctrl-C or SIGTERM, once the checkpoint is written.
     """
-    trainer = Trainer(model, config, shards, folder, trunk)
+    trainer = Trainer(model, config, shards, folder, trunk, keep_checkpoint)
     if (folder / SUMMARY).exists():
         summary = TrainingSummary.load(folder)
         trainer.check_identity(summary.run, folder)
         load_tensors(folder / MODEL)  # raises an error if the file is damaged
         return summary
-    job = {
-        "model": asdict(model),
-        "train": asdict(config),
-        "shards": str(shards.folder),
-        "folder": str(folder),
-        "trunk": None if trunk is None else str(trunk),
-        "keep_checkpoint": keep_checkpoint,
-    }
     world = current()
     with lockstep():
-        world.broadcast(job)
+        world.broadcast(partial(_join, model, config, shards.folder, folder, trunk, keep_checkpoint))
         with world.together():
             pass  # the other processes set up
-    return _train(trainer, log, progress, keep_checkpoint=keep_checkpoint)
+    return _train(trainer, log, progress)
 
 
-def join(job: dict[str, Any]) -> None:
-    """Take part in the training that the first process broadcast (`lm.train.distributed.launch`)."""
+def _join(model: ModelConfig, config: TrainConfig, shards: Path, *others: Any) -> None:
+    """Take part in the training of the first process; the other arguments are those of `Trainer`."""
     with current().together():
-        shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
-        trunk = job["trunk"] and Path(job["trunk"])
-        trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]), trunk)
-    _train(trainer, None, None, keep_checkpoint=job["keep_checkpoint"])
+        opened = Shards.open(shards, verify="never")  # the first process has verified them
+        trainer = Trainer(model, config, opened, *others)
+    _train(trainer, None, None)
 
 
-def _train(
-    trainer: Trainer, log: Log | None, progress: Progress | None, *, keep_checkpoint: bool = False
-) -> TrainingSummary:
+def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> TrainingSummary:
     config, world = trainer.config, trainer.world
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
         # Another process may have enough memory, so this is no error that all agree on.
-        with memory_advice(trainer.memory_advice), lockstep(), trainer.writer:
+        with memory_advice(trainer.memory_advice), lockstep():
             trainer.begin()
             with DeferredInterrupt(patient=world.size > 1) as interrupt:
                 saved = time.monotonic()
@@ -123,7 +109,6 @@ def _train(
                     if progress is not None:
                         with interrupt.deferring():
                             progress("steps", trainer.step, config.steps)
-                    trainer.writer.check()
                     due = world.rank == 0 and time.monotonic() - saved > config.checkpoint_seconds
                     # A signal during the vote stays pending until the next step.
                     stop, due = world.any(interrupt.pending, due)
@@ -131,8 +116,7 @@ def _train(
                         trainer.save_checkpoint()
                         saved = time.monotonic()
                     if stop:
-                        trainer.writer.wait()
                         interrupt.stop()
-            return trainer.finish(keep_checkpoint=keep_checkpoint)
+            return trainer.finish()
     finally:
         torch.set_num_threads(threads)

@@ -13,7 +13,10 @@ from lm.train.distributed import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from torch.optim import Optimizer
+
     from lm.model.transformer import Transformer
+    from lm.train.config import TrainConfig
 
 # Coefficients of the quintic: steepest slope at zero, singular values end within about 0.7 .. 1.2.
 # (Keller Jordan, https://kellerjordan.github.io/posts/muon/)
@@ -112,40 +115,27 @@ def _by_shape(shapes: Sequence[torch.Size]) -> dict[torch.Size, list[int]]:
     return places
 
 
-def build_optimizers(
-    model: Transformer,
-    *,
-    matrix_lr: float,
-    embedding_lr: float,
-    head_lr: float,
-    vector_lr: float,
-    weight_decay: float,
-    world: World | None = None,
-) -> list[torch.optim.Optimizer]:
+def build_optimizers(model: Transformer, config: TrainConfig, world: World | None = None) -> list[Optimizer]:
     """Muon on the layers' matrices, AdamW on embedding, head and norms.
 
-    Every parameter group keeps its peak learning rate in `group["peak_lr"]`. A tied table belongs to the head.
+    Every parameter group keeps its peak learning rate in `group["peak_lr"]`. A tied table belongs to the head. Only
+    matrices have weight decay: on a vocabulary table it would mostly affect rare tokens.
 
     Args:
         model: The model whose parameters are trained.
-        matrix_lr: Peak learning rate of Muon.
-        embedding_lr: Peak learning rate of AdamW for the input embedding.
-        head_lr: Peak learning rate of AdamW for the output head.
-        vector_lr: Peak learning rate of AdamW for the norms' weights.
-        weight_decay: Decoupled weight decay of the matrices; on a vocabulary table it would mostly affect rare tokens.
+        config: Peak learning rates and weight decay.
         world: Processes that train the same model.
     """
-    tied = model.config.tie_embeddings
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     vectors = [p for p in model.model.parameters() if p.ndim == 1]
     groups = [
-        {"params": [model.lm_head.weight], "lr": head_lr},
-        {"params": vectors, "lr": vector_lr},
+        {"params": [model.lm_head.weight], "lr": config.head_lr},
+        {"params": vectors, "lr": config.vector_lr},
     ]
-    if not tied:
-        groups.append({"params": [model.model.embed_tokens.weight], "lr": embedding_lr})
+    if not model.config.tie_embeddings:
+        groups.append({"params": [model.model.embed_tokens.weight], "lr": config.embedding_lr})
     optimizers = [
-        Muon(matrices, lr=matrix_lr, weight_decay=weight_decay, world=world),
+        Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay, world=world),
         torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=True),
     ]
     for optimizer in optimizers:

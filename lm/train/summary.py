@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUMMARY = "summary.json"
-FLOPS_FORMULA = "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens"
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class TrainingSummary:
         epochs: How often the run reads the shards.
         last_train_bits_per_byte: Training loss at the last logged step.
         seconds: Time in steps, evaluation and checkpoints excluded.
-        data_seconds: The part of it that went into reading tokens.
         tokens_per_second: `tokens` over `seconds`.
         device: Torch device.
         threads: CPU threads of Torch.
@@ -66,7 +64,6 @@ class TrainingSummary:
     epochs: float
     last_train_bits_per_byte: float
     seconds: float
-    data_seconds: float
     tokens_per_second: float
     device: str
     threads: int

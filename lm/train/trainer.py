@@ -13,20 +13,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from lm.bits import bits_per_byte
 from lm.data.stream import DocumentStream
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
-from lm.model.packing import dense
-from lm.model.transformer import ModelConfig, Transformer
+from lm.model.transformer import FLOPS_FORMULA, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
-from lm.train.batches import BatchReader
-from lm.train.checkpoint import BackgroundWriter, load_training_tensors, training_tensors
+from lm.train.batches import read_batch
+from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.config import LENGTH
-from lm.train.diagnostics import Diagnostics
+from lm.train.diagnostics import activations
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
-from lm.train.summary import FLOPS_FORMULA, TrainingSummary
+from lm.train.summary import TrainingSummary
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lm.data.shards import Shards
+    from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -52,9 +53,16 @@ class Trainer:
     """
 
     def __init__(
-        self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path, trunk: Path | None = None
+        self,
+        model: ModelConfig,
+        config: TrainConfig,
+        shards: Shards,
+        folder: Path,
+        trunk: Path | None = None,
+        keep_checkpoint: bool = False,
     ) -> None:
         self.config, self.shards, self.folder, self.trunk = config, shards, folder, trunk
+        self.keep_checkpoint = keep_checkpoint
         self.world = current()
         if config.batch_size % self.world.size:
             raise UserError(
@@ -70,20 +78,11 @@ class Trainer:
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
         self.optimizers: list[torch.optim.Optimizer] = []
-        self.writer = BackgroundWriter()
         self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
         self.objective: nn.Module = self.loss
-        self.batches = BatchReader(
-            self.stream,
-            self.tokens_per_step,
-            self.device,
-            count_bytes=shards.covered_bytes is not None,
-            world=self.world,
-        )
         self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
         self.flops_per_token = self.model.flops_per_token()
-        self.step = 0
-        self.seconds = self.data_seconds = 0.0
+        self.step, self.seconds = 0, 0.0
         # Of this process, and on the device, so that steps that are not logged need not synchronize.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
@@ -95,9 +94,6 @@ class Trainer:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
-        self.diagnostics = Diagnostics(
-            config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
-        )
 
     def check_identity(self, identity: dict[str, Any], folder: Path, ignored: Sequence[str] = ()) -> None:
         """Raise an error if the run that is already in a folder has other settings."""
@@ -113,15 +109,7 @@ class Trainer:
         if self.identity.get("compile"):
             self.loss.fuse()
         self.model.to(self.device)
-        self.optimizers = build_optimizers(
-            self.model,
-            matrix_lr=config.matrix_lr,
-            embedding_lr=config.embedding_lr,
-            head_lr=config.head_lr,
-            vector_lr=config.vector_lr,
-            weight_decay=config.weight_decay,
-            world=world,
-        )
+        self.optimizers = build_optimizers(self.model, config, world)
         self._resume()
         if not world.all_equal(self.step):
             raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
@@ -147,12 +135,10 @@ class Trainer:
                 raise UserError(f"{folder} has {meta['step']} steps, too many for a run of {self.config.steps}")
             load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
-            self.data_seconds = meta.get("data_seconds", 0.0)
             if self.world.rank == 0:
                 self.bytes_seen += meta["bytes_seen"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
             self._logged = self.step * self.tokens_per_step, self.seconds
-            self.diagnostics.mark(*self._logged)
         elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
                 "the shards hold %d bytes: training on %d bytes reads them %.2f times",
@@ -163,13 +149,12 @@ class Trainer:
 
     @property
     def memory_advice(self) -> str:
-        """What to do if the GPU's memory does not suffice."""
-        each = self.config.batch_size // self.world.size
-        rows = min(each, self.config.microbatch_size or each)
-        advice = f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
-        if rows > 1:
-            return f"{advice}lm.train.microbatch_size, for instance to {rows // 2}"
-        return f"{advice}lm.train.context_bytes or lm.model.n_layers"
+        """Remedies if the GPU's memory does not suffice."""
+        rows = min(n for n in (self.config.batch_size // self.world.size, self.config.microbatch_size) if n)
+        return (
+            f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
+            "lm.train.microbatch_size, lm.train.context_bytes or lm.model.n_layers"
+        )
 
     @property
     def epochs(self) -> float:
@@ -178,15 +163,12 @@ class Trainer:
 
     def advance(self) -> dict[str, Any] | None:
         """Do one step; return its log entry if it is logged."""
-        began = time.perf_counter()
-        config = self.config
-        ids, text_bytes = self.batches.take(self.step, config.steps)
-        self.data_seconds += time.perf_counter() - began
+        began, config = time.perf_counter(), self.config
+        ids, text_bytes = read_batch(self.stream, self.step, self.tokens_per_step, self.device, self.world)
         inputs, targets = (part.view(-1, self.context_tokens) for part in (ids[:-1], ids[1:]))
         factor = self.schedule.factor(self.step)
         sums = self._backward(inputs, targets)
-        limit = config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.grad_clip or math.inf)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * factor
@@ -198,24 +180,30 @@ class Trainer:
             step_bytes.fill_(0 if self.world.rank else self.stream.with_unaccounted(covered))
         self.bytes_seen += step_bytes
         self.step += 1
-        due, entry = self.diagnostics.due(self.step, config.steps), None
-        if due or self.step % config.log_every == 0 or self.step == config.steps:
-            entry = self._entry(sums, step_bytes) | {
-                "lr": config.matrix_lr * factor,
-                "grad_norm": norm.item(),
-            }
+        first_or_last = self.step in (1, config.steps)
+        every = config.diagnostics_every
+        due = every > 0 and (self.step % every == 0 or first_or_last)
+        if not (due or self.step % config.log_every == 0 or self.step == config.steps):
+            self.seconds += time.perf_counter() - began
+            return None
+        entry = self._entry(sums, step_bytes) | {"lr": config.matrix_lr * factor, "grad_norm": norm.item()}
         self.seconds += time.perf_counter() - began
-        if entry is not None:
-            # Since the last entry: in between, a GPU only queues its work.
-            tokens, seconds = self.step * self.tokens_per_step - self._logged[0], self.seconds - self._logged[1]
-            entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
-            self._logged = tokens + self._logged[0], self.seconds
-        if entry is not None and due:  # not part of the measured time
-            shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
-            documents = dense((shown == self.shards.eos_id).cumsum(1)) if config.document_mask else None
-            entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
-        self._check_finite(entry or {})
+        # Since the last entry: in between, a GPU only queues its work.
+        tokens, seconds = self.step * self.tokens_per_step - self._logged[0], self.seconds - self._logged[1]
+        self._logged = tokens + self._logged[0], self.seconds
+        entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
+        if due:  # not part of the measured time
+            entry |= self._diagnostics(inputs[: config.microbatch_size], tokens / seconds)
+        self._check_finite(entry)
         return entry
+
+    def _diagnostics(self, ids: Tensor, tokens_per_second: float) -> dict[str, float]:
+        """Activation norms on some rows of the step, and the utilization of the hardware."""
+        documents = (ids == self.shards.eos_id).cumsum(1) if self.config.document_mask else None
+        found = activations(self.model, ids, self.identity["precision"], documents)
+        if self.config.peak_flops is not None:
+            found["mfu"] = tokens_per_second * self.flops_per_token / (self.config.peak_flops * self.world.size)
+        return found
 
     def _entry(self, sums: Tensor, step_bytes: Tensor) -> dict[str, Any]:
         """Loss and totals of all processes after a step, for the log."""
@@ -223,7 +211,7 @@ class Trainer:
         all_nats, text_nats, n_bytes, bytes_seen = totals.tolist()
         loss = all_nats / self.tokens_per_step
         self._check_finite({"loss": loss})
-        self.last_bits_per_byte = text_nats / math.log(2) / max(1, n_bytes)
+        self.last_bits_per_byte = bits_per_byte(text_nats, max(1, n_bytes))
         tokens = self.step * self.tokens_per_step
         return {
             "step": self.step,
@@ -267,50 +255,42 @@ class Trainer:
         return sums
 
     def save_checkpoint(self) -> None:
-        """Copy the state that the next step depends on, and write it in the background; a collective call."""
-        self.writer.wait()  # so that there are never two copies
+        """Write the state that the next step depends on; a collective call."""
         bytes_seen = self._total_bytes()
         if self.world.rank:
             return
-        state = training_tensors(self.model, self.optimizers)
-        tensors = {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
         self.folder.mkdir(parents=True, exist_ok=True)
         meta = {
             "run": self.identity,
             "step": self.step,
             "seconds": self.seconds,
-            "data_seconds": self.data_seconds,
             "bytes_seen": bytes_seen,
             "last_bits_per_byte": self.last_bits_per_byte,
         }
-        self.writer.start(save_tensors, self.folder / CHECKPOINT, tensors, meta)
+        save_tensors(self.folder / CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
 
     def _total_bytes(self) -> int:
         """Bytes of text that all processes have read; a collective call."""
         return int(self.world.sum(self.bytes_seen).item())
 
-    def finish(self, *, keep_checkpoint: bool = False) -> TrainingSummary:
+    def finish(self) -> TrainingSummary:
         """Write the model and the summary; remove the checkpoint, or write that of the last step."""
         summary = self.summary()
-        if keep_checkpoint:
+        if self.keep_checkpoint:
             self.save_checkpoint()
-        self.writer.wait()
         if self.world.rank == 0:
             save_model(self.model, self.folder)
             summary.save(self.folder)
-            if not keep_checkpoint:
+            if not self.keep_checkpoint:
                 (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return summary
 
     def summary(self) -> TrainingSummary:
-        """What the run was and what it cost."""
+        """Summary of the run: settings, tokens, FLOPs, time."""
         config, tokens = self.config, self.step * self.tokens_per_step
         bytes_seen = self._total_bytes()
-        parameters = self.model.n_parameters()
         return TrainingSummary(
-            parameters_total=parameters["total"],
-            parameters_non_embedding=parameters["non_embedding"],
-            parameters_matmul=parameters["matmul"],
+            **{f"parameters_{name}": number for name, number in self.model.n_parameters().items()},
             flops=tokens * self.flops_per_token,
             flops_per_token=self.flops_per_token,
             flops_formula=FLOPS_FORMULA,
@@ -326,7 +306,6 @@ class Trainer:
             epochs=self.epochs,
             last_train_bits_per_byte=self.last_bits_per_byte,
             seconds=self.seconds,
-            data_seconds=self.data_seconds,
             tokens_per_second=tokens / self.seconds,
             device=str(self.device),
             threads=torch.get_num_threads(),

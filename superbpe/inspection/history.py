@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.inspection.vocabulary import display
+from superbpe.inspection.tokens import display
 from superbpe.transition import times_applied
 from tokenizer import _native
-from tokenizer.base import n_words
 from tokenizer.errors import UserError
+from tokenizer.interface import n_words
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -71,6 +71,14 @@ class History:
         """Bytes per token by vocabulary size, for `sizes`."""
         return self.n_bytes / np.maximum(self.tokens(), 1)
 
+    def curve(self, points: int) -> list[tuple[int, float]]:
+        """Some vocabulary sizes and their bytes per token: log-spaced from 512, the transition, and the full size."""
+        first, last = self.first_size, self.first_size + len(self.applied)
+        start = 512 if last > 1024 else first
+        chosen = {round(size) for size in np.geomspace(start, last, max(points, 2))} | {self.transition}
+        values = self.bytes_per_token()
+        return [(size, float(values[size - first])) for size in sorted(chosen) if first <= size <= last]
+
 
 def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: int | None = None) -> History:
     """Encode a text with a tokenizer and with its phase 1 alone, and count the applications of each merge.
@@ -78,7 +86,7 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
     Args:
         tokenizer: each token must have a single derivation, as in tokenizers trained here.
         batches: the text; read once.
-        threads: see `Tokenizer.encode_documents`.
+        threads: see `Tokenizer.encode_batch`.
 
     Raises:
         UserError: a token has several derivations, so tokens do not determine which merges were applied.
@@ -98,7 +106,7 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
         n_bytes += batch.n_bytes
         n_documents += len(batch)
         for encoder, count in zip(encoders, counts, strict=True):
-            ids, _ = encoder.encode_documents(batch, threads=threads)
+            ids, _ = encoder.encode_batch(batch, threads=threads)
             count += np.bincount(ids, minlength=encoder.vocab_size)
     counts = [count[encoder.ordinary_ids()] for encoder, count in zip(encoders, counts, strict=True)]
     every = times_applied(ranks, counts[0])
@@ -163,16 +171,15 @@ def merge_log(
 
 def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
     """Counts of both phases by rank; None for merges without a count."""
-    if len(counts) > 2:
-        raise UserError(f"there are counts of {len(counts)} phases; pass those of phase 1 and phase 2")
+    given: Sequence[npt.ArrayLike] = (*counts, [], [])
     found: list[int | None] = []
-    for phase, wanted in enumerate([n_phase1, n - n_phase1]):
-        part = np.asarray(counts[phase] if phase < len(counts) else [], dtype=np.uint64).tolist()
-        if part and (len(part) < wanted or (phase == 1 and len(part) > wanted)):
+    for phase, wanted, exact in zip(given, (n_phase1, n - n_phase1), (False, True), strict=False):
+        part = np.asarray(phase, dtype=np.uint64).tolist()
+        if part and (len(part) < wanted or (exact and len(part) > wanted)):
             raise UserError(
                 f"there are counts of {len(part)} merges for a phase of {wanted}; they belong to another training"
             )
-        found += part[:wanted] if part else [None] * wanted
+        found += part[:wanted] or [None] * wanted
     return found
 
 
@@ -196,25 +203,10 @@ class Progressed:
 SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
 
 
-def early_statistics(tokenizer: Tokenizer, history: History, shares: Sequence[float] = SHARES) -> list[Progressed]:
-    """Effect of phase 2 on a text after given fractions of its merges; 0 gives the effect of lifting the fence.
-
-    Args:
-        tokenizer: a tokenizer with superwords.
-        history: history of this tokenizer.
-        shares: fractions of the phase-2 merges, from 0 to 1.
-    """
-    n_phase1 = tokenizer.n_phase1_merges
-    tokens = history.tokens()
-    # At the transition, `tokens` counts phase 1's tokens; without phase 1's fence its merges may join more.
-    phase2 = np.concatenate([[history.n_bytes - int(history.lifted.sum())], tokens[n_phase1 + 1 :]])
-    return _progress(tokenizer, phase2, int(tokens[n_phase1]), history.n_bytes, shares)
-
-
 def training_statistics(
     tokenizer: Tokenizer, counts: npt.ArrayLike, shares: Sequence[float] = SHARES
 ) -> list[Progressed]:
-    """`early_statistics` for the text that phase 2 was trained on, from training counts, without encoding.
+    """Effect of phase 2 on the text that it was trained on after fractions of its merges, without encoding.
 
     The effect of lifting the fence is not included: training never saw phase 1's own tokens. For runs of one token,
     whose pairs overlap (see the module docstring), the saving is an upper bound.
@@ -226,22 +218,15 @@ def training_statistics(
     """
     about = tokenizer.provenance["phase2"]
     before = int(about["phase1_tokens"])
-    left = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
+    tokens = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
     whole = about["longest_span"] is None  # otherwise spans were truncated, and their bytes were not counted
-    return _progress(tokenizer, left, before, int(about["corpus_bytes"]) if whole else None, shares)
-
-
-def _progress(
-    tokenizer: Tokenizer, tokens: Ints, before: int, n_bytes: int | None, shares: Sequence[float]
-) -> list[Progressed]:
-    """Rows for fractions of the phase-2 merges; `tokens` has the token count after 0, 1, ... of these merges."""
     superword = np.isin(tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2], tokenizer.superword_ids())
     return [
         Progressed(
             merges=merges,
             superword_share=float(superword[:merges].mean()) if merges else 0.0,
             saved=1.0 - float(tokens[merges]) / max(before, 1),
-            bytes_per_token=None if n_bytes is None else n_bytes / max(int(tokens[merges]), 1),
+            bytes_per_token=int(about["corpus_bytes"]) / max(int(tokens[merges]), 1) if whole else None,
         )
         for merges in sorted({round(share * len(superword)) for share in shares})
     ]

@@ -1,4 +1,10 @@
-"""Properties of each token of a vocabulary, near-duplicates, and tokens that another vocabulary lacks."""
+"""The tokens of a vocabulary: their properties, superwords and their kinds, near-duplicates, and segmented texts.
+
+A *word* is a non-empty part of a token between white space (`n_words`). A *phase-2 token* is the product of a merge
+after the transition. A *superword* is a phase-2 token of two words or more (`Tokenizer.superword_ids`). Other phase-2
+tokens that phase 1's pattern would cut, such as `.` with a line feed, cross pretokens and are counted apart
+(`Tokenizer.crossing_ids`).
+"""
 
 from __future__ import annotations
 
@@ -9,15 +15,63 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from superbpe.inspection.kinds import kind
-from superbpe.inspection.vocabulary import display
 from tokenizer import _native, patterns
-from tokenizer.alphabet import NOT_IN_UTF8
-from tokenizer.base import n_words
+from tokenizer.definition import NOT_IN_UTF8
+from tokenizer.interface import n_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokenizer.interface import TokenizerLike
     from tokenizer.patterns import Pattern
     from tokenizer.tokenizer import Tokenizer
+
+KINDS = (
+    "",
+    "line breaks and wide spaces",
+    "digits",
+    "code",
+    "punctuation",
+    "function words only",
+    "function and content words",
+    "content words only",
+)
+"""Kinds of superwords; the first match counts. A token's `kind` is an index into this, 0 for other tokens."""
+
+_ENGLISH = """
+a an the this that these those some any no each every all both either neither such another other i you he she it
+we they me him her us them my your his its our their mine yours hers ours theirs myself yourself himself herself
+itself ourselves themselves who whom whose which what one and or but nor so yet for if then else than because
+although though while whereas unless until since when where why how whether as of in on at by to from with
+without within into onto upon over under above below between among through during before after about against
+across along around behind beside beyond near off out up down toward towards per via am is are was were be been
+being have has had having do does did doing will would shall should can could may might must not n't there here
+also just only very too more most much many few less least own same again once ever never don't doesn't didn't
+isn't aren't wasn't weren't can't couldn't won't wouldn't it's i'm you're we're they're that's
+"""
+
+FUNCTION_WORDS = frozenset(_ENGLISH.split())
+"""English articles, pronouns, conjunctions, prepositions, auxiliaries and common adverbs. Superwords of other languages
+count as content words."""
+
+_LINES = regex.compile(r"[\n\r\t\v\f]|\s\s")
+_DIGITS = regex.compile(r"\p{N}")
+_CODE = regex.compile(r"[{}\[\]()<>=+*/\\|&^%$#@~_;`]|\p{Ll}\p{Lu}|\w[.:]{1,2}\w")
+_PUNCTUATION = regex.compile(r"[^\s\p{L}\p{M}\p{N}'’]")
+
+
+def kind(text: str) -> int:
+    """The kind of a superword, an index into `KINDS`.
+
+    >>> [KINDS[kind(text)] for text in (" of the", " in the world", " = {", ", and", " in 19")]
+    ['function words only', 'function and content words', 'code', 'punctuation', 'digits']
+    """
+    for index, found in ((1, _LINES), (2, _DIGITS), (3, _CODE), (4, _PUNCTUATION)):
+        if found.search(text):
+            return index
+    known = [word in FUNCTION_WORDS for word in text.lower().replace("’", "'").split()]
+    return 5 if known and all(known) else 6 if any(known) else 7
+
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -44,7 +98,7 @@ class Tokens:
         phase: int64: 1 or 2 for tokens that merges of that phase produce, 0 for all others.
         superword: tokens across pretokens with two or more words.
         crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are those of `pretokens`.
-        kind: int64: index into `superbpe.inspection.kinds.KINDS` for superwords; 0 for all others.
+        kind: int64: index into `KINDS` for superwords; 0 for all others.
         partial: tokens that contain part of a UTF-8 character.
         special: special tokens.
         unused: ids without a token.
@@ -176,3 +230,87 @@ def _mask(size: int, ids: object) -> Mask:
     mask = np.zeros(size, dtype=np.bool_)
     mask[np.fromiter(ids, dtype=np.int64)] = True  # type: ignore[call-overload]
     return mask
+
+
+@dataclass(frozen=True)
+class Superword:
+    """A superword of a vocabulary.
+
+    Attributes:
+        id: the token id.
+        text: the token's bytes as text, with hex escapes for invalid UTF-8.
+        n_bytes: length in bytes.
+        n_words: number of whitespace-separated words.
+        count: occurrences in the counted text.
+    """
+
+    id: int
+    text: str
+    n_bytes: int
+    n_words: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One token of a segmented text.
+
+    Attributes:
+        id: the token id.
+        text: the token's bytes as text, with hex escapes for invalid UTF-8.
+        superword: whether the token is a superword.
+        partial: whether the token contains part of a UTF-8 character.
+    """
+
+    id: int
+    text: str
+    superword: bool
+    partial: bool
+
+
+def display(token: bytes) -> str:
+    r"""Return the bytes of a token as text; bytes that are not UTF-8 become hex escapes.
+
+    >>> display(b" of the"), display("é".encode()[:1])
+    (' of the', '\\xc3')
+    """
+    return token.decode("utf-8", errors="backslashreplace")
+
+
+def token_counts(tokenizer: TokenizerLike, texts: Sequence[str], *, threads: int | None = None) -> Ints:
+    """Return the count of each id in the encoded texts: int64 [vocab_size]."""
+    ids, _ = tokenizer.encode_batch(texts, threads=threads)
+    return np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64)
+
+
+def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Superword]:
+    """Return the superwords of a vocabulary in order of their ids.
+
+    Args:
+        tokenizer: any tokenizer; plain BPE has no superwords.
+        counts: occurrences by id (`token_counts`); None sets all counts to 0.
+    """
+    vocab = tokenizer.vocab
+    return [
+        Superword(
+            id=int(i),
+            text=display(vocab[i]),
+            n_bytes=len(vocab[i]),
+            n_words=n_words(vocab[i]),
+            count=0 if counts is None else int(counts[i]),
+        )
+        for i in tokenizer.superword_ids()
+    ]
+
+
+def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
+    """Return the tokens of a text for display, in order."""
+    vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
+    pieces = []
+    for i in tokenizer.encode_ordinary(text):
+        try:
+            shown, partial = vocab[i].decode(), False
+        except UnicodeDecodeError:
+            shown, partial = display(vocab[i]), True
+        pieces.append(Piece(id=i, text=shown, superword=i in special, partial=partial))
+    return pieces

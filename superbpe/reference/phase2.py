@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from superbpe.rules import SCRIPT_ATOMS
 from tokenizer import patterns
 from tokenizer import reference as bpe
-from tokenizer.spelling import longest_token
+from tokenizer.definition import longest_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from superbpe.rules import Rules
 
@@ -45,8 +44,6 @@ def training_pieces(
         rules: what phase 2 may merge.
         special_tokens: strings that are cut out of the text first and are not trained on.
     """
-    if rules.script_atoms:
-        pattern = f"{pattern}\n{SCRIPT_ATOMS}" if pattern else SCRIPT_ATOMS
     cut = _lifted if rules.phase1_fence == "lifted" else _kept
     spans: Counter[bpe.Word] = Counter()
     for document in documents:
@@ -147,7 +144,6 @@ def train(
     existing_tokens: Iterable[bytes] = (),
     *,
     special_tokens: Sequence[str] = (),
-    veto: Callable[[bytes, bytes, int], bool] | None = None,
 ) -> list[bpe.Merge]:
     """Learn phase-2 merges from `training_pieces`: naive BPE with the rules' counts and limits.
 
@@ -158,20 +154,18 @@ def train(
         tie_break: see `tokenizer.reference.break_tie`; ignored if the rules set it.
         existing_tokens: tokens of the phase-1 merges, by rank, without the bytes.
         special_tokens: strings that no token may spell.
-        veto: called with the two parts and the count of pairs that are otherwise accepted; true rejects the pair.
     """
     tokens = list(dict.fromkeys([*bpe.byte_alphabet(), *existing_tokens]))
     width = dict.fromkeys(tokens, 1)  # in phase-1 tokens
     special = {token.encode() for token in special_tokens}
 
-    def accept(left: bytes, right: bytes, count: int) -> bool:
+    def accept(left: bytes, right: bytes, _: int) -> bool:
         token = left + right
         width[token] = width[left] + width[right]
         return (
             token not in special
             and is_allowed(token, rules)
             and (rules.max_tokens is None or width[token] <= rules.max_tokens)
-            and not (veto is not None and veto(left, right, count))
         )
 
     def count(words: Mapping[bpe.Word, int]) -> Counter[bpe.Pair]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cli import main
-from experiments.report import comparison, fertility, vocabulary, vocabulary_page
+from experiments.report import comparison_page, fertility_page, vocabulary, vocabulary_page
 from tests import texts
 from tests.browser import ladders
 from tests.experiments.report.sample import sample_report
@@ -35,12 +35,24 @@ def said(value: Any, say: Say, keys: Collection[str]) -> Any:
 def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
     """The page of a comparison."""
     keys = {"title", "sentence", "detail", "conditions", "text", "corpus", "command", "config", "platform", "prompts"}
-    keys |= {"task", "metric", "category", "stage", "artifacts", "finish", "withheld", "decision"}
+    keys |= {
+        "what",
+        "why",
+        "barred",
+        "task",
+        "metric",
+        "category",
+        "stage",
+        "artifacts",
+        "finish",
+        "withheld",
+        "decision",
+    }
     report = said(sample_report(names), say, keys)
     report["differences"] = said(report["differences"], say, {"group"})
     report["notes"] = [say("seed 2 is left out")]
     report["provenance"]["versions"] = {say("python"): say("3.11")}
-    file.write_text(comparison.render(report), encoding="utf-8")
+    file.write_text(comparison_page.render(report), encoding="utf-8")
 
 
 def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
@@ -59,7 +71,7 @@ def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[st
         row["group"] = row["group"] if row["by"] == "all" else say(row["group"])
     report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})
     report = said(report, say, {"title", "source", "software", "training_text", "files", "made", "command"})
-    file.write_text(fertility.render(report), encoding="utf-8")
+    file.write_text(fertility_page.render(report), encoding="utf-8")
 
 
 def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
@@ -78,13 +90,8 @@ def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[s
 
 def write_ladder(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
     """The page of a ladder of budgets."""
-    measured = ladders.measurements(n_rungs=3)
-    arms = [dataclasses.replace(arm, name=name) for arm, name in zip(measured.depths[None], names, strict=False)]
-    sources = dataclasses.replace(measured.sources, names=tuple(map(say, measured.sources.names)))
-    folder = file.parent / "ladder"
-    folder.mkdir()
-    ladders.write(folder, measured._replace(depths={None: arms}, sources=sources), run=Path(say("outputs/run")))
-    (folder / ladders.ladder.PAGE).rename(file)
+    measured = [dataclasses.replace(arm, name=name) for arm, name in zip(ladders.arms(3), names, strict=False)]
+    ladders.write(file, measured, tuple(map(say, ("code", "web", "odd"))), run=say("outputs/run"))
 
 
 PAGES = {

@@ -3,56 +3,44 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.report import comparison
+from experiments.report import comparison_page
 from tests.browser.waiting import wait_for
+from tests.experiments.report.sample import sample_report
 
 pytestmark = pytest.mark.slow
-
-_SAMPLE = Path(__file__).parents[1] / "experiments" / "report" / "sample.py"
-
-
-def _sample() -> dict[str, Any]:
-    about = importlib.util.spec_from_file_location("sample_report", _SAMPLE)
-    assert about is not None
-    assert about.loader is not None
-    module = importlib.util.module_from_spec(about)
-    about.loader.exec_module(module)
-    report: dict[str, Any] = module.sample_report()
-    return report
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("comparison") / "report.html"
-    path.write_text(comparison.render(_sample()), encoding="utf-8")
+    path.write_text(comparison_page.render(sample_report()), encoding="utf-8")
     return path
 
 
 def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    wait_for(page, "document.querySelectorAll('.chart svg').length === 12")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 6")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     with page.expect_download() as download:
-        page.get_by_role("button", name="Training loss by text: download as CSV").click()
+        page.get_by_role("button", name="Training loss: download as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
-    assert list(rows[0]) == ["tokenizer", "bytes_seen", "flops", "bits_per_byte", "smoothed"]
+    assert list(rows[0]) == ["tokenizer", "bytes_seen", "bits_per_byte", "smoothed"]
     assert len(rows) == 2 * 199
     with page.expect_download() as download:
-        page.get_by_role("button", name="Training loss by text: download as SVG").click()
+        page.get_by_role("button", name="Training loss: download as SVG").click()
     drawn = download.value.path().read_text(encoding="utf-8")
     assert "#0068a8" in drawn
     assert "var(" not in drawn
     with page.expect_download() as download:
-        page.get_by_role("button", name="Training loss by text: download as PNG").click()
+        page.get_by_role("button", name="Training loss: download as PNG").click()
     assert download.value.path().read_bytes()[:4] == b"\x89PNG"
     opened.check()
 

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.resources
 import json
 from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from experiments.report import packing, regexes
-from experiments.report.engine import engine
-from superbpe import PRESETS, train_superbpe
+from experiments.report import packing, vocabulary, vocabulary_page
 from tests import texts
-from tokenizer import Batch, Tokenizer, _native, patterns
+from tokenizer import Tokenizer, _native, patterns
 from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
-
-CUSTOM = [
-    r"\p{Lu}?\p{Ll}++|\d{2,}?x|[^\W\d]+?(?=\s)|.",
-    r"(?i)straße|ſ|[k-m&&[^l]]+|(?>\s+)\b\w",
-    r"(?i:i)(?s:.)|[[:punct:]]{1,2}+|(?<![a-z])\P{L}|\x41\u{e9}",
-    r"(?<=\.)|(?=\p{Han})|$",
-    r"(?P<word>\w+)\B|^\s|\A-|[]^-]\z",
-    "\\p{N}\n[^,]+(?=,)\n(?<=a).",
-]
 
 
 @pytest.fixture
@@ -40,19 +28,18 @@ def page(opened: Any, tmp_path: Path) -> Iterator[Any]:
     opened.check()
 
 
-def _ids(page: Any, tokenizer: Tokenizer, documents: list[str]) -> list[list[int]]:
-    facts, columns = engine(tokenizer)
-    assert facts["refused"] is None
-    script = """async ([packed, texts]) => {
-        const encoder = new Encoder(await unpack(packed));
-        return JSON.stringify(texts.map((text) => Array.from(encoder.encode(text))));
-    }"""
-    found: list[list[int]] = json.loads(page.evaluate(script, [packing.pack(facts, columns), documents]))
-    return found
+def _packed(tokenizer: Tokenizer) -> str:
+    one = vocabulary.side("one", "nowhere", tokenizer, [], alpha=2.5)
+    return vocabulary_page._packed(one, [], "")
 
 
 def _compare(page: Any, tokenizer: Tokenizer, documents: list[str], what: str) -> None:
-    for document, ids in zip(documents, _ids(page, tokenizer, documents), strict=True):
+    script = """async ([packed, texts]) => {
+        const encoder = new Encoder(await unpack(packed));
+        return JSON.stringify(texts.map((text) => encoder.encode(text)));
+    }"""
+    found = json.loads(page.evaluate(script, [_packed(tokenizer), documents]))
+    for document, ids in zip(documents, found, strict=True):
         assert ids == tokenizer.encode_ordinary(document), (what, document[:200])
 
 
@@ -60,65 +47,47 @@ def _heldout() -> list[str]:
     return [*texts.various(), *texts.english()[1], *(texts.generated(seed, 300) for seed in range(100, 110))]
 
 
-def test_every_mode_encodes_heldout_text_as_python_does(page: Any, trained: dict[str, Tokenizer]) -> None:
+def test_heldout_text_is_encoded_as_python_does(page: Any, trained: dict[str, Tokenizer]) -> None:
     documents = _heldout()
-    for name, tokenizer in trained.items():
+    live = {name: each for name, each in trained.items() if vocabulary_page.to_javascript(each) is not None}
+    assert {name for name, each in trained.items() if each.mode == "one-pass"} == set(live)
+    for name, tokenizer in live.items():
         _compare(page, tokenizer, documents, name)
 
 
-def test_eligible_pretokens_and_whole_pieces(page: Any, trained: dict[str, Tokenizer]) -> None:
-    documents = texts.various()
-    batches = [Batch.from_texts(texts.sample(200_000))]
-    eligible = train_superbpe(
-        trained["superbpe"], lambda: batches, vocab_size=1000, transition=700, rules=PRESETS["runs"]
-    )
-    assert eligible.eligible
+def test_whole_pieces(page: Any, trained: dict[str, Tokenizer]) -> None:
     plain = trained["gpt2"]
     whole = Tokenizer(Definition(
         byte_ids=plain.byte_ids, merge_ids=plain.merge_ids, n_phase1_merges=plain.n_phase1_merges,
         pattern=plain.pattern, ignore_merges=True, unmerged={b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002},
     ))  # fmt: skip
-    for name, tokenizer in (("eligible", eligible), ("whole", whole)):
-        _compare(page, tokenizer, [*documents, "a zebra qqq é! xqqq"], name)
+    _compare(page, whole, [*texts.various(), "a zebra qqq é! xqqq"], "whole")
 
 
-def test_repeated_pairs_and_tokens_made_in_several_ways(page: Any) -> None:
-    """The last rank of a pair that is listed twice counts. Random lists have all such oddities."""
-    rng = np.random.default_rng(5)
-    letters = np.frombuffer(b"abcd", dtype=np.uint8)
-    for _ in range(6):
-        vocab: dict[bytes, int] = {bytes([byte]): byte for byte in range(256)}
-        merges = []
-        for _ in range(60):
-            known = [token for token in vocab if set(token) <= set(b"abcd") and len(token) < 6]
-            left, right = (known[int(rng.integers(len(known)))] for _ in range(2))
-            made = vocab.setdefault(left + right, len(vocab))
-            merges.append((vocab[left], vocab[right], made))
-        tokenizer = Tokenizer(Definition(
-            byte_ids=range(256), merge_ids=np.array(merges, dtype=np.uint32), n_phase1_merges=len(merges),
-            pattern=patterns.resolve("none"),
-        ))  # fmt: skip
-        documents = [rng.choice(letters, size=n).tobytes().decode() for n in (1, 2, 30, 400)]
-        _compare(page, tokenizer, documents, str(merges))
-
-
-def test_patterns_cut_as_ours_do(page: Any) -> None:
+def test_patterns_cut_as_ours_do(page: Any, trained: dict[str, Tokenizer]) -> None:
     documents = [*texts.various(), *(texts.generated(seed, 200) for seed in range(200, 206)), "a,b,1,c-]\nab é AÉ a.b"]
-    script = """([sources, texts]) => {
-        const regexes = sources.map((source) => new RegExp(source, "gu"));
-        return texts.map((text) => pieceEnds(text, regexes));
-    }"""
-    for pattern in [*(patterns.resolve(name).regex for name in patterns.NAMES), *CUSTOM]:
-        found = page.evaluate(script, [regexes.to_javascript(pattern), documents])
-        for document, ends in zip(documents, found, strict=True):
-            lengths = [len(piece.encode("utf-16-le")) // 2 for piece in _native.split(document, pattern)]
-            assert ends == list(accumulate(lengths)), (pattern, document[:200])
+    script = """([sources, texts]) =>
+        texts.map((text) => pieces(text, sources.map((source) => new RegExp(source, "gu"))).filter((piece) => piece))"""
+    plain = trained["gpt2"].definition
+    for name in patterns.NAMES:
+        pattern = patterns.resolve(name)
+        sources = vocabulary_page.to_javascript(Tokenizer(dataclasses.replace(plain, pattern=pattern)))
+        assert sources is not None, name
+        found = page.evaluate(script, [sources, documents])
+        for document, cut in zip(documents, found, strict=True):
+            assert cut == _native.split(document, pattern.regex), (name, document[:200])
+
+
+def test_regexes_with_another_meaning_in_javascript_are_not_used(trained: dict[str, Tokenizer]) -> None:
+    plain = trained["gpt2"].definition
+    for regex in (r"\w+", r"a.b", r"[a-z&&[^b]]+", r"\bx", r"(?s:a)", r"^a", r"[^\w]", r"(?P<a>x)"):
+        custom = Tokenizer(dataclasses.replace(plain, pattern=patterns.resolve(regex)))
+        assert vocabulary_page.to_javascript(custom) is None, regex
 
 
 def test_lone_surrogates_are_replacement_characters(page: Any, trained: dict[str, Tokenizer]) -> None:
-    packed = packing.pack(*engine(trained["gpt2"]))
     script = "async (packed) => new Encoder(await unpack(packed)).encode('a\\ud800b')"
-    assert page.evaluate(script, packed) == trained["gpt2"].encode_ordinary("a\ufffdb")
+    assert page.evaluate(script, _packed(trained["gpt2"])) == trained["gpt2"].encode_ordinary("a\ufffdb")
 
 
 def test_columns_of_every_width_are_unpacked(page: Any) -> None:
@@ -128,14 +97,3 @@ def test_columns_of_every_width_are_unpacked(page: Any) -> None:
         "async (packed) => JSON.stringify(await unpack(packed), (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v)"
     )
     assert json.loads(page.evaluate(script, packed)) == {"name": "é</script>", **columns, "empty": []}
-
-
-def test_derivations_are_the_merges_that_apply(page: Any, trained: dict[str, Tokenizer]) -> None:
-    script = """async (packed) => {
-        const encoder = new Encoder(await unpack(packed));
-        return Array.from(encoder.made, (id) => encoder.derivation(id).map((n) => [n.id, n.parts.map((p) => p.id)]));
-    }"""
-    for name in ("gpt2", "superwords"):
-        tokenizer = trained[name]
-        expected = [[[made, [left, right]]] for left, right, made in tokenizer.merge_ids.tolist()]
-        assert page.evaluate(script, packing.pack(*engine(tokenizer))) == expected

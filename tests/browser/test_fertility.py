@@ -31,7 +31,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]
 
 def test_it_draws(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    wait_for(page, "document.querySelectorAll('.chart svg').length === 5")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 3")
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert page.locator("h1").inner_text() == "<b>a & b</b>"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -49,7 +49,7 @@ def test_counts_and_skipped_lines_of_a_bucket(bucket: Path, tmp_path: Path, capf
         assert damaged in json.dumps(about)
         assert f"{damaged}: line 251: not a JSON object" in json.dumps(about)
     assert found["near"] == found["far"]
-    assert capfd.readouterr().out.count("1 damaged records or rests of files skipped") == 2
+    assert capfd.readouterr().out.count("warning: 1 damaged records or rests of files skipped") == 2
     code, _ = count(tmp_path / "error", "corpus.paths=['s3://bucket/text']")
     assert code == 2
     assert "s3://bucket/text/1.jsonl: line 251: not a JSON object" in capfd.readouterr().err

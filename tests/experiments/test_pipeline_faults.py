@@ -20,7 +20,6 @@ from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
 from tests.experiments.outputs import run_until as run
-from tokenizer import storage
 from tokenizer.errors import UserError
 
 
@@ -48,7 +47,7 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
-    monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 80_000)
+    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 80_000)
     capsys.readouterr()
     assert run("shard", tiny) == 2
     err = capsys.readouterr().err
@@ -60,7 +59,7 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
     run_stages("shard", tiny, tmp_path / "outputs")
     sizes = [one["contents"] for one in manifests(tmp_path, "shards") if one["contents"]["split"] == "train"]
     assert sum(each["n_tokens"] for each in sizes) * 2 == pytest.approx(172_000, rel=0.02)
-    monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 0)
+    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 0)
     run_stages("shard", tiny, tmp_path / "outputs")  # nothing more is written
 
 
@@ -144,7 +143,7 @@ def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(
     data = next(path for path in sorted(finished.rglob("*")) if path.suffix in (".bin", ".safetensors"))
     content = data.read_bytes()
     # Killed after the stage's own last file and before the manifest; a bit flipped before the next attempt.
-    unfinished = finished.rename(finished.with_name(f".{finished.name}.resumable"))
+    unfinished = finished.rename(finished.with_name(f".{finished.name}.partial"))
     (unfinished / "manifest.json").unlink()
     (unfinished / data.relative_to(finished)).write_bytes(bytes([content[0] ^ 1]) + content[1:])
     if stage == "shard":

@@ -12,7 +12,7 @@ import pytest
 
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
-from tokenizer.codec import Stream
+from tokenizer.interface import Stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class ToyTokenizer:
         lengths[-1] = 0
         return lengths
 
-    def encode_documents(self, batch, *, threads=None):
+    def encode_batch(self, batch, *, threads=None):
         ids, offsets = [], [0]
         data = batch.data.tobytes()
         for start, stop in zip(batch.offsets[:-1], batch.offsets[1:], strict=True):
@@ -59,7 +59,7 @@ class ToyTokenizer:
         return np.array(ids, np.uint32), np.array(offsets, np.int64)
 
     def encode_stream(self, batch, mark, token_bytes, *, narrow):
-        ids, offsets = self.encode_documents(batch)
+        ids, offsets = self.encode_batch(batch)
         documents = [ids[start:stop] for start, stop in pairwise(offsets)]
         return Stream(
             np.concatenate([np.array([mark, *document]) for document in documents]).astype("<u2" if narrow else "<u4"),

@@ -7,7 +7,7 @@ import torch
 from lm.model.language_model import LanguageModel
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer import Tokenizer, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 
 def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_multiple=16):
@@ -18,6 +18,17 @@ def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
     return model.eval().requires_grad_(False)
+
+
+def uneven(config, vocab_size, context_tokens, sha256="", *, scale=0.2):
+    """A model with its own initial weights and noise: zero projections would hide mistakes in attention and MLP."""
+    model = Transformer(config, vocab_size, context_tokens, sha256)
+    model.initialize(0, range(vocab_size))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+    return model.eval()
 
 
 def language_model(tokenizer, context_tokens=64, **options):

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from superbpe import rules
 from tests import texts
 from tokenizer import UserError, _native, patterns
 from tokenizer.formats.portable import CATEGORIES, SCRIPTS, unportable_part
@@ -77,8 +76,7 @@ SHARED = [
     *(patterns.resolve(name).regex for name in patterns.NAMES),
     # Other people's spellings, but for those with `$` or `{n,m}+`.
     *(regex for regex, _ in _native.equivalent_patterns() if "$" not in regex and "}+" not in regex),
-    rules.SCRIPT_ATOMS,
-    rules.script_aware("gpt2").regex,
+    r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*",
     r"[^$^]+|\s",
     r"(?<=[.!?]) ",
     r"[[a-z]$]+|\s",

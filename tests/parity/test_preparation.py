@@ -11,7 +11,7 @@ import pytest
 from tests import texts
 from tokenizer import Tokenizer, formats
 from tokenizer.formats import hf_json
-from tokenizer.preparation import FORMS, normalized
+from tokenizer.special import FORMS, normalized
 
 tokenizers = pytest.importorskip("tokenizers")
 

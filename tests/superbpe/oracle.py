@@ -41,7 +41,6 @@ RULES = {
     "tokens": Rules(max_tokens=3, counting="non-overlapping", tie_break="lexicographic-greatest"),
     "runs, fenced": replace(PRESETS["runs"], fence="[aeiou] ", unit="line", max_words=3, max_tokens=2),
     "runs of words": replace(PRESETS["runs"], eligible="^ [a-z]+$", counting="overlapping", span_trigger=4, span_cap=3),
-    "runs of characters": replace(PRESETS["runs"], script_atoms=True),
     "boundless, few eligible": replace(PRESETS["boundless"], eligible="e|t"),
 }
 COMPETING = [name for name, rules in RULES.items() if rules.interleave]
@@ -57,7 +56,6 @@ PRETOKENS = st.fixed_dictionaries(
         "atoms": st.just("pretokens"),
         "eligible": st.sampled_from([r"\p{L}", ".", "^ ?a+$"]),
         "interleave": st.booleans(),
-        "script_atoms": st.booleans(),
     }
 )
 TOKENS = st.fixed_dictionaries({"phase1_fence": st.sampled_from(["lifted", "kept"])})
@@ -109,13 +107,12 @@ def expected(
     n_kept: int,
     n_new: int,
     tie_break: str = "lowest-ids",
-    veto: Callable[[bytes, bytes, int], bool] | None = None,
 ) -> tuple[Counter[Word], list[Merge]]:
     """The reference's pieces and merges."""
     kept, specials = phase1.merges[:n_kept], list(phase1.special_tokens)
     pieces = pieces_of(documents, phase1, rules, n_kept)
     existing = [left + right for left, right in kept]
-    return pieces, reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials, veto=veto)
+    return pieces, reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials)
 
 
 def expected_lists(

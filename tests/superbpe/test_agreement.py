@@ -64,7 +64,7 @@ def segmentation(documents, tokenizer, phase1, rules):
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_encoding_documents_gives_the_tokens_of_training(name, documents, phase1):
     tokenizer = train(phase1, documents, name)
-    rules = replace(RULES[name], script_atoms=False, **WHOLE)  # the trained pattern has script atoms already
+    rules = replace(RULES[name], **WHOLE)
     seen = phase1 if rules.interleave else phase1_of(tokenizer)
     encoded = Counter(tokenizer.vocab[i] for text in documents for i in tokenizer.encode_ordinary(text))
     assert encoded == segmentation(documents, tokenizer, seen, rules)
@@ -80,9 +80,8 @@ def test_encoding_documents_gives_the_tokens_of_training(name, documents, phase1
 )
 def test_encoding_small_corpora_gives_the_tokens_of_training(documents, rules, n_kept):
     tokenizer, _ = small(documents, rules, n_kept)
-    seen = replace(rules, script_atoms=False)
     for text in filter(None, documents):
-        tokens = segmentation([text], tokenizer, phase1_of(tokenizer), seen)
+        tokens = segmentation([text], tokenizer, phase1_of(tokenizer), rules)
         assert Counter(tokenizer.vocab[i] for i in tokenizer.encode_ordinary(text)) == tokens
 
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from superbpe import PRESETS, Rules, train_superbpe
-from superbpe.rules import script_aware
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
@@ -105,16 +104,6 @@ def test_runs_break_ties_by_the_smaller_bytes():
     words = [" z", " a", " b"]
     assert learned("runs", [" z a. b a"], *words) == [(" b", " a"), (" z", " a")]
     assert learned("runs", [" z a. b a"], *words, tie_break="lowest-ids") == [(" z", " a"), (" b", " a")]
-
-
-def test_runs_of_characters():
-    documents = ["東京に", "東京は"]
-    assert learned("runs", documents, "東", "京") == []
-    assert learned("runs", documents, "東", "京", script_atoms=True) == [("東", "京")]
-    assert patterns.split("the 東京タワー, ภาษา", script_aware("gpt2")) == [
-        *("the", " 東", "京", "タ", "ワ", "ー", ",", " ภ", "า", "ษ", "า")
-    ]
-    assert script_aware(script_aware("gpt2")) == script_aware("gpt2")
 
 
 def test_boundless_superwords_compete_with_phase_1():

@@ -3,7 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from superbpe import PHASE1, PRESETS, Rules
-from superbpe.rules import TRANSITION, preset
+from superbpe.rules import TRANSITION
 from tokenizer import UserError, patterns
 
 
@@ -36,11 +36,6 @@ def test_every_preset_has_a_phase_1():
         assert phase1["unit"] in ("document", "line")
 
 
-def test_the_old_name_of_a_preset_is_accepted_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="the preset 'seed' is now called 'spans'"):
-        assert preset("seed") is PRESETS["spans"]
-
-
 def test_rules_cannot_be_changed_in_place():
     with pytest.raises(FrozenInstanceError):
         PRESETS["spans"].sample = 1.0
@@ -57,7 +52,6 @@ def test_rules_cannot_be_changed_in_place():
         ({"counting": "once"}, "counting='once'; it is one of: overlapping, non-overlapping"),
         ({"tie_break": "random"}, "tie_break='random'; it is one of: lowest-ids, lexicographic-greatest"),
         ({"atoms": "pretokens"}, "atoms='pretokens' and phase1_fence='lifted' exclude each other"),
-        ({"script_atoms": True}, "script_atoms=True and phase1_fence='lifted' exclude each other"),
         ({"interleave": True, "phase1_fence": "kept"}, "interleave=True and transition='auto' need atoms='pretokens'"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": ""}, "eligible='' is not a regex of one line"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": "(open"}, "does not compile"),

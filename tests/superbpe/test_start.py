@@ -21,7 +21,6 @@ LIFTED = {
 KEPT = {
     "runs": PRESETS["runs"],
     "kept": Rules(phase1_fence="kept", fence="punctuation-fence"),
-    "characters": Rules(phase1_fence="kept", script_atoms=True),
 }
 WORDS = ["ab", "abc", "dad", "a", "dada", "bc", ".", "12", "日", "<s>", "cab"]
 

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
-from superbpe.rules import script_aware
 from tests.properties import examples
 from tests.superbpe.oracle import (
     CORPORA,
@@ -19,7 +18,7 @@ from tests.superbpe.oracle import (
     small,
     train,
 )
-from tokenizer import Batch, count_pretokens, patterns, spelling, train_bpe
+from tokenizer import Batch, count_pretokens, definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -39,7 +38,7 @@ def test_merges_equal_the_reference(name, documents, longer):
     assert tokenizer.mode == ("two-pass" if rules.phase1_fence == "kept" else "one-pass")
     assert tokenizer.eligible == (rules.eligible if rules.atoms == "pretokens" else None)
     assert tokenizer.fence == patterns.resolve(rules.fence)
-    assert tokenizer.pattern == (script_aware(longer.pattern) if rules.script_atoms else longer.pattern)
+    assert tokenizer.pattern == longer.pattern
     assert list(tokenizer.special_tokens) == list(SPECIALS)
 
 
@@ -113,7 +112,7 @@ def test_no_superword_exceeds_the_longest_token():
     messages = sorted(str(warning.message) for warning in warned)
     assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
     assert "ran out of pairs after 16 of 39" in messages[1]
-    assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN
+    assert max(map(len, tokenizer.vocab)) == definition.LONGEST_TOKEN
     assert tokenizer.provenance["phase2"]["too_long"] == 2
 
 
@@ -121,7 +120,7 @@ def test_no_superword_exceeds_the_longest_token():
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
 def test_the_longest_token_equals_the_reference(name, documents, phase1, monkeypatch):
     longest = max(len(left + right) for left, right in phase1.merges[:100])
-    monkeypatch.setattr(spelling, "LONGEST_TOKEN", longest)
+    monkeypatch.setattr(definition, "LONGEST_TOKEN", longest)
     tokenizer = train(phase1, documents, name)
     assert tokenizer.provenance["phase2"]["too_long"] > 0
     _, merges = expected(documents, phase1, RULES[name], 100, 60)

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from lm.evaluate.bits_per_byte import FORMAT_VERSION, Evaluation
-from tokenizer.checksums import checksum
 from tokenizer.durable import new_folder, write_whole
-from tokenizer.files import read_bytes
+from tokenizer.files import checksum, read_bytes
 from tokenizer.train.checkpoint import Checkpoint
 from tokenizer.train.counting import PretokenCounts
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tokenizer.formats.other_formats import hf_file
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, files
-from tokenizer.checksums import check_sizes
+from tokenizer.files import check_sizes
 from tokenizer.train.checkpoint import Checkpoint
 
 KERNEL = ["/proc/kmsg", "/proc/self/status", "/sys/kernel/notes"]

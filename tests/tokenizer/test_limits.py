@@ -23,9 +23,9 @@ from tokenizer import (
     UserError,
     _native,
     count_pretokens,
+    definition,
     formats,
     patterns,
-    spelling,
 )
 from tokenizer.errors import listed, quoted, shortened
 
@@ -158,14 +158,14 @@ def test_a_small_file_cannot_request_a_large_vocabulary():
     pairs += [(98 + i // 100, 98 + i % 100) for i in range(n)]
     pairs += [(270, 271 + i) for i in range(n)]
     merges = np.array([(*pair, 256 + i) for i, pair in enumerate(pairs)], np.uint32)
-    assert len(spelling.spell(range(256), merges[: 15 + n], {}, {})) == 256 + 15 + n
+    assert len(definition.spell(range(256), merges[: 15 + n], {}, {})) == 256 + 15 + n
     tracemalloc.start()
-    with pytest.raises(UserError, match=rf"up to merge \d+ of 4215 have more than {spelling.MOST_BYTES} bytes"):
-        spelling.spell(range(256), merges, {}, {})
-    assert tracemalloc.get_traced_memory()[1] < 2 * spelling.MOST_BYTES
+    with pytest.raises(UserError, match=rf"up to merge \d+ of 4215 have more than {definition.MOST_BYTES} bytes"):
+        definition.spell(range(256), merges, {}, {})
+    assert tracemalloc.get_traced_memory()[1] < 2 * definition.MOST_BYTES
     tracemalloc.stop()
     with pytest.raises(UserError, match="the tokens have more than 67108864 bytes in total"):
-        spelling.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
+        definition.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
 
 
 def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
@@ -233,7 +233,7 @@ def test_errors_shorten_long_text(tmp_path):
         lambda: plain.encode("a", allowed_special={long + "y"}),
         lambda: _native.split("a", "(" + long),
         lambda: patterns.resolve(long + "\n"),
-        lambda: spelling.spell(range(256), np.empty((0, 3), np.uint32), {long.encode(): 3}, {}),
+        lambda: definition.spell(range(256), np.empty((0, 3), np.uint32), {long.encode(): 3}, {}),
     )
     for action in actions:
         with pytest.raises(UserError) as error:

@@ -17,8 +17,8 @@ import pytest
 from superbpe import PRESETS, Rules
 from tests import other_tokenizers
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens
-from tokenizer.preparation import Preparation
-from tokenizer.pretrained import load_pretrained
+from tokenizer.external.load import load_pretrained
+from tokenizer.special import Preparation
 
 TEXTS = ["in order to see some of the world", "naïve 日本 <|endoftext|>", "", "x = 1\n"] * 5
 KINDS = ("gpt2", "superwords", "two_pass")

@@ -1,4 +1,4 @@
-"""`encode_stream` gives the ids of `encode_documents`, in the layout of token files."""
+"""`encode_stream` gives the ids of `encode_batch`, in the layout of token files."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 
 TEXTS = ["the theory of the thing", "", "naïve 🙂\n\n", "the <|endoftext|> of it", "x" * 5000, "t", " the" * 3000]
 
@@ -26,7 +26,7 @@ def stream(tokenizer, texts, *, narrow=True):
 @pytest.mark.parametrize(("narrow", "dtype"), [(True, np.uint16), (False, np.uint32)])
 def test_each_document_follows_its_mark(tokenizer, narrow, dtype):
     mark = tokenizer.vocab_size - 1
-    ids, offsets = tokenizer.encode_documents(Batch.from_texts(TEXTS))
+    ids, offsets = tokenizer.encode_batch(Batch.from_texts(TEXTS))
     assert max(len(tokenizer.vocab[i]) for i in ids) > 255  # longer than a byte says
     found = stream(tokenizer, TEXTS, narrow=narrow)
     assert found.ids.dtype == dtype

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from superbpe import PRESETS, train_superbpe
 from tests import texts
 from tests.generated import ONE_PASS, TWO_PASS, arbitrary
+from tests.properties import examples
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.formats import tiktoken
 
@@ -68,20 +69,17 @@ def test_streams_of_every_pattern(pattern, trained):
         assert streamed(tokenizer, random_parts(text, choose, 50)) == tokenizer.encode_ordinary(text)
 
 
-@pytest.mark.parametrize("examples", [250, pytest.param(1500, marks=pytest.mark.slow)])
-def test_streams_of_arbitrary_tokenizers(examples):
-    @given(
-        tokenizer=st.randoms(use_true_random=False).map(arbitrary),
-        text=st.text(alphabet="aab  .1\n'eè日", max_size=30),
-        seed=st.integers(0, 99),
-    )
-    @settings(max_examples=examples, deadline=None, derandomize=True)
-    def check(tokenizer, text, seed):
-        whole = tokenizer.encode_ordinary(text)
-        assert streamed(tokenizer, list(text)) == whole
-        assert streamed(tokenizer, random_parts(text, random.Random(seed), 3)) == whole
-
-    check()
+@examples(
+    250,
+    1500,
+    tokenizer=st.randoms(use_true_random=False).map(arbitrary),
+    text=st.text(alphabet="aab  .1\n'eè日", max_size=30),
+    seed=st.integers(0, 99),
+)
+def test_streams_of_arbitrary_tokenizers(tokenizer, text, seed):
+    whole = tokenizer.encode_ordinary(text)
+    assert streamed(tokenizer, list(text)) == whole
+    assert streamed(tokenizer, random_parts(text, random.Random(seed), 3)) == whole
 
 
 @given(text=st.text(alphabet="ab .", max_size=20))

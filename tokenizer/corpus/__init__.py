@@ -1,5 +1,6 @@
 """Documents from files and datasets."""
 
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 
 __all__ = ["Corpus", "CorpusConfig"]

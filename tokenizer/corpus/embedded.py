@@ -2,8 +2,7 @@
 
 `botocore` contains the service models of AWS as data (`data/SERVICE/VERSION/service-2.json.gz`), with about
 30 MB of documentation: modern technical prose with many recurring phrases, under Apache-2.0. Reading it needs
-no download at run time and no file in the repository. Without `botocore`, the corpus falls back to the topics
-of Python's own documentation (`pydoc_data.topics`, 0.7 MB): everything still runs, but on too little text.
+no download at run time and no file in the repository.
 
 Duplicate *texts* are dropped (a text is one `documentation` value after stripping its HTML): each distinct text
 stays at its first position in the fixed order of the corpus, and a document without text is dropped. Dropping
@@ -16,8 +15,6 @@ import gzip
 import hashlib
 import importlib.util
 import json
-import logging
-import platform
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -25,7 +22,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer import storage
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 
@@ -38,8 +34,6 @@ BOTOCORE_VERSION = "1.44.5"
 HELDOUT_FRACTION = 0.05
 FORMAT = 1
 """Version of the extraction rules below: part of the corpus's identity, so raise it when the text changes."""
-
-_LOG = logging.getLogger(__name__)
 
 # Block tags start a new line of text; inline tags are dropped. A tag in neither list is not markup but an unescaped
 # placeholder ("arn:aws:kms:<region>:<account>"), and is kept as text.
@@ -58,14 +52,14 @@ _SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+")
 
 @dataclass(frozen=True)
 class EmbeddedDocument:
-    """One document: its text, and its source (`SERVICE/Operation`, `SERVICE` for leftovers, or a topic)."""
+    """One document: its text, and its source (`SERVICE/Operation`, or `SERVICE` for leftovers)."""
 
     text: str
     source: str
 
     @property
     def group(self) -> str:
-        """The service (or topic) of the document; whole groups are held out."""
+        """The service of the document; whole groups are held out."""
         return self.source.partition("/")[0]
 
 
@@ -157,12 +151,15 @@ def service_texts(model: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "", leftovers
 
 
-def _botocore_data() -> Path | None:
-    """Folder of botocore's service models; None without the package, UserError with another version."""
+def _botocore_data() -> Path:
+    """Folder of botocore's service models."""
     # Locate the package without importing it: only its data is needed, and importing it is slow.
     spec = importlib.util.find_spec("botocore")
     if spec is None or not spec.submodule_search_locations:
-        return None
+        raise UserError(
+            f"the embedded corpus is the documentation of botocore {BOTOCORE_VERSION}, which is not installed: run "
+            f"`pip install botocore=={BOTOCORE_VERSION}`, or choose another corpus (corpus=files)"
+        )
     version = metadata.version("botocore")
     if version != BOTOCORE_VERSION:
         raise UserError(
@@ -185,19 +182,12 @@ def _botocore_texts(data: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def identity() -> dict[str, Any]:
-    """Everything the corpus's text depends on, as JSON: package, version, extraction format, and "fallback".
+    """Everything the corpus's text depends on, as JSON: package, version, extraction format, and "fallback" (False).
 
     Raises:
-        UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
+        UserError: `BOTOCORE_VERSION` of botocore is not installed.
     """
-    if _botocore_data() is None:
-        # The topics change with each version of Python.
-        return {
-            "package": "pydoc_data",
-            "version": platform.python_version(),
-            "format": FORMAT,
-            "fallback": True,
-        }
+    _botocore_data()
     return {"package": "botocore", "version": BOTOCORE_VERSION, "format": FORMAT, "fallback": False}
 
 
@@ -205,25 +195,12 @@ def documents() -> Iterator[EmbeddedDocument]:
     """The documents of the embedded corpus, in a fixed order, each distinct text once.
 
     Raises:
-        UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
+        UserError: `BOTOCORE_VERSION` of botocore is not installed.
     """
-    data = _botocore_data()
-    if data is None:
-        # A local import: the module has 0.7 MB, and only the fallback needs it.
-        from pydoc_data.topics import topics
-
-        _LOG.warning(
-            "botocore is not installed: the embedded corpus falls back to Python's documentation topics "
-            "(0.7 MB); install the extra `demo` for the full corpus (30 MB)"
-        )
-        for topic in sorted(topics):
-            yield EmbeddedDocument(text=topics[topic].strip() + "\n", source=topic)
-        return
-
     # Also compare the HTML before parsing it: most values are verbatim repeats, and parsing is slow.
     seen_html: set[str] = set()
     seen_text: set[str] = set()
-    for source, values in _botocore_texts(data):
+    for source, values in _botocore_texts(_botocore_data()):
         texts = []
         for html in values:
             if html in seen_html:
@@ -358,7 +335,7 @@ def write(
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
     if heldout_fraction > 0 and not heldout:
         raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use at least {HELDOUT_FRACTION}")
-    storage.disk.make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     return {
         **identity(),
         "heldout_fraction": heldout_fraction,

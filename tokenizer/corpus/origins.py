@@ -11,9 +11,9 @@ import numpy as np
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from tokenizer._native import Batch
+    from tokenizer._native import Batch, DocumentFilter
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.corpus.remote import File
 
@@ -37,6 +37,16 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
     if config.heldout_paths and split != "train":
         files = [*(files if split == "all" else []), *corpus.heldout_files]
     keep = corpus.filter(split)
+    try:
+        yield from _documents(corpus, files, keep)
+    finally:
+        corpus.report_skipped()
+
+
+def _documents(
+    corpus: Corpus, files: Sequence[tuple[File, str] | None], keep: DocumentFilter
+) -> Iterator[tuple[str, str]]:
+    config = corpus.config
     for file in files:
         if config.source_field is None:
             name = str(config.dataset) if file is None else corpus.source(file[0])

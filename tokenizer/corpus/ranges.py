@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenizer import storage
-from tokenizer.corpus.remote import BLOCK_BYTES, File, RemoteFile, Stop
+from tokenizer.corpus.remote import BLOCK_BYTES, File, RemoteFile
 from tokenizer.corpus.skipped import shifted
+from tokenizer.durable import naming
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-    from concurrent.futures import Executor
 
 _TAIL_BYTES = 1 << 16
 _LINE_FEED = ord("\n")
@@ -52,11 +51,11 @@ class Range:
     def __hash__(self) -> int:
         return hash((self.file, self.start, self.end))
 
-    def blocks(self, pool: Executor, stop: Stop) -> Generator[bytes]:
+    def blocks(self) -> Generator[bytes]:
         """The bytes of the lines, in blocks; see `RemoteFile.blocks`."""
         self.line_feeds = 0
         begun = self.start == 0
-        for block in self._between(self.start, self.end, pool, stop):
+        for block in self._between(self.start, self.end):
             found = 0 if begun else block.find(b"\n")
             if found < 0:
                 continue
@@ -67,18 +66,18 @@ class Range:
             return
         at, size = self.end, _TAIL_BYTES
         while at < self.size:
-            tail = b"".join(self._between(at, min(at + size, self.size), pool, stop))
+            tail = b"".join(self._between(at, min(at + size, self.size)))
             found = tail.find(b"\n")
             yield tail if found < 0 else tail[:found]
             if found >= 0:
                 return
             at, size = at + len(tail), min(2 * size, BLOCK_BYTES)
 
-    def _between(self, start: int, end: int, pool: Executor, stop: Stop) -> Iterator[bytes]:
+    def _between(self, start: int, end: int) -> Iterator[bytes]:
         if isinstance(self.file, RemoteFile):
-            yield from self.file.blocks(pool, stop, start, end)
+            yield from self.file.blocks(start, end)
             return
-        with storage.naming(self.file), self.file.open("rb") as file:
+        with naming(self.file), self.file.open("rb") as file:
             file.seek(start)
             for at in range(start, end, BLOCK_BYTES):
                 length = min(BLOCK_BYTES, end - at)
@@ -103,12 +102,9 @@ class Range:
         return UserError(f"{self}: {shifted(str(error).removeprefix(f'{self}: '), shift)}")
 
     def _line_feeds_before(self) -> int:
-        from concurrent.futures import ThreadPoolExecutor
-
         before = Range(self.file, 0, self.start, self.size)
-        with ThreadPoolExecutor(1) as pool:
-            for _ in before.blocks(pool, Stop()):
-                pass
+        for _ in before.blocks():
+            pass
         return before.line_feeds
 
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
 from tokenizer.corpus.ranges import Range
-from tokenizer.corpus.remote import RemoteFile, Stop
+from tokenizer.corpus.remote import RemoteFile
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
 from tokenizer.errors import DataError, UserError, listed, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tokenizer.corpus.corpus import CorpusConfig
+    from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.remote import File
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
 _SET_FIELD = "name the one that holds the text with field=NAME"
+_SET_SCORE = "name the one that holds the score with score_field=NAME"
 
 
 def parquet_errors() -> tuple[type[Exception], ...]:
@@ -33,9 +36,7 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(
-    path: File | Range, config: CorpusConfig, skipped: Skipped | None = None, stop: Stop | None = None
-) -> Iterator[_native.Batch]:
+def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
@@ -43,10 +44,9 @@ def read_parquet(
         config: how to read it.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
             whose rows become empty documents, as in JSON lines.
-        stop: ends requests for a remote file once it is set.
     """
     file = path.file if isinstance(path, Range) else path
-    with file.open(stop or Stop()) if isinstance(file, RemoteFile) else nullcontext(file) as source:
+    with file.open() if isinstance(file, RemoteFile) else nullcontext(file) as source:
         yield from _read_parquet(path, source, config, skipped or Skipped())
 
 
@@ -61,16 +61,13 @@ def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped
     try:
         try:
             file = pq.ParquetFile(source)
-            columns = {file.schema.column(i).path for i in range(len(file.schema))}
+            names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
             # For single rows: the small buffer avoids reading the rest of a row group.
-            peeked = pq.ParquetFile(
-                source, read_dictionary=[*({config.field} & columns)], pre_buffer=False, buffer_size=1 << 16
-            )
+            peeked = pq.ParquetFile(source, read_dictionary=list(names), pre_buffer=False, buffer_size=1 << 16)
         except UserError:  # of a remote file
             raise
         except parquet_errors() as error:
-            kind = DataError if is_damage(error) else UserError
-            raise kind(f"{where}not a Parquet file: {shortened(error)}") from None
+            raise _unreadable(error, f"{where}not a Parquet file", "") from None
     except DataError as error:
         if not skips:
             raise
@@ -103,6 +100,20 @@ def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped
             done = total
 
 
+def _unreadable(error: Exception, what: str, remedy: str) -> UserError:
+    """The error for a Parquet file that pyarrow cannot read: a limit of pyarrow, damage, or a failure of the disk."""
+    import pyarrow as pa
+
+    reason = shortened(error)
+    if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
+        place = what.rpartition(": ")[0]
+        return UserError(
+            f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
+            "compression"
+        )
+    return (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}")
+
+
 def _row_group(
     file: Any, peeked: Any, i: int, done: int, where: str, config: CorpusConfig
 ) -> Iterator[tuple[_native.Batch, int, list[int]]]:
@@ -116,62 +127,84 @@ def _row_group(
         where: start of messages.
         config: how to read it.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
-    roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
+    text, score = _columns(file.schema_arrow, where, config)
     batches = None
     while True:
         try:
             if batches is None:
-                rows_at_once = _rows_at_once(peeked, i, roots, config)
+                rows_at_once = _rows_at_once(file, peeked, i, text, config)
                 # Arrow's own threads would call Python for a remote file, also while the interpreter shuts down. They
                 # are not faster for a single column.
-                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=roots or None, use_threads=False)
+                columns = [".".join(path) for path in (text, score) if path]
+                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=columns, use_threads=False)
             rows = next(batches, None)
         except UserError:  # of a remote file
             raise
         except MemoryError as error:
             raise UserError(f"{where}the rows from {done} on do not fit in this machine's memory: {error}") from None
         except parquet_errors() as error:
-            kind = DataError if is_damage(error) else UserError
-            raise kind(f"{where}damaged Parquet file: {shortened(error)}; download or write it again") from None
+            raise _unreadable(error, f"{where}damaged Parquet file", "; download or write it again") from None
         if rows is None:
             return
-        try:
-            texts = _as_bytes(_pick_column(rows, config.field, where), f"{where}field {config.field!r}")
-            if config.score_field is not None:
-                score = pc.cast(_pick_column(rows, config.score_field, where), pa.float64())
-                keep = pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False)
-                texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise DataError(
-                f"{where}field {config.field!r} or the score has the wrong type: {shortened(error)}"
-            ) from None
+        texts = _as_bytes(_inside(rows, text), f"{where}field {config.field!r}")
+        if score:
+            keep = pc.greater_equal(_inside(rows, score).cast("float64"), config.min_score)
+            keep = pc.fill_null(keep, fill_value=False)
+            texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
         batch, bad = _batch(texts, where, done, config)
         yield batch, len(rows), bad
         done += len(rows)
 
 
-def _pick_column(table: Any, dotted: str, where: str = "") -> Any:
-    """A column of an Arrow table or a data frame, as it returns it.
-
-    Args:
-        table: the table.
-        dotted: name of the column; a dotted path for nested fields.
-        where: start of the message, such as "FILE: ".
+def _columns(schema: Any, where: str, config: CorpusConfig) -> tuple[list[str], list[str]]:
+    """Paths of the columns with the text and with the score (empty if there is no `score_field`).
 
     Raises:
-        UserError: the column does not exist.
+        DataError: a column does not exist, or does not hold text or numbers.
     """
+    text, kind = _column(schema, config.field, f"{where}no field", _SET_FIELD)
+    if not _holds_text(kind):
+        raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
+    if config.score_field is None:
+        return text, []
+    score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
+    if not _holds_numbers(kind):
+        raise DataError(f"{where}score_field={config.score_field} holds {kind}, not numbers; {_SET_SCORE}")
+    return text, score
+
+
+def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str], Any]:
+    """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name.
+
+    Raises:
+        DataError: the column does not exist.
+    """
+    import pyarrow as pa
+
+    names = list(schema.names)
+    path = [dotted] if dotted in names else dotted.split(".")
+    kind: Any = None
+    for i, name in enumerate(path):
+        if i:
+            names = [kind.field(j).name for j in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+        if name not in names:
+            inside = f"{'.'.join(path[:i])!r} holds {kind}, whose values have no fields"
+            fields = inside if i and not names else f"the fields are: {listed(names)}"
+            raise DataError(f"{what} {dotted!r} ({fields}); {remedy}")
+        kind = kind.field(name).type if i else schema.field(name).type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+    return path, kind
+
+
+def _inside(rows: Any, path: Sequence[str]) -> Any:
+    """The column at a path of an Arrow table or record batch; null where a value on the way is null."""
     import pyarrow.compute as pc
 
-    names, columns = dotted.split("."), list(getattr(table, "column_names", None) or table.columns)
-    if names[0] not in columns:
-        raise DataError(f"{where}no field {dotted!r} (the fields are: {listed(columns)}); {_SET_FIELD}")
-    array = table[names[0]]
-    return pc.struct_field(array, names[1:]) if len(names) > 1 else array
+    column = rows[path[0]]
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
 
 def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
@@ -185,14 +218,23 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     import pyarrow as pa
 
     what = "the column"
-    if hasattr(column, "column_names") or hasattr(column, "columns"):
-        column, what = _pick_column(column, config.field), f"field {config.field!r}"
+    names = getattr(column, "column_names", None) or getattr(column, "columns", None)
+    if names is not None:
+        what, root = f"field {config.field!r}", config.field
+        if root not in list(names):
+            root = root.split(".")[0]
+        if root not in list(names):
+            raise DataError(f"no field {config.field!r} (the fields are: {listed(list(names))}); {_SET_FIELD}")
+        column = column[root]
     try:
-        chunks = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column]).chunks
+        chunked = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column])
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"{what} does not hold text: {shortened(error)}") from None
+    if names is not None:
+        table = pa.table([chunked], names=[root])
+        chunked = _inside(table, _column(table.schema, config.field, "no field", _SET_FIELD)[0])
     number = 0
-    for chunk in chunks:
+    for chunk in chunked.chunks:
         rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
         if pa.types.is_dictionary(chunk.type):  # its values repeat
             rows = min(rows, _PARQUET_ROWS)
@@ -267,31 +309,36 @@ def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) 
     tick.finish(done)
 
 
-def _rows_at_once(file: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
+def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: CorpusConfig) -> int:
     """Number of rows of row group `i` to read at a time: at most a few batches of text.
 
     The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
     each in the file, so the longest dictionary value limits the number of rows as well.
+
+    Args:
+        file: the Parquet file.
+        peeked: the file with a small buffer and with dictionaries of the text column as they are stored.
+        i: number of the row group.
+        text: path of the text column.
+        config: how to read it.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    # This checks the metadata of the columns and loads the whole dictionary. If they are damaged it raises an error;
-    # `group.column` would abort the process.
-    first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=roots or None, use_threads=False), None)
+    # Reading a row checks the metadata of the columns. If they are damaged it raises an error; `group.column` would
+    # abort the process.
+    where: dict[str, Any] = {"batch_size": 1, "row_groups": [i], "columns": [".".join(text)], "use_threads": False}
+    try:
+        first = next(peeked.iter_batches(**where), None)
+    except parquet_errors():  # pyarrow reads some encodings only as plain text
+        first = next(file.iter_batches(**where), None)
     group, schema = file.metadata.row_group(i), file.metadata.schema
-    columns = [group.column(j) for j in range(group.num_columns) if schema.column(j).path.split(".")[0] in roots]
-    size = sum(each.total_uncompressed_size for each in columns)
+    columns = [group.column(j) for j in range(group.num_columns) if schema.column(j).path == ".".join(text)]
+    size = sum(column.total_uncompressed_size for column in columns)
     rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
-    text = next((each for each in columns if each.path_in_schema == config.field), None)
-    if text is not None and text.has_dictionary_page and first is not None:
-        root, *nested = config.field.split(".")
-        values = first.column(root)
-        for _ in nested:
-            values = values.field(0)
-        if pa.types.is_dictionary(values.type) and _holds_text(values.type.value_type):
-            longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
-            rows = min(rows, 4 * config.batch_bytes // max(1, longest))
+    values = None if first is None else _inside(first, text)
+    if values is not None and hasattr(values, "dictionary"):
+        longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
+        rows = min(rows, 4 * config.batch_bytes // max(1, longest))
     return max(1, int(rows))
 
 
@@ -313,6 +360,13 @@ def _holds_text(kind: Any) -> bool:
             *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
         )
     )
+
+
+def _holds_numbers(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
 
 
 def batch_records(
@@ -361,9 +415,14 @@ def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> st
         raise DataError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
     if config.score_field is not None and config.min_score is not None:
         score = _lookup(record, config.score_field, number, required=False)
-        if not isinstance(score, int | float) or score < config.min_score:
+        if score is not None and (isinstance(score, bool) or not isinstance(score, Real)):
+            what = f"holds {type(score).__name__}, not a number"
+            raise DataError(f"record {number}: score_field={config.score_field} {what}; {_SET_SCORE}")
+        if score is None or not float(score) >= config.min_score:  # also if it is NaN
             return "" if config.on_error == "skip" else None
-    text = _lookup(record, config.field, number, required=True) or ""
+    text = _lookup(record, config.field, number, required=True)
+    if text is None:
+        return ""
     if not isinstance(text, str):
         raise DataError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
     return text
@@ -371,7 +430,7 @@ def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> st
 
 def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
     value: Any = record
-    for name in dotted.split("."):
+    for name in [dotted] if dotted in record else dotted.split("."):
         if value is None:
             return None
         if not isinstance(value, dict) or name not in value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ class Skipped:
 
     counts: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+    _reported: int = field(default=0, repr=False, compare=False)
 
     def add(self, file: str, count: int, places: list[str]) -> None:
         """Set what is skipped of a file; a file that is read several times counts once."""
@@ -46,8 +48,21 @@ class Skipped:
                 places = [shifted(place, lines[file]) for place in part["places"][file]]
                 whole.add(file, whole.counts.get(file, 0) + count, [*whole.places.get(file, []), *places])
             lines.update(part["line_feeds"])
-        for file, count in whole.counts.items():
-            self.add(file, count, whole.places[file])
+        self.update(whole)
+        self.report()
+
+    def report(self) -> None:
+        """Warn if something was skipped since the last report. Whoever reads a text calls it at the end of a pass."""
+        if self.count > self._reported:
+            self._reported = self.count
+            warnings.warn(self.sentence(), stacklevel=3)
+
+    def sentence(self) -> str:
+        """Number of skipped records and files, and the first place."""
+        first = self.summary()["places"][0].partition("; fix the line")[0]
+        return (
+            f"{self.count:,} damaged records or rests of files skipped in {len(self.counts):,} files, such as {first}"
+        )
 
     @property
     def count(self) -> int:

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tokenizer import _native
-from tokenizer.base import BaseTokenizer
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
 from tokenizer.documents import check_not_files
 from tokenizer.errors import UserError, listed, quoted
-from tokenizer.files import temporary_folder
+from tokenizer.files import is_remote, shown, temporary_folder
 from tokenizer.progress import Progress, Throttle
-from tokenizer.urls import is_remote, shown
 
 Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 """A text that can be counted:
@@ -86,7 +85,7 @@ def _batches(
         raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
     if _is_arrow(text) and not isinstance(text, Iterator):
         return _not_empty(batch_column(text, config))
-    if callable(text) and not isinstance(text, BaseTokenizer):
+    if callable(text) and not hasattr(text, "encode_batch"):
         return _batches(text(), config, read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
         raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")

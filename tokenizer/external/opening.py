@@ -5,6 +5,7 @@ Our core runs them where it can, other software elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,11 @@ import numpy as np
 
 from tokenizer import formats, patterns
 from tokenizer.definition import Definition, Stored
-from tokenizer.errors import UserError, check_whole, listed, quoted
-from tokenizer.external import hub
+from tokenizer.errors import UserError, check_whole, listed, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece, Software, word_pieces
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.files import read_bytes, read_json
+from tokenizer.files import read_bytes, read_json, read_text
 from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
@@ -27,6 +27,12 @@ from tokenizer.patterns import Pattern
 _WORD_PIECES = "vocab.txt"
 _BYT5 = "ByT5Tokenizer"
 _MOST_EXTRA_IDS = 100_000
+_DOWNLOADED = (
+    *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", _WORD_PIECES, "*.tiktoken"),
+    *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
+)
+"""Files that tokenizers are read from, at the top level of a repository."""
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 class Opened(NamedTuple):
@@ -74,17 +80,15 @@ def open_pretrained(
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
-    name, commit = str(source), None
+    name, path, commit = str(source), Path(source), None
     options = {"pattern": pattern, "special_tokens": special_tokens, "ignore": ignore}
     given = {option: value for option, value in options.items() if value}
     is_name = name.startswith(PREFIX)
-    if not is_name and (from_hub or (hub.is_repository_id(name) and not Path(source).exists())):
-        path, commit = hub.snapshot(name, revision, cache)
+    if not is_name and (from_hub or (is_repository_id(name) and not path.exists())):
+        path, commit = _snapshot(name, revision, cache)
     elif revision is not None:
         what = "an encoding of tiktoken" if is_name else "a path"
         raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is {what}; leave it out")
-    else:
-        path = Path(source)
     if is_name and given:
         raise UserError(f"{name} has its own pattern and special tokens, so it takes no {next(iter(given))}")
     found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens)
@@ -94,6 +98,38 @@ def open_pretrained(
     definition = _with_special_tokens(found.definition, add_special_tokens)
     added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
     return Opened(Stored(definition, found.provenance), commit, tuple(added))
+
+
+def is_repository_id(source: str) -> bool:
+    """Whether a string has the form of a repository id, "org/name" or "name"."""
+    file = Path(source).suffix in (".json", ".model", ".tiktoken", ".txt")
+    return _REPOSITORY.fullmatch(source) is not None and not file
+
+
+def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -> tuple[Path, str]:
+    """Folder and commit of the tokenizer files of a repository; `huggingface_hub` caches them, for use offline too."""
+    with needs_extra(f"{quoted(repository)} is not a local file or folder, and to download it: "):
+        from huggingface_hub import errors, snapshot_download
+    what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
+    try:
+        folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(_DOWNLOADED))
+    except errors.GatedRepoError:
+        why = f"is gated: accept its terms at https://huggingface.co/{repository}, then run `hf auth login`"
+    except errors.RepositoryNotFoundError:
+        why = (
+            "is neither a local file or folder nor a readable repository on huggingface.co; check the name, and run "
+            "`hf auth login` if it is private"
+        )
+    except errors.LocalEntryNotFoundError:
+        why = (
+            "is neither a local file or folder nor in the cache of huggingface_hub, and huggingface.co cannot be "
+            "reached; run once with network access (and without HF_HUB_OFFLINE), or name a local folder"
+        )
+    except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:
+        why = f"cannot be downloaded ({shortened(error)})"
+    else:
+        return Path(folder), Path(folder).name
+    raise UserError(f"{what} {why}")
 
 
 def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
@@ -109,13 +145,12 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             special_tokens=[*found.added, *specials],
             reason=found.reason,
             provenance=found.provenance,
-            software_version=found.software_version,
         )
     if file.name == HF_CONFIG_FILE:
         return _byt5(read_json(file), file)
     if file.name == _WORD_PIECES:
         config = file.with_name(HF_CONFIG_FILE)
-        content = word_pieces(read_bytes(file), read_json(config) if config.exists() else {}, str(file))
+        content = word_pieces(read_text(file), read_json(config) if config.exists() else {}, str(file))
         return _external(HuggingFace(content, str(file)), "it is WordPiece", specials)
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
         return _external(SentencePiece(read_bytes(file), str(file)), "it is a SentencePiece model", specials)
@@ -137,7 +172,7 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
 def _file(path: Path) -> Path:
     """The file that determines which software reads a path; the path itself if our core detects its format."""
     if not path.is_dir():
-        return path.with_name(EXTERNAL_FILE) if path.name == EXTERNAL_FILE else path
+        return path
     for name in (FILE, EXTERNAL_FILE, HF_FILE):
         if (path / name).exists():
             return path / name
@@ -168,10 +203,9 @@ def _byt5(config: dict[str, Any], path: Path) -> Stored:
             n = config.get("extra_ids", 125)
             check_whole("extra_ids", n, 0, _MOST_EXTRA_IDS)
             specials |= {f"<extra_id_{i}>": 259 + i for i in range(n)}
-    except UserError as error:
-        raise UserError(f"{path} is damaged: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({quoted(error)})") from None
+        reason = error if isinstance(error, UserError) else quoted(error)
+        raise UserError(f"{path} is damaged: {reason}") from None
     definition = Definition(
         byte_ids=range(3, 259),
         merge_ids=np.empty((0, 3), np.uint32),

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from tokenizer import formats
 from tokenizer.definition import Described
 from tokenizer.durable import new_folder, write_whole
-from tokenizer.errors import UserError, shortened
-from tokenizer.external.hub import is_repository_id
+from tokenizer.errors import UserError, needs_extra, shortened
+from tokenizer.external.opening import is_repository_id
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
@@ -66,29 +66,26 @@ def push(
     """
     if not is_repository_id(repository):
         raise UserError(f"{repository!r} is not the id of a repository; write ORGANIZATION/NAME")
-    about = {"license": license, "trained_on": trained_on, "measured": measured}
+    with needs_extra("to upload a tokenizer: "):
+        from huggingface_hub import HfApi, ModelCardData
+    front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
+    about = _about(tokenizer, trained_on, measured)
     if to is not None:
         if Path(to).exists():
             raise UserError(f"{to} already exists; name a new folder")
         with new_folder(Path(to)) as partial:
-            _write(tokenizer, repository, partial, about)
+            _write(tokenizer, repository, partial, front, about)
         return str(to)
-    try:
-        from huggingface_hub import HfApi
-    except ImportError:
-        raise UserError(
-            "uploading requires the package huggingface_hub; install it with: pip install 'superbpe-framework[hf]'"
-        ) from None
     with tempfile.TemporaryDirectory() as temporary:
-        folder = _write(tokenizer, repository, Path(temporary, "tokenizer"), about)
+        folder = Path(temporary, "tokenizer")
+        _write(tokenizer, repository, folder, front, about)
         api = HfApi()
         try:
             api.create_repo(repository, private=private, exist_ok=True)
-            kept = [CARD] if api.file_exists(repository, CARD) else None
             done = api.upload_folder(
                 repo_id=repository,
                 folder_path=folder,
-                ignore_patterns=kept,
+                ignore_patterns=[CARD] if api.file_exists(repository, CARD) else None,
                 delete_patterns=[*OPTIONAL],  # of an earlier upload; files of this one are kept
                 commit_message="Upload tokenizer",
             )
@@ -100,115 +97,61 @@ def push(
     return str(done.commit_url)
 
 
-def _write(tokenizer: Described, repository: str, folder: Path, about: dict[str, Any]) -> Path:
+def _write(tokenizer: Described, repository: str, folder: Path, front: Any, about: dict[str, str]) -> None:
+    """Write the tokenizer's files and the card."""
     formats.write(tokenizer, folder, "superbpe")
     with suppress(UserError):  # tiktoken would give other ids
         formats.write(tokenizer, folder / TIKTOKEN, "tiktoken")
-    files = [path.name for path in folder.iterdir()]
-    write_whole(folder / CARD, card(tokenizer, repository, files, **about))
-    return folder
+    load = f'from_pretrained("{repository}")'
+    ways = {"superbpe-framework": f"from tokenizer import Tokenizer\n\ntokenizer = Tokenizer.{load}"}
+    auto = "from transformers import AutoTokenizer\n"
+    if (folder / formats.HF_FILE).exists():
+        ways["transformers"] = f"{auto}\ntokenizer = AutoTokenizer.{load}"
+    else:
+        registered = f"{auto}from tokenizer.hf import register\n\nregister()"
+        ways["transformers and superbpe-framework"] = f"{registered}\ntokenizer = AutoTokenizer.{load}"
+    lines = ["---", front.to_yaml(), "---", "", f"# {repository.rpartition('/')[2]}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in about.items()]
+    lines += [line for way, code in ways.items() for line in ("", f"With {way}:", "", "```python", code, "```")]
+    if (folder / TIKTOKEN).exists():
+        lines += ["", f"`{TIKTOKEN}` is for tiktoken, with the pattern in `{TIKTOKEN}.json`."]
+    write_whole(folder / CARD, "\n".join([*lines, ""]))
 
 
-def card(
-    tokenizer: Described,
-    repository: str,
-    files: Sequence[str],
-    *,
-    license: str | None = None,  # noqa: A002
-    trained_on: Sequence[str] = (),
-    measured: Sequence[Measured] = (),
-) -> str:
-    """Return the model card. It leaves out what is unknown.
-
-    Args:
-        tokenizer: the tokenizer.
-        repository: id of the repository.
-        files: names of the files beside the card, which determine how the tokenizer can be loaded.
-        license: see `push`.
-        trained_on: see `push`.
-        measured: see `push`.
-    """
-    front = ["library_name: superbpe-framework", "tags: [tokenizer, bpe]"]
-    front.append(f"license: {license}" if license else "# license: name the license of the tokenizer here")
-    rows = [*_facts(tokenizer), *_training(tokenizer.provenance, trained_on)]
-    rows += [
-        ("compression", f"{m.n_bytes / m.n_tokens:.3f} bytes per token on {m.text} ({m.n_bytes:,} bytes)")
-        for m in measured
-        if m.n_tokens
-    ]
-    lines = ["---", *front, "---", "", f"# {repository.rpartition('/')[2]}", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in rows]
-    lines += ["", "## Loading", "", *_loading(repository, files)]
-    return "\n".join(lines)
-
-
-def _facts(tokenizer: Described) -> list[tuple[str, str]]:
-    definition = tokenizer.definition
+def _about(tokenizer: Described, trained_on: Sequence[str], measured: Sequence[Measured]) -> dict[str, str]:
+    """Rows of the card's table. It leaves out what is unknown."""
+    definition, provenance = tokenizer.definition, tokenizer.provenance
     phase2 = len(definition.merge_ids) - definition.n_phase1_merges
-    rows = [
-        ("tokenizer", "byte-level BPE" if definition.fence is None else "byte-level SuperBPE"),
-        ("vocabulary", f"{definition.vocab_size:,} tokens"),
-        ("merges", f"{definition.n_phase1_merges:,}" + (f" of phase 1, {phase2:,} of phase 2" if phase2 else "")),
-        ("special tokens", ", ".join(f"`{each}`" for each in definition.special_tokens)),
-        ("pattern", definition.pattern.name),
-        ("fence of phase 2", "" if definition.fence is None else definition.fence.name),
-        ("sha256", formats.identity(definition)),
-    ]
-    return [(name, value) for name, value in rows if value]
-
-
-def _training(provenance: dict[str, Any], trained_on: Sequence[str]) -> list[tuple[str, str]]:
-    rows = []
-    if trained_on:
-        rows.append(("training text", _names(trained_on)))
+    rows = {
+        "tokenizer": "byte-level BPE" if definition.fence is None else "byte-level SuperBPE",
+        "vocabulary": f"{definition.vocab_size:,} tokens",
+        "merges": f"{definition.n_phase1_merges:,}" + (f" of phase 1, {phase2:,} of phase 2" if phase2 else ""),
+        "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
+        "pattern": definition.pattern.name,
+        "fence of phase 2": "" if definition.fence is None else definition.fence.name,
+        "sha256": formats.identity(definition),
+        "training text": _names(trained_on),
+    }
     for phase in ("phase1", "phase2"):
         about = provenance.get(phase) or {}
-        facts = [_names(about["text"])] if about.get("text") and not trained_on else []
-        facts += [
-            f"{about[key]:,} {unit}{'s' * (about[key] != 1)}"
-            for key, unit in (("corpus_bytes", "byte"), ("corpus_documents", "document"))
-            if isinstance(about.get(key), int)
-        ]
-        if about.get("rules"):
-            facts.append(f"rules {about['rules']}")
-        if isinstance(about.get("transition"), int):
-            facts.append(f"from {about['transition']:,} tokens")
-        if about.get("continued_from"):
-            facts.append("continued from another tokenizer")
-        if facts:
-            rows.append((f"training, phase {phase[-1]}", ", ".join(facts)))
-    imported = (provenance.get("imported") or {}).get("format")
-    return [*rows, *([("imported from", str(imported))] if imported else [])]
+        facts = [] if trained_on else [_names(about.get("text") or ())]
+        facts += [f"{about[key]:,} {key.removeprefix('corpus_')}" for key in _SIZES if isinstance(about.get(key), int)]
+        facts += [f"rules {about['rules']}"] if about.get("rules") else []
+        facts += [f"from {about['transition']:,} tokens"] if isinstance(about.get("transition"), int) else []
+        facts += ["continued from another tokenizer"] if about.get("continued_from") else []
+        rows[f"training, phase {phase[-1]}"] = ", ".join(filter(None, facts))
+    rows["imported from"] = str((provenance.get("imported") or {}).get("format", ""))
+    rows |= {
+        f"compression on {m.text}": f"{m.n_bytes / m.n_tokens:.3f} bytes per token ({m.n_bytes:,} bytes)"
+        for m in measured
+        if m.n_tokens
+    }
+    return {name: value for name, value in rows.items() if value}
+
+
+_SIZES = ("corpus_bytes", "corpus_documents")
 
 
 def _names(paths: Sequence[str]) -> str:
     """Names of files, without the folders, which mean nothing to others."""
     return ", ".join(PurePath(path).name or path for path in paths)
-
-
-def _loading(repository: str, files: Sequence[str]) -> list[str]:
-    load = f'.from_pretrained("{repository}")'
-    ways = {"superbpe-framework": f"from tokenizer import Tokenizer\n\ntokenizer = Tokenizer{load}"}
-    auto = "from transformers import AutoTokenizer\n"
-    if formats.HF_FILE in files:
-        ways["transformers"] = f"{auto}\ntokenizer = AutoTokenizer{load}"
-    else:
-        registered = "from tokenizer.hf import register\n\nregister()"
-        ways["transformers and superbpe-framework"] = f"{auto}{registered}\ntokenizer = AutoTokenizer{load}"
-    if TIKTOKEN in files:
-        ways["tiktoken"] = f"""\
-import json
-from pathlib import Path
-
-import tiktoken
-from huggingface_hub import hf_hub_download
-from tiktoken.load import load_tiktoken_bpe
-
-about = json.loads(Path(hf_hub_download("{repository}", "{TIKTOKEN}.json")).read_text())
-tokenizer = tiktoken.Encoding(
-    "{repository}",
-    pat_str=about["pat_str"],
-    mergeable_ranks=load_tiktoken_bpe(hf_hub_download("{repository}", "{TIKTOKEN}")),
-    special_tokens=about["special_tokens"],
-)"""
-    return [line for name, code in ways.items() for line in (f"With {name}:", "", "```python", code, "```", "")]

@@ -8,17 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.definition import MOST_IDS
+from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.files import parse_json
 from tokenizer.formats import unprintable
-from tokenizer.spelling import MOST_IDS
 
-_INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
 _META_SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -77,10 +76,13 @@ class Software(ABC):
     byte_ids: tuple[int, ...]
     unknown_id: int | None
 
-    @classmethod
     @abstractmethod
-    def of(cls, content: bytes, name: str) -> Software:
+    def __init__(self, content: Any, name: str) -> None: ...
+
+    @classmethod
+    def of(cls, content: bytes, name: str) -> Self:
         """Open the content of a model file; `name` is the file's name for messages."""
+        return cls(content, name)
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -101,12 +103,8 @@ class SentencePiece(Software):
     kind, file = "sentencepiece", "tokenizer.model"
 
     def __init__(self, content: bytes, name: str) -> None:
-        try:
+        with needs_extra(f"to read {name}: "):
             import sentencepiece
-        except ImportError:
-            raise UserError(f"{name} is a SentencePiece model; to read it, {_missing('sentencepiece')}") from None
-        if not hasattr(sentencepiece.SentencePieceProcessor, "encode_as_offset_mapping"):
-            raise UserError(f"sentencepiece {sentencepiece.__version__} does not return offsets; {_INSTALL}")
         with foreign(f"{name} is not a SentencePiece model"):
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
@@ -114,25 +112,18 @@ class SentencePiece(Software):
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
         self.names, self.added_ids = list(pieces), set()
         self.unknown_id = int(model.unk_id())
-        special = [i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)]
-        self.special_tokens = {pieces[i]: i for i in special}
+        special = {i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)}
+        self.special_tokens = {pieces[i]: i for i in sorted(special)}
         in_bytes = {i: _byte(pieces[i]) for i in range(len(pieces)) if model.is_byte(i)}
         self.byte_ids = _byte_ids(in_bytes)
-        self.vocab = [
-            b""
-            if model.is_unused(i)
-            else bytes([in_bytes[i]])
-            if i in in_bytes
-            else piece.encode()
-            if i in special
-            else piece.replace(_META_SPACE, " ").encode()
-            for i, piece in enumerate(pieces)
-        ]
-
-    @classmethod
-    def of(cls, content: bytes, name: str) -> SentencePiece:
-        """Open the content of a model file."""
-        return cls(content, name)
+        self.vocab = [piece.replace(_META_SPACE, " ").encode() for piece in pieces]
+        for i in range(len(pieces)):
+            if model.is_unused(i):
+                self.vocab[i] = b""
+            elif i in in_bytes:
+                self.vocab[i] = bytes([in_bytes[i]])
+            elif i in special:
+                self.vocab[i] = pieces[i].encode()
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
@@ -162,23 +153,18 @@ class HuggingFace(Software):
     kind, file = "tokenizers", "tokenizer.json"
 
     def __init__(self, config: dict[str, Any], name: str) -> None:
-        try:
+        with needs_extra(f"to read {name}: "):
             import tokenizers
-        except ImportError:
-            raise UserError(f"our core cannot read {name}; to read it, {_missing('tokenizers')}") from None
         config = config | {"post_processor": None, "truncation": None, "padding": None}
-        model = config.get("model")
-        if isinstance(model, dict) and model.get("dropout"):
-            raise UserError(f"{name} has a dropout of {quoted(model['dropout'])}, which gives random ids; set it to 0")
-        _check_prefix(model, name)
+        _check(config.get("model"), name)
         self.content = json.dumps(config, ensure_ascii=False, sort_keys=True).encode()
         self.version = f"tokenizers {tokenizers.__version__}"
         with foreign(f"tokenizers cannot read {name}"):
             self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
+            parsed = json.loads(self._tokenizer.to_str())
         self._tokenizer.encode_special_tokens = True
         added = self._tokenizer.get_added_tokens_decoder()
         names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-        parsed = json.loads(self._tokenizer.to_str())
         self.unknown_id = _unknown_id(parsed["model"], names)
         self.special_tokens = {token.content: i for i, token in added.items() if token.special}
         by_id = {i: string for string, i in names.items()}
@@ -186,9 +172,7 @@ class HuggingFace(Software):
             self.special_tokens.setdefault(by_id[self.unknown_id], self.unknown_id)
         literal = {*added, *self.special_tokens.values()}
         spelled = _spelling(parsed)
-        if (largest := max(names.values(), default=-1)) >= MOST_IDS:
-            raise UserError(f"{name} has the id {largest}: ids are below {MOST_IDS}")
-        self.vocab = [b""] * (largest + 1)
+        self.vocab = [b""] * (max(names.values(), default=-1) + 1)
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
         self.added_ids = {*by_id} - {*self._tokenizer.get_vocab(with_added_tokens=False).values()}
         for string, i in names.items():
@@ -221,15 +205,21 @@ class HuggingFace(Software):
         return texts
 
 
-SOFTWARE: dict[str, type[SentencePiece | HuggingFace]] = {each.kind: each for each in (SentencePiece, HuggingFace)}
+SOFTWARE: dict[str, type[Software]] = {each.kind: each for each in (SentencePiece, HuggingFace)}
 """The software by the name of its package."""
 
 
-def _check_prefix(model: Any, name: str) -> None:
-    """Reject merges without the prefix that BPE cuts off their right parts: `tokenizers` panics, or aborts."""
-    prefix = model.get("continuing_subword_prefix") if isinstance(model, dict) else None
-    merges = model.get("merges") if prefix else None
-    for merge in merges if isinstance(merges, list) else ():
+def _check(model: Any, name: str) -> None:
+    """Reject a model that gives random ids, or with which `tokenizers` would take any time or memory, or abort."""
+    if not isinstance(model, dict):
+        return
+    if model.get("dropout"):
+        raise UserError(f"{name} has a dropout of {quoted(model['dropout'])}, which gives random ids; set it to 0")
+    ids = model["vocab"].values() if isinstance(model.get("vocab"), dict) else ()
+    if (largest := max((i for i in ids if isinstance(i, int)), default=0)) >= MOST_IDS:
+        raise UserError(f"{name} has the id {largest}: ids are below {MOST_IDS}")
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    for merge in merges if prefix and isinstance(merges, list) else ():
         parts = merge.split(" ") if isinstance(merge, str) else merge
         if not (isinstance(parts, list) and parts and str(parts[-1]).startswith(str(prefix))):
             raise UserError(
@@ -238,52 +228,34 @@ def _check_prefix(model: Any, name: str) -> None:
             )
 
 
-def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The tokenizer.json of BERT's vocab.txt, as `transformers` builds it.
+def word_pieces(vocabulary: str, config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The tokenizer.json of BERT's vocab.txt.
 
     Args:
         vocabulary: content of vocab.txt: one token per line.
         config: content of tokenizer_config.json; {} for the defaults of `transformers`.
         name: name of the file for messages.
     """
-    try:
-        tokens = vocabulary.decode().removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 ({error})") from None
-    ids = {token.removesuffix("\r"): i for i, token in enumerate(tokens)}
+    with needs_extra(f"to read {name}: "):
+        from tokenizers import BertWordPieceTokenizer
+    ids = {token.removesuffix("\r"): i for i, token in enumerate(vocabulary.removesuffix("\n").split("\n"))}
     unknown = config.get("unk_token", "[UNK]")
     unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
     if not isinstance(unknown, str) or unknown not in ids:
         raise UserError(f"{name} is not a BERT vocabulary: it has no token {quoted(unknown)}")
+    with foreign(f"tokenizers cannot read {name}"):
+        made = BertWordPieceTokenizer(
+            unk_token=unknown,
+            handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+            strip_accents=config.get("strip_accents"),
+            lowercase=config.get("do_lower_case", True),
+        )
+        content: dict[str, Any] = json.loads(made.to_str())
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown)
-    return {
-        "version": "1.0",
-        "added_tokens": [
-            {"id": i, "content": token} | flags
-            for token, i in sorted(((token, ids[token]) for token in {*specials} & {*ids}), key=lambda pair: pair[1])
-        ],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
-            "strip_accents": config.get("strip_accents"),
-            "lowercase": config.get("do_lower_case", True),
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": unknown,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": ids,
-        },
-    }
-
-
-def _missing(package: str) -> str:
-    return f"the package {package} is required; {_INSTALL}"
+    specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown} & {*ids}
+    content["model"]["vocab"] = ids
+    content["added_tokens"] = [{"id": ids[token], "content": token} | flags for token in ids if token in specials]
+    return content
 
 
 def _row(values: Any) -> npt.NDArray[np.int64]:
@@ -311,8 +283,8 @@ def _character_starts(text: str) -> npt.NDArray[np.int64]:
 
 def _unknown_id(model: dict[str, Any], names: dict[str, int]) -> int | None:
     if model["type"] == "Unigram":
-        found = model.get("unk_id")
-        return None if found is None else int(found)
+        found: int | None = model.get("unk_id")
+        return found
     return names.get(model.get("unk_token") or "")
 
 

@@ -13,23 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, documents
-from tokenizer.base import BaseTokenizer, n_words
-from tokenizer.codec import Ids, Offsets, Stream
 from tokenizer.documents import Texts
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import make_folder, parse_json, read_bytes
-from tokenizer.formats.text import check_members
+from tokenizer.formats.checks import check_members
+from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 
 FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
+_ABOUT = {"software": str, "software_version": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
 
-class ExternalTokenizer(BaseTokenizer):
-    """A tokenizer run by the software it was made with; see `tokenizer.interface.TokenizerLike`.
+class ExternalTokenizer(TokenizerLike):
+    """A tokenizer run by the software it was made with; see `TokenizerLike`.
 
     Args:
         software: encodes and decodes.
@@ -37,10 +37,8 @@ class ExternalTokenizer(BaseTokenizer):
             finds in ordinary text, gets a new id after all others.
         reason: why our core does not run the tokenizer.
         provenance: JSON about the tokenizer's origin; not part of its identity.
-        software_version: version of the software, for the hash; the installed one by default.
     """
 
-    changes_text = True
     fixed_bytes = False
 
     def __init__(
@@ -50,10 +48,8 @@ class ExternalTokenizer(BaseTokenizer):
         special_tokens: Sequence[str] = (),
         reason: str = "",
         provenance: dict[str, Any] | None = None,
-        software_version: str | None = None,
     ) -> None:
         self.software = software
-        self.software_version = software_version or software.version
         self.reason = reason
         self.provenance = dict(provenance or {})
         self.vocab = list(software.vocab)
@@ -68,10 +64,15 @@ class ExternalTokenizer(BaseTokenizer):
                 self.vocab.append(string.encode())
                 self.added.append(string)
 
+    @property
+    def changes_text(self) -> bool:
+        """True: there may be unknown tokens, or normalization."""
+        return True
+
     @cached_property
     def sha256(self) -> str:
         """Hash of the model, the added special tokens, and the software's version, which all affect the ids."""
-        made_by = json.dumps([self.software_version, self.added]).encode()
+        made_by = json.dumps([self.software.version, self.added]).encode()
         return hashlib.sha256(made_by + b"\n" + self.software.content).hexdigest()
 
     @cached_property
@@ -115,14 +116,7 @@ class ExternalTokenizer(BaseTokenizer):
     def encode_stream(
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
     ) -> Stream:
-        """Encode documents in the layout of token files, with the number of bytes that each token covers.
-
-        Args:
-            batch: the documents.
-            mark: separator id, written before each document.
-            token_bytes: ignored; the bytes that a token covers depend on the text.
-            narrow: return uint16 ids, which must fit the vocabulary, rather than uint32.
-        """
+        """`TokenizerLike.encode_stream`, with the number of bytes that each token covers, which depend on the text."""
         ids: list[npt.NDArray[np.int64]] = []
         covers: list[npt.NDArray[np.int64]] = []
         changed, sizes, marked = [], [], None
@@ -149,7 +143,7 @@ class ExternalTokenizer(BaseTokenizer):
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
         """The text that ids decode to; added special tokens decode to their strings."""
         row = documents.ids(ids, self.vocab_size).tolist()
-        if row and max(row) >= self.vocab_size:
+        if row and max(row) >= self.vocab_size:  # uint32 arrays are not checked
             raise UserError(f"the id {max(row)} is not in the vocabulary: ids are below {self.vocab_size}")
         runs: list[list[int]] = [[]]
         added: list[str] = [""]
@@ -174,7 +168,7 @@ class ExternalTokenizer(BaseTokenizer):
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "software": self.software.kind,
-            "software_version": self.software_version,
+            "software_version": self.software.version,
             "special_tokens": self.added,
             "sha256": self.sha256,
             "reason": self.reason,
@@ -183,7 +177,7 @@ class ExternalTokenizer(BaseTokenizer):
         return (json.dumps(about, indent=2) + "\n").encode()
 
     def save(self, folder: Path | str) -> None:
-        """Write a folder that `tokenizer.pretrained.load_saved` reads."""
+        """Write a folder that `tokenizer.external.load.load_saved` reads."""
         folder = Path(folder)
         make_folder(folder)
         write_whole(folder / self.software.file, self.software.content)
@@ -206,34 +200,25 @@ class ExternalTokenizer(BaseTokenizer):
         about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
-        check_members(
-            about,
-            {
-                "software": "a string",
-                "special_tokens": "a list of strings",
-                "sha256": "a string",
-                "provenance": "an object",
-            },
-            path,
-        )
+        check_members(about, _ABOUT, path)
         kind = about["software"]
         if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")
         file = path.with_name(SOFTWARE[kind].file)
+        software = SOFTWARE[kind].of(read_bytes(file) if content is None else content, str(file))
+        if about["software_version"] != software.version:
+            raise UserError(
+                f"{path} was written with {about['software_version']}, but {software.version} is installed, which may "
+                "give other ids; install that version, or import the tokenizer again"
+            )
         found = cls(
-            SOFTWARE[kind].of(read_bytes(file) if content is None else content, str(file)),
+            software,
             special_tokens=about["special_tokens"],
             reason=str(about.get("reason", "")),
             provenance=about["provenance"],
-            software_version=about.get("software_version", kind),  # earlier folders have hashes without the version
         )
         if found.sha256 != about["sha256"]:
             raise UserError(f"{file} was changed after it was written; import the tokenizer again")
-        if found.software_version not in (kind, found.software.version):
-            raise UserError(
-                f"{path} was written with {found.software_version}, but {found.software.version} is installed, which "
-                "may give other ids; install that version, or import the tokenizer again"
-            )
         return found
 
     def _encode(self, texts: Sequence[str]) -> Iterator[tuple[str, Encoded]]:

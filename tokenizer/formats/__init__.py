@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from tokenizer.alphabet import BYTE_CHARACTERS, printable, unprintable
+from tokenizer.definition import BYTE_CHARACTERS, printable, unprintable
 from tokenizer.formats.files import KINDS, read, write
 from tokenizer.formats.folder import FILE, content, dumps, identity, load, loads, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, TEMPLATE, hf_json

@@ -8,14 +8,17 @@ from pathlib import Path
 
 from tokenizer.definition import Described, Stored
 from tokenizer.durable import new_folder
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_choice
+from tokenizer.files import read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
+from tokenizer.formats.checks import check_members, conforms, write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
-from tokenizer.formats.text import check_members, read_json, write_files
 from tokenizer.patterns import Pattern
 
 KINDS = ("superbpe", "hf", "gpt2", "tiktoken")
+_TAKEN = {"superbpe": (), "hf": ("ignore",), "gpt2": ("pattern",), "tiktoken": ("pattern", "special_tokens")}
 _ABOUT = ".json"  # suffix of the file beside NAME.tiktoken with the pattern and special tokens
+_SPECIALS = dict[str, int]
 
 
 def read(
@@ -40,9 +43,10 @@ def read(
     """
     kind, files = _detect(Path(path))
     given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}
-    used = {"superbpe": (), "hf": ("ignore",), "gpt2": ("pattern",), "tiktoken": ("pattern", "special_tokens")}[kind]
-    if extra := [name for name, is_given in given.items() if is_given and name not in used]:
+    if extra := [name for name, is_given in given.items() if is_given and name not in _TAKEN[kind]]:
         raise UserError(f"{path} is of the kind {kind}, which takes no {extra[0]}")
+    if missing := [file for file in files if not file.exists()]:
+        raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
     if kind == "hf":
@@ -51,44 +55,39 @@ def read(
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)
     stored = read_json(about) if about.exists() else {}
-    check_members(stored, {"pattern?": "a string", "special_tokens?": "an object of whole numbers"}, about)
+    check_members(stored, {"pattern?": str, "special_tokens?": _SPECIALS}, about)
     pattern = pattern or stored.get("pattern")
     if pattern is None:
         raise UserError(f"{files[0]} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
-    if not (isinstance(specials, Mapping) and all(type(i) is int for i in specials.values())):
+    if not conforms(dict(specials) if isinstance(specials, Mapping) else specials, _SPECIALS):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
     return tiktoken.from_ranks(tiktoken.parse(files[0]), pattern=pattern, special_tokens=specials)
 
 
 def _detect(path: Path) -> tuple[str, list[Path]]:
-    if path.is_dir():
-        if (path / folder.FILE).exists():
-            return "superbpe", [path]
-        if (path / HF_FILE).exists():
-            return "hf", [path / HF_FILE]
-        for pair in gpt2.PAIRS:
-            if all((path / name).exists() for name in pair):
-                return "gpt2", [path / name for name in pair]
-        ranks = sorted(path.glob("*.tiktoken"))
-        if len(ranks) == 1:
-            return "tiktoken", ranks
-        listed = ", ".join([folder.FILE, HF_FILE, *(" and ".join(pair) for pair in gpt2.PAIRS), "one .tiktoken file"])
-        raise UserError(f"{path} contains no tokenizer: looked for {listed}")
+    """The kind of a file or a folder, and the files to read."""
     if not path.exists():
         raise UserError(f"{path} does not exist; it must be a tokenizer file or folder")
+    if path.is_dir():
+        names = [(folder.FILE,), (HF_FILE,), *gpt2.PAIRS, *((file.name,) for file in path.glob("*.tiktoken"))]
+        found = [each for each in names if all((path / name).exists() for name in each)]
+        if not found or (found[0][0].endswith(".tiktoken") and len(found) > 1):
+            listed = ", ".join([folder.FILE, HF_FILE, *(" and ".join(pair) for pair in gpt2.PAIRS)])
+            raise UserError(f"{path} contains no tokenizer: looked for {listed}, one .tiktoken file")
+        path = path / found[0][0]
     if path.name == folder.FILE:
         return "superbpe", [path.parent]
     for pair in gpt2.PAIRS:
         if path.name in pair:
             return "gpt2", [path.with_name(name) for name in pair]
-    if path.suffix == ".json":
-        return "hf", [path]
-    if path.suffix in (".tiktoken", ".model"):  # Llama 3's ranks are a tokenizer.model
-        return "tiktoken", [path]
-    raise UserError(
-        f"{path} is not a known tokenizer file: it must be a .json, merges.txt, vocab.bpe, .tiktoken or .model file"
-    )
+    # Llama 3's ranks are a tokenizer.model.
+    kind = {".json": "hf", ".tiktoken": "tiktoken", ".model": "tiktoken"}.get(path.suffix)
+    if kind is None:
+        raise UserError(
+            f"{path} is not a known tokenizer file: it must be a .json, merges.txt, vocab.bpe, .tiktoken or .model file"
+        )
+    return kind, [path]
 
 
 def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:
@@ -107,42 +106,37 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
         UserError: the format cannot express the tokenizer, the path does not match the format, or a file already
             exists.
     """
-    definition, path = tokenizer.definition, Path(path)
-    if kind not in KINDS:
-        raise UserError(f"unknown format {kind!r}; the formats are: {', '.join(KINDS)}")
+    path = Path(path)
+    check_choice("format", kind, KINDS)
     if any_pattern and kind != "gpt2":
         raise UserError(f"any_pattern is for gpt2 only: the format {kind} records the pattern")
     if kind == "superbpe":
-        return _write_folder(tokenizer, path)
-    files: dict[str, str | bytes]
+        if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
+            raise UserError(f"{path} already exists; name a new folder")
+        with new_folder(path) as partial:
+            folder.save(tokenizer, partial)
+        return sorted(path.iterdir())
+    target, files = path, {}
     if kind == "hf":
-        # The layout of HF's own `save`.
-        text = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)
-        single = path.suffix == ".json"
-        files = (
-            {path.name: text}
-            if single
-            else {HF_FILE: text, HF_CONFIG_FILE: json.dumps(hf_config(definition), indent=2)}
-        )
-        target = path.parent if single else path
+        files = {HF_FILE: json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)}  # the layout of HF's own `save`
+        if path.suffix == ".json":
+            target, files = path.parent, {path.name: files[HF_FILE]}
+        else:
+            files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer.definition), indent=2)
     elif kind == "gpt2":
-        files = dict(gpt2.files(tokenizer, any_pattern=any_pattern))
-        target = path
+        files = gpt2.files(tokenizer, any_pattern=any_pattern)
     else:
         if path.suffix != ".tiktoken":
             raise UserError(f"{path} must end in .tiktoken")
         parts = tiktoken.export(tokenizer)
+        cut = tokenizer.definition.fence or tokenizer.definition.pattern
         about = {
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
-            # The original regex: pat_str also matches the gaps between its matches.
-            "pattern": (definition.fence or definition.pattern).regex or "none",
+            "pattern": cut.regex or "none",  # the original regex: pat_str also matches the gaps between its matches
         }
-        files = {
-            path.name: tiktoken.file_text(parts["mergeable_ranks"]),
-            path.name + _ABOUT: json.dumps(about, indent=2),
-        }
-        target = path.parent
+        ranks = tiktoken.file_text(parts["mergeable_ranks"])
+        target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder")
     # Never overwrite: an existing file may contain settings that are not kept here, such as a chat template.
@@ -150,11 +144,3 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
         raise UserError(f"{there[0]} already exists; name a new folder or file")
     write_files(target, files)
     return [target / name for name in files]
-
-
-def _write_folder(tokenizer: Described, path: Path) -> list[Path]:
-    if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
-        raise UserError(f"{path} already exists; name a new folder")
-    with new_folder(path) as partial:
-        folder.save(tokenizer, partial)
-    return sorted(path.iterdir())

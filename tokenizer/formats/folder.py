@@ -12,19 +12,42 @@ from typing import Any
 
 import numpy as np
 
-from tokenizer import files, patterns
-from tokenizer.checksums import SEAL, digest
+from tokenizer import patterns
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
+from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
+from tokenizer.formats.checks import check_members, write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import check_members, write_files
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 FILE = "superbpe.json"
 FORMAT_VERSION = 5
 _REMEDY = "restore the file or train again"
+_ABOUT = {"files": dict[str, str], "pattern_name": str, "fence_name?": str | None, "provenance?": dict | None}
+_CONTENT = {
+    "mode": str,
+    "pattern": str,
+    "fence": str | None,
+    "eligible?": str | None,
+    "ignore_merges?": bool,
+    "byte_ids": list[int],
+    "merges": list[tuple[int, int, int]],
+    "phase1_merges": int,
+    "special_tokens": dict[str, int],
+    "unmerged?": list[tuple[str, int]],
+    "normalizer?": list[str],
+    "added_tokens?": dict[str, int],
+    "late_tokens?": list[str],
+}
+_HF_PARTS = (
+    *("added_tokens", "truncation", "padding"),
+    *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
+)
+"""Parts of tokenizer.json that affect ids or text."""
+_HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+_HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
 
 
 def content(definition: Definition) -> dict[str, Any]:
@@ -56,6 +79,15 @@ def identity(definition: Definition) -> str:
 
 def _identity(stored: dict[str, Any]) -> str:
     return _hash(json.dumps(stored, sort_keys=True).encode())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _seal(about: dict[str, Any]) -> str:
+    """Digest of everything but the content, which has its own hash, the identity."""
+    return digest({key: value for key, value in about.items() if key not in (SEAL, "content")})
 
 
 def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = None) -> None:
@@ -102,15 +134,6 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
     return json.dumps(about) + "\n"
 
 
-def _seal(about: dict[str, Any]) -> str:
-    """Digest of everything but the content, which has its own hash, the identity."""
-    return digest({key: value for key, value in about.items() if key not in (SEAL, "content")})
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def load(folder: Path) -> Stored:
     """Read and check a tokenizer's folder.
 
@@ -119,7 +142,7 @@ def load(folder: Path) -> Stored:
     """
     path = folder / FILE
     try:
-        text = files.read_bytes(path)
+        text = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     found, written = loads(text, path)
@@ -137,120 +160,74 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     Raises:
         UserError: the content is damaged, or was edited in a way that changes ids.
     """
-    about = files.parse_json(text, path, _REMEDY)
+    about = parse_json(text, path, _REMEDY)
     end = f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
         raise UserError(f"{path} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
-    stored = about.get("content")
-    if not isinstance(stored, dict) or _identity(stored) != about.get("sha256"):
-        raise UserError(
-            f"{path} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
-            "not match its hash. Restore the file or train again"
-        )
+    changed = f"{path} was changed after it was written: its {{}} do not match their hash. Restore it or train again"
     if about.get(SEAL) != _seal(about):
-        raise UserError(f"{path} was changed after it was written: its {SEAL} does not match its other entries{end}")
-    check_members(about, _ABOUT, path, end=end)
+        raise UserError(changed.format("names, provenance and files"))
+    check_members(about, {**_ABOUT, "content": dict}, path, end=end)
+    stored = about["content"]
+    check_members(stored, _CONTENT, path, "content.", end)
     if names := [name for name in about["files"] if name not in (HF_FILE, HF_CONFIG_FILE)]:
         raise UserError(f"{path} is damaged: it names the file {quoted(names[0])}, which no tokenizer folder has{end}")
-    check_members(stored, _CONTENT, path, "content.", end)
     try:
-        "".join(stored["special_tokens"]).encode()
-        definition = Definition(
-            byte_ids=stored["byte_ids"],
-            merge_ids=np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3),
-            n_phase1_merges=stored["phase1_merges"],
-            pattern=_pattern(about["pattern_name"], stored["pattern"]),
-            fence=None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
-            mode=stored["mode"],
-            eligible=stored.get("eligible"),
-            special_tokens=stored["special_tokens"],
-            ignore_merges=stored.get("ignore_merges", False),
-            unmerged={bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
-            preparation=Preparation.of(stored),
-        )
-    except UserError:
-        raise
-    except (ValueError, OverflowError) as error:  # ids out of range, surrogates, invalid hexadecimal digits
+        merges = np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3)
+        unmerged = {bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])}
+    except (ValueError, OverflowError) as error:  # ids out of range, invalid hexadecimal digits
         raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
+    if _identity(stored) != about.get("sha256"):
+        raise UserError(changed.format("mode, patterns, ids, merges or special tokens"))
+    definition = Definition(
+        byte_ids=stored["byte_ids"],
+        merge_ids=merges,
+        n_phase1_merges=stored["phase1_merges"],
+        pattern=_pattern(about["pattern_name"], stored["pattern"]),
+        fence=None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
+        mode=stored["mode"],
+        eligible=stored.get("eligible"),
+        special_tokens=stored["special_tokens"],
+        ignore_merges=stored.get("ignore_merges", False),
+        unmerged=unmerged,
+        preparation=Preparation.of(stored),
+    )
     return Stored(definition, about.get("provenance") or {}), about["files"]
-
-
-_ABOUT = {
-    "files": "an object of strings",
-    "pattern_name": "a string",
-    "fence_name?": "a string or null",
-    "provenance?": "an object or null",
-}
-_CONTENT = {
-    "mode": "a string",
-    "pattern": "a string",
-    "fence": "a string or null",
-    "byte_ids": "a list of whole numbers",
-    "merges": "a list of lists of three whole numbers",
-    "phase1_merges": "a whole number",
-    "special_tokens": "an object of whole numbers",
-    "eligible?": "a string or null",
-    "ignore_merges?": "true or false",
-    "unmerged?": "a list of pairs of a string and a whole number",
-    "normalizer?": "a list of strings",
-    "added_tokens?": "an object of whole numbers",
-    "late_tokens?": "a list of strings",
-}
 
 
 def _pattern(name: str | None, regex: str) -> Pattern:
     """A stored pattern. The name is kept only if it still stands for the regex."""
-    resolved = patterns.resolve(regex)
     if name in patterns.NAMES and patterns.resolve(name).regex == regex:
         return patterns.resolve(name)
-    return resolved
-
-
-def _read(path: Path, missing: str) -> dict[str, Any]:
-    try:
-        return files.read_json(path, _REMEDY)
-    except FileNotFoundError:
-        raise UserError(missing) from None
-
-
-_HF_PARTS = (
-    *("added_tokens", "truncation", "padding"),
-    *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
-)
-"""Parts of tokenizer.json that affect ids or text."""
+    return patterns.resolve(regex)
 
 
 def _check_hf_files(folder: Path, written: dict[str, str], tokenizer: Stored) -> None:
     """Reject HF files that no longer describe the tokenizer; warn about other edits."""
-    definition = tokenizer.definition
-    path = folder / HF_FILE
-    if HF_FILE not in written or definition.mode == "two-pass":
-        if path.exists():
-            raise UserError(f"{path} must not exist: tokenizer.json cannot express this tokenizer exactly. Delete it")
-    elif _hash(files.read_bytes(path) if path.exists() else b"") != written.get(HF_FILE):
-        found = _read(path, f"{path} is missing; restore it or train again")
-        expected = hf_json(tokenizer)
-        for part in _HF_PARTS:
-            if found.get(part) != expected[part]:
+    path, config = folder / HF_FILE, folder / HF_CONFIG_FILE
+    if HF_FILE not in written and path.exists():
+        raise UserError(f"{path} must not exist: tokenizer.json cannot express this tokenizer exactly. Delete it")
+    if HF_FILE in written:
+        if not path.exists():
+            raise UserError(f"{path} is missing; restore it or train again")
+        if _hash(read_bytes(path)) != written[HF_FILE]:
+            found, expected = read_json(path, _REMEDY), hf_json(tokenizer)
+            if parts := [part for part in _HF_PARTS if found.get(part) != expected[part]]:
                 raise UserError(
-                    f"{path} was changed in its {part!r}: it would give different ids than {FILE}. Restore it"
+                    f"{path} was changed in its {parts[0]!r}: it would give different ids than {FILE}. Restore it"
                 )
-        warnings.warn(f"{path} was edited after it was written, in parts that do not change ids", stacklevel=4)
-    config = folder / HF_CONFIG_FILE
+            warnings.warn(f"{path} was edited after it was written, in parts that do not change ids", stacklevel=4)
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
-    elif _hash(files.read_bytes(config)) != written.get(HF_CONFIG_FILE):
+    elif _hash(read_bytes(config)) != written.get(HF_CONFIG_FILE):
+        definition = tokenizer.definition
         _check_hf_config(config, {*definition.special_tokens, *definition.preparation.added_tokens})
         warnings.warn(f"{config} was edited after it was written; the ids do not depend on it", stacklevel=4)
 
 
-_HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-_HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
-
-
 def _check_hf_config(path: Path, known_tokens: set[str]) -> None:
     """Reject a different class and additional tokens: with either, transformers gives different ids."""
-    config = _read(path, f"{path} is missing")
+    config = read_json(path, _REMEDY)
     if config.get("tokenizer_class") not in _HF_CLASSES:
         raise UserError(f"{path} was changed in its tokenizer_class: transformers would give other ids. Restore it")
 

@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from tokenizer import patterns
-from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
-from tokenizer.definition import Definition, Described, Stored
+from tokenizer.definition import (
+    BYTE_CHARACTERS,
+    NO_TOKEN,
+    Definition,
+    Described,
+    Stored,
+    missing_byte,
+    printable,
+    unprintable,
+)
 from tokenizer.errors import UserError, quoted
-from tokenizer.formats.text import check_ids, read_json, read_text
+from tokenizer.files import read_json, read_text
+from tokenizer.formats.checks import check_ids, check_plain
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import refuse
-from tokenizer.spelling import NO_TOKEN
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """File names of a vocabulary and its merges."""
@@ -47,11 +54,10 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
         parts = line.rstrip("\r").split(" ")
         if len(parts) != 2 or not all(parts):
             raise UserError(f"{merges_file}, line {number}: {quoted(line)} is not two tokens with a space between them")
-        triple = (parts[0], parts[1], parts[0] + parts[1])
-        for name in triple:
+        for name in (*parts, "".join(parts)):
             if name not in vocab or unprintable(name) is None:
                 raise UserError(f"{merges_file}, line {number}: {quoted(name)} is not a token of {vocab_file}")
-        rows.append([vocab[name] for name in triple])
+        rows.append([vocab[parts[0]], vocab[parts[1]], vocab["".join(parts)]])
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     ordinary = set(byte_ids) | set(merges[:, 2].tolist())
@@ -77,9 +83,7 @@ def files(tokenizer: Described, *, any_pattern: bool = False) -> dict[str, str]:
     """
     definition = tokenizer.definition
     cut = definition.fence or definition.pattern
-    if definition.mode != "one-pass":
-        raise UserError("a two-pass tokenizer cannot be written as vocab.json and merges.txt, which describe one pass")
-    refuse(definition.preparation, "the tokenizer cannot be written as vocab.json and merges.txt")
+    check_plain(definition, "as vocab.json and merges.txt")
     if definition.ignore_merges or definition.unmerged:
         raise UserError(
             "vocab.json and merges.txt describe only tokens that merges produce, but this tokenizer has others "
@@ -96,9 +100,7 @@ def files(tokenizer: Described, *, any_pattern: bool = False) -> dict[str, str]:
     names = [special_ids.get(i) or printable(token) for i, token in enumerate(definition.vocab)]
     vocab = {name: i for i, name in enumerate(names) if name}
     if len(vocab) < sum(map(bool, names)):
-        clash = min(
-            string for string, i in definition.special_tokens.items() if vocab[string] != i or names.count(string) > 1
-        )
+        clash = min(string for string in special_ids.values() if names.count(string) > 1)
         raise UserError(f"the special token {quoted(clash)} is also how vocab.json writes an ordinary token")
     header = (tokenizer.provenance.get("imported") or {}).get("header", "#version: 0.2")
     lines = [f"{names[left]} {names[right]}" for left, right in definition.merge_ids[:, :2].tolist()]

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizer import _native
-from tokenizer.alphabet import named_as_text, printable, unprintable
-from tokenizer.definition import Definition, Described
+from tokenizer.definition import Definition, Described, named_as_text, printable, unprintable
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.portable import unportable_part
-from tokenizer.preparation import FORMS
+from tokenizer.special import FORMS
 
 if TYPE_CHECKING:
     from tokenizer.patterns import Pattern

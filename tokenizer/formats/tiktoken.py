@@ -9,10 +9,10 @@ token's own bytes merge into (`recover_merges` in native/src/encode/rules.rs has
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import warnings
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.alphabet import missing_byte
-from tokenizer.definition import Definition, Described, Stored
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.definition import MOST_IDS, NO_TOKEN, Definition, Described, Stored, missing_byte
+from tokenizer.errors import UserError, check_choice, needs_extra, quoted, shortened
+from tokenizer.files import read_text
+from tokenizer.formats.checks import check_plain
 from tokenizer.formats.cuts import COVERING
-from tokenizer.formats.text import read_text
+from tokenizer.formats.portable import may_be_empty
 from tokenizer.patterns import Pattern
-from tokenizer.preparation import refuse
-from tokenizer.spelling import MOST_IDS, NO_TOKEN
 
 PREFIX = "tiktoken:"
 """Start of a source that names an encoding of tiktoken."""
@@ -44,22 +43,15 @@ def parse(path: Path) -> dict[bytes, int]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line:
             continue
-        try:
-            token, rank = line.split()
-            spelled = base64.b64decode(token, validate=True)
-            found = _digits(rank)
-        except (ValueError, binascii.Error):
-            raise UserError(f"{path}, line {number}: {quoted(line[:80])} is not a base64 token and its rank") from None
+        found, spelled = re.fullmatch(r"(\S+)\s+([0-9]+)\s*", line), None  # int() also takes signs and underscores
+        with suppress(ValueError):
+            spelled = base64.b64decode(found[1], validate=True) if found else None
+        if found is None or spelled is None:
+            raise UserError(f"{path}, line {number}: {quoted(line[:80])} is not a base64 token and its rank")
         if spelled in ranks or not spelled:
             raise UserError(f"{path}, line {number}: the token {quoted(spelled)} is empty or a duplicate")
-        ranks[spelled] = found
+        ranks[spelled] = int(found[2])
     return ranks
-
-
-def _digits(text: str) -> int:
-    if not re.fullmatch("[0-9]+", text):  # int() also takes signs and underscores
-        raise ValueError(text)
-    return int(text)
 
 
 def from_ranks(
@@ -123,14 +115,9 @@ def named_encoding(name: str) -> Stored:
     Raises:
         UserError: tiktoken is not installed, has no such encoding, or cannot download it.
     """
-    try:
+    with needs_extra():
         import tiktoken
-    except ImportError:
-        raise UserError(
-            f"{PREFIX}{name} requires the package tiktoken; install it with: pip install 'superbpe-framework[hf]'"
-        ) from None
-    if name not in (names := tiktoken.list_encoding_names()):
-        raise UserError(f"tiktoken has no encoding {quoted(name)}; its encodings are: {', '.join(names)}")
+    check_choice("encoding", name, tiktoken.list_encoding_names())
     try:
         encoding = tiktoken.get_encoding(name)
     except (OSError, ValueError) as error:  # no network, no such address, or another content
@@ -148,9 +135,7 @@ def export(tokenizer: Described) -> dict[str, Any]:
         UserError: tiktoken cannot give the same ids; the message names the reason.
     """
     definition = tokenizer.definition
-    if definition.mode != "one-pass":
-        raise UserError("a two-pass tokenizer cannot be written for tiktoken, which encodes in one pass")
-    refuse(definition.preparation, "the tokenizer cannot be written for tiktoken, which does not preprocess text")
+    check_plain(definition, "for tiktoken, which encodes in one pass and does not preprocess text")
     if (pair := prefix_pair(definition.special_tokens)) is not None:
         raise UserError(
             f"the tokenizer cannot be written for tiktoken: its special token {pair[0]!r} is a prefix of "
@@ -163,19 +148,17 @@ def export(tokenizer: Described) -> dict[str, Any]:
     in_tokens = definition.encoder.tokens_in_tokens()
     _check_order(definition, in_tokens == 1)
     parts = in_tokens[ordinary]
-    if (parts == 2).any():
-        token = definition.vocab[ordinary[int(np.flatnonzero(parts == 2)[0])]]
-        raise UserError(
-            f"the tokenizer cannot be written for tiktoken: merges leave {quoted(token)} in two parts, which "
-            f"tiktoken would join because it is a token ({int((parts == 2).sum())} such tokens). Write it as hf"
-        )
-    if not definition.ignore_merges and (parts > 1).any():
-        token = definition.vocab[ordinary[int(np.flatnonzero(parts > 1)[0])]]
-        raise UserError(
-            f"the tokenizer cannot be written for tiktoken: merges never produce the token {quoted(token)}, but in "
-            f"tiktoken a whole pretoken that is a token becomes it ({int((parts > 1).sum())} such tokens). Write it "
-            "as hf"
-        )
+    for wrong, why in (
+        (parts == 2, "merges leave {} in two parts, which tiktoken would join because it is a token"),
+        (
+            (parts > 1) & (not definition.ignore_merges),
+            "merges never produce the token {}, but in tiktoken a whole pretoken that is a token becomes it",
+        ),
+    ):
+        if wrong.any():
+            token = quoted(definition.vocab[ordinary[int(np.flatnonzero(wrong)[0])]])
+            what = f"{why.format(token)} ({int(wrong.sum())} such tokens)"
+            raise UserError(f"the tokenizer cannot be written for tiktoken: {what}. Write it as hf")
     return {
         "pat_str": covering(definition.fence or definition.pattern),
         "mergeable_ranks": dict(sorted(ranks.items(), key=lambda item: item[1])),
@@ -225,22 +208,12 @@ def covering(pattern: Pattern) -> str:
             f"the pattern {pattern.name} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken "
             "takes one"
         )
-    if _may_be_empty(regex):
+    if may_be_empty(regex):
         raise UserError(
             f"the pattern {quoted(regex)} cannot be written for tiktoken: it can match the empty string between two "
             "characters, which cuts the text here but not in tiktoken"
         )
     return rf"{regex}|(?:(?!{regex})[\s\S])+"
-
-
-def _may_be_empty(regex: str) -> bool:
-    """Whether a regex can match the empty string; True if unknown."""
-    # The standard library's parser computes the minimum width of a match, but has no Unicode classes.
-    plain = re.sub(r"\\[pP](\{[^}]*\}|\w)", r"\\w", regex)
-    try:
-        return bool(re._parser.parse(plain).getwidth()[0] == 0)  # type: ignore[attr-defined]
-    except (re.error, OverflowError, RecursionError):
-        return True
 
 
 def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
@@ -250,10 +223,8 @@ def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
         UserError: tiktoken cannot give the same ids, or is not installed.
     """
     parts = export(tokenizer)
-    try:
+    with needs_extra():
         import tiktoken
-    except ImportError:
-        raise UserError("tiktoken is not installed: pip install tiktoken") from None
     return tiktoken.Encoding(name, **parts)
 
 

@@ -13,9 +13,8 @@ import tokenizers
 
 from tokenizer import _native, formats
 from tokenizer.errors import UserError, quoted
-from tokenizer.preparation import Preparation, normalized
 from tokenizer.progress import THREADS_VARIABLE, thread_count
-from tokenizer.special import SpecialSets
+from tokenizer.special import Preparation, SpecialSets, normalized
 from tokenizer.tokenizer import Tokenizer
 
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
@@ -138,20 +137,13 @@ class Backend:
         parts = [self.ours.definition.encoder.encode_spans(piece, preparation) for piece in pieces]
         ids = [i for part in parts for i in part[0].tolist()]
         numbers = [np.full(len(part[0]), n) for n, part in enumerate(parts)] if words else [part[3] for part in parts]
-        state = {
-            "ids": ids,
-            "type_ids": [type_id] * len(ids),
-            "tokens": [self._strings.get(i) or self._theirs.id_to_token(i) for i in ids],
-            "words": [number for part in numbers for number in part.tolist()],
-            "offsets": [span for part in parts for span in part[1].reshape(-1, 2).tolist()],
-            "special_tokens_mask": [0] * len(ids),
-            "attention_mask": [1] * len(ids),
-            "overflowing": [],
-            "sequence_ranges": {},
-        }
-        made = tokenizers.Encoding()
-        made.__setstate__(json.dumps(state).encode())
-        return made
+        return _encoding(
+            ids=ids,
+            type_ids=[type_id] * len(ids),
+            tokens=[self._strings.get(i) or self._theirs.id_to_token(i) for i in ids],
+            words=[number for part in numbers for number in part.tolist()],
+            offsets=[span for part in parts for span in part[2].reshape(-1, 2).tolist()],
+        )
 
     def template(self, *, add_special_tokens: bool) -> tuple[list[int], list[int], list[int]] | None:
         """Tokens that post-processing adds: ids before and after a text, and type ids with one for the text.
@@ -161,12 +153,17 @@ class Backend:
         if self._theirs.post_processor is None:
             return [], [], [0]
         text = 2**32 - 1  # placeholder, not an id of a token
-        one = tokenizers.Encoding()
-        state = {"ids": [text], "type_ids": [0], "tokens": ["a"], "words": [0], "offsets": [[0, 1]]}
-        state |= {"special_tokens_mask": [0], "attention_mask": [1], "overflowing": [], "sequence_ranges": {}}
-        one.__setstate__(json.dumps(state).encode())
+        one = _encoding(ids=[text], type_ids=[0], tokens=["a"], words=[0], offsets=[[0, 1]])
         made = self._theirs.post_processor.process(one, None, add_special_tokens)
         if made.ids.count(text) != 1:
             return None
         at = made.ids.index(text)
         return made.ids[:at], made.ids[at + 1 :], made.type_ids
+
+
+def _encoding(**columns: list[Any]) -> Any:
+    """A `tokenizers.Encoding` of text alone, made of its columns."""
+    masks = {"special_tokens_mask": [0] * len(columns["ids"]), "attention_mask": [1] * len(columns["ids"])}
+    made = tokenizers.Encoding()
+    made.__setstate__(json.dumps({**columns, **masks, "overflowing": [], "sequence_ranges": {}}).encode())
+    return made

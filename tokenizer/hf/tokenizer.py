@@ -26,7 +26,7 @@ from tokenizer import files, formats
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
 from tokenizer.hf.backend import Backend
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 from tokenizer.tokenizer import Tokenizer
 
 _DETAILS = (

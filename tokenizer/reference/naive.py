@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from tokenizer.spelling import longest_token
+from tokenizer.definition import longest_token
 from tokenizer.train.bpe import TIE_BREAKS
 
 Pair = tuple[bytes, bytes]

@@ -14,13 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.alphabet import ALPHABET
 from tokenizer.corpus.texts import Text
-from tokenizer.definition import Definition
+from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
-from tokenizer.special import check_special_tokens
-from tokenizer.spelling import LONGEST_TOKEN, longest_token
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.checkpoint import Checkpoint, Merges
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
@@ -257,7 +254,7 @@ def _segment(
     by_rank = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, base.vocab_size)])
     rank_of_id = np.zeros(base.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
-    ids, offsets = uncut.encode_documents(_native.Batch.from_buffers(counts.data, counts.offsets))
+    ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
     return [base.vocab[i] for i in by_rank], rank_of_id[ids], offsets
 
 

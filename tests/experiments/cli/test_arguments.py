@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.arguments import labels_of
+from experiments.cli.arguments import tokenizers_of
 from experiments.store import artifacts, registry
+from tokenizer.errors import UserError
 
 
 def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -21,12 +22,12 @@ def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch,
     names = ("tokenizer-1111", "tokenizer-4444", "plain")
     for name in names:
         (tmp_path / name).mkdir()
-    found = labels_of([*(str(tmp_path / name) for name in names), "openai/gpt2"])
+    found = list(tokenizers_of([*(str(tmp_path / name) for name in names), "openai/gpt2"]))
     assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
 
 
-def test_folders_with_the_same_name_have_their_parents_name(tmp_path: Path) -> None:
-    paths = [tmp_path / parent / "tokenizer" for parent in ("one", "two")]
-    for path in paths:
-        path.mkdir(parents=True)
-    assert labels_of([str(path) for path in paths]) == ["one/tokenizer", "two/tokenizer"]
+def test_folders_with_the_same_name_are_told_apart_by_the_user(tmp_path: Path) -> None:
+    one, two = (str(tmp_path / parent / "tokenizer") for parent in ("one", "two"))
+    with pytest.raises(UserError, match="two tokenizers are called 'tokenizer'; write NAME=PATH, as in other="):
+        tokenizers_of([f"tokenizer={one}", f"tokenizer={two}"])
+    assert tokenizers_of([f"a={one}", f"b={two}"]) == {"a": one, "b": two}

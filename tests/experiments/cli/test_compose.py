@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.cli.compose import check, load
-from experiments.cli.job import largest_size
+from experiments.commands.pipeline import largest_size
 from tokenizer.errors import UserError
 
 

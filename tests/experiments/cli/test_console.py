@@ -4,7 +4,7 @@ import errno
 import io
 import logging
 import os
-import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -33,7 +33,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which only the test advances; nothing else prints."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module, "_TICK", 3600.0)
     return now
 
 
@@ -47,27 +46,6 @@ def test_without_a_terminal_progress_is_occasional_lines(clock: list[float]) -> 
     lines = out.getvalue().splitlines()
     assert len(lines) == 1
     assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
-
-
-def test_a_step_without_progress_says_what_it_does_every_20_seconds(clock: list[float]) -> None:
-    out = io.StringIO()
-    reporter = Reporter(Console(file=out, width=40))
-    with reporter.stage("load PyTorch"):
-        for _ in range(60):
-            clock[0] += 1
-            reporter.tick()
-    lines = out.getvalue().splitlines()
-    assert lines == [f"  load PyTorch: {seconds:.1f} s so far" for seconds in (16, 32, 48)]
-
-
-def test_a_thread_reports_while_a_step_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TICK", 0.001)
-    monkeypatch.setattr(module, "_QUIET_INTERVAL", 0.0)
-    out, said = io.StringIO(), threading.Event()
-    reporter = Reporter(Console(file=out))
-    monkeypatch.setattr(reporter, "say", lambda text: said.set())
-    with reporter.stage("compile"):
-        assert said.wait(30)
 
 
 def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
@@ -106,16 +84,14 @@ def test_stages_have_numbers_and_reused_ones_share_a_line(caplog: pytest.LogCapt
     assert "· count reused count-1" in logged
 
 
-def test_on_a_terminal_progress_is_a_bar_with_rate_and_time_left() -> None:
+def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left() -> None:
     out = io.StringIO()
     reporter = Reporter(Console(file=out, force_terminal=True, width=100))
     with reporter.stage("count"):
         for done in (1, 2_000_000, 30_000_000):
             reporter.progress("counting", done, 40_000_000)
-            assert reporter._bars is not None
-            reporter._bars.refresh()
-    assert "counting" in out.getvalue()
-    assert "30M/40M" in out.getvalue()
+            time.sleep(0.2)  # the line is drawn by another thread
+    assert "count: counting 30M/40M" in out.getvalue()
 
 
 def test_progress_outside_a_stage_is_silent() -> None:

@@ -16,6 +16,7 @@ import pytest
 from experiments.cli import main
 from experiments.cli.arguments import size, whole
 from experiments.cli.compose import load
+from experiments.cli.console import exit_code
 from experiments.commands import train
 from lm.data.shard_files import HashedFile
 from lm.data.shards import Shards
@@ -144,7 +145,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
 ) -> None:
     folder, text = small
     rest, exact = TAKING[command]
-    monkeypatch.setattr("tokenizer.external.hub.snapshot", lambda *_: (Path(folder), "c0ffee"))
+    monkeypatch.setattr("tokenizer.external.opening._snapshot", lambda *_: (Path(folder), "c0ffee"))
     monkeypatch.setattr("tokenizer.external.opening.named_encoding", lambda _: formats.read(folder))
 
     def ran(name: str, out: str) -> int:
@@ -205,6 +206,65 @@ def test_messages_name_the_keys_of_a_configuration(tmp_path: Path, capsys: pytes
     assert "superbpe.transition='80%' is neither a number nor 'auto'" in capsys.readouterr().err
 
 
+def test_a_wrong_source_field_is_found_before_any_work(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_until("count", [*tiny, "corpus.source_field=orign"]) == 2
+    assert "corpus.source_field=orign" in capsys.readouterr().err
+    assert not list((tmp_path / "artifacts").glob("count-*"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encode", "TOKENIZER", "TEXT", "--to"],
+        ["extend", "TOKENIZER", "TEXT", "--vocab-size", "310", "--to"],
+        ["export", "TOKENIZER", "--to", "tiktoken"],
+        ["fertility", "TOKENIZER", "TEXT", "--out"],
+        ["inspect", "TOKENIZER", "--out"],
+        ["push", "TOKENIZER", "org/name", "--to"],
+        ["compare", "RUN", "--out"],
+    ],
+)
+def test_a_place_that_cannot_be_written_is_found_before_any_work(
+    words: list[str], small: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Corpus, "batches", lambda *_, **__: pytest.fail("text is read"))
+    names = {"TOKENIZER": small[0], "TEXT": small[1]}
+    words = [names.get(word, word) for word in words]
+    assert main.run([*words[:2], "/proc/x/y", *words[2:]] if words[0] == "export" else [*words, "/proc/x/y"]) == 2
+    assert "cannot write there (No such file or directory); name another place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "TEXT", "--vocab-size", "300", "--to", "OUT"],
+        ["encode", "TOKENIZER", "TEXT", "--to", "OUT"],
+        ["extend", "TOKENIZER", "TEXT", "--vocab-size", "310", "--to", "OUT"],
+        ["fertility", "TOKENIZER", "TEXT", "--out", "OUT"],
+        ["inspect", "TOKENIZER", "--text", "TEXT", "--out", "OUT"],
+    ],
+)
+def test_every_command_says_what_it_skipped(
+    words: list[str], small: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path(small[1]).open("a") as text:
+        text.write('\n{"body": 7}\nnot JSON\n')
+    names = {"TOKENIZER": small[0], "TEXT": small[1], "OUT": str(tmp_path / "out")}
+    assert main.run([*(names.get(word, word) for word in words), "--field", "body", "--on-error", "skip"]) == 0
+    warning = next(line for line in capsys.readouterr().err.splitlines() if "skipped" in line)
+    assert warning.startswith("warning: 2 damaged records")
+
+
+def test_errors_of_other_software_without_a_file_are_their_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    def job() -> None:
+        raise ConnectionError("Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)")
+
+    assert exit_code(job) == 2
+    assert capsys.readouterr().err == "error: Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)\n"
+
+
 def test_a_warning_shows_no_source_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (path := tmp_path / "a.txt").write_text("a text")
     assert main.run(["train", str(path), "--vocab-size", "9000", "--to", str(tmp_path / "to")]) == 0
@@ -236,6 +296,22 @@ def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--transition", "0.7"], "settings are written KEY=VALUE, without dashes: superbpe.transition=…"),
+        (["--train-bytes=1MB"], "or budget.train_bytes=…"),
+        (["--multirunn", "a=1,2"], "unknown option --multirunn (did you mean '--multirun'?)"),
+        (["--until", "train"], "argument --until: invalid choice: 'train'"),
+    ],
+)
+def test_flags_that_are_settings_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["pipeline", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
 def test_the_version() -> None:
     started = [sys.executable, "-m", "experiments", "--version"]
     assert subprocess.run(started, capture_output=True, text=True).stdout.startswith("superbpe 0.")
@@ -260,7 +336,7 @@ def test_sizes() -> None:
 
 
 def test_numbers_have_bounds() -> None:
-    assert (whole(2, 4)("3"), whole()("50_000")) == (3, 50_000)
-    for wrong in ("1", "5", "3.0", "many", ""):
+    assert {whole()(text) for text in ("50000", "50_000", "50,000", "50k")} == {50_000}
+    for wrong in ("1", "5", "3.0", "5,00", "-3", "3kB", "many", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a whole number from 2 to 4"):
             whole(2, 4)(wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,22 +18,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.cluster import connect, tasks
-from experiments.cluster.contamination import find_overlap as find_overlap_by
-from experiments.cluster.counting import count
-from experiments.cluster.heartbeat import Heartbeat
-from experiments.cluster.sharding import encoded_by
-from experiments.cluster.tasks import Task
+from experiments.cluster import connect, results, tasks
+from experiments.cluster.parts import ClusterSources, count, encoded_by
+from experiments.cluster.results import Task
 from experiments.config import RunnerConfig
+from experiments.stages.contamination import search
 from experiments.stages.models import METRICS
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from lm.model.weights import load_tensors
 from lm.train.trainer import CHECKPOINT
 from superbpe import Source, train_superbpe
-from superbpe.counting import Parts
-from tests.experiments.cluster.test_tasks import executed, write
+from tests.experiments.cluster import test_models
 from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
-from tests.experiments.stages.test_model_tasks import results
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.overlap import find_overlap
 
@@ -152,7 +149,7 @@ def test_results_equal_those_of_threads_with_a_small_object_store(cluster, corpu
 
 
 def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(tasks, "ATTEMPTS", 100)
+    monkeypatch.setattr(tasks, "RETRIES", 100)
     counts = count_pretokens(corpus, **SETTINGS)
     tokenizer = train_bpe(counts, 400)
     layout = ShardConfig(tokens_per_shard=50_000)
@@ -170,8 +167,7 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
         assert files_of(folder / "found") == expected
 
     def superwords(folder):
-        parts = [[Source(part)] for part in corpus.parts("train", 500_000)]
-        text = Parts(parts, folder, partial(cluster.map, folder=folder), key="text")
+        text = ClusterSources(cluster, [[Source(part)] for part in corpus.parts("train", 500_000)], "text", folder)
         found = train_superbpe(tokenizer, text, vocab_size=500, transition=390, rules="uw-2025", threads=1)
         assert found.sha256 == superbpe.sha256
 
@@ -180,7 +176,7 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
     assert 0 < overlapping.shared.sum() < overlapping.words.sum()
 
     def searching(folder):
-        found = find_overlap_by(cluster, [Corpus(split.config)], "heldout", [Corpus(split.config)], folder, 3)
+        found = search(cluster, Corpus(split.config), folder, 3)
         assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
         assert found.training_bytes == overlapping.training_bytes
 
@@ -195,65 +191,65 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
     assert sum(kills.values()) >= 4 * KILLS
 
 
-def hang(number: int, seconds: float, shared: object, path: Path) -> dict:
-    """Hang in the first attempt."""
-    marker = path.with_suffix(".attempted")
-    if number == 1 and not marker.exists():
-        marker.touch()
-        time.sleep(seconds)
-    return write(number, "of", path)
+def attempted(folder: Path, number: int) -> bool:
+    """Whether this is not the first attempt."""
+    path = folder / f"{number}.attempted"
+    found = path.exists()
+    path.touch()
+    return found
 
 
-def kill(shared: object, path: Path) -> dict:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return {}
-
-
-def fail(shared: object, path: Path) -> dict:
-    raise UserError("a.jsonl: line 3: not JSON")
-
-
-def test_a_hanging_worker_is_given_up(runner, tmp_path, monkeypatch):
-    monkeypatch.setattr(tasks, "_LEAST_STRAGGLER_SECONDS", 10_000.0)
-    cluster = connect(replace(runner, timeout_s=15.0))
-    chosen = [Task(f"part-{i}", [i], partial(hang, i, 10_000)) for i in range(4)]
-    begun = time.monotonic()
-    assert [r.value["number"] for r in cluster.run(chosen, None, tmp_path)] == [0, 1, 2, 3]
-    assert time.monotonic() - begun < 300
-    assert executed(tmp_path) == [0, 1, 2, 3]
-
-
-def test_a_stopped_worker_does_not_keep_the_others_waiting(runner, tmp_path, monkeypatch):
-    monkeypatch.setattr(tasks, "_LEAST_STRAGGLER_SECONDS", 5.0)
-    cluster = connect(runner)
-    chosen = [Task(f"part-{i}", [i], partial(hang, i, 10_000)) for i in range(4)]
-    assert [r.value["number"] for r in cluster.run(chosen, None, tmp_path)] == [0, 1, 2, 3]
-
-
-def stop_after_a_beat(shared: object, path: Path) -> dict:
-    """Report half of the text; stop the process in the first attempt."""
-    Heartbeat(path)(5)
-    marker = path.with_suffix(".attempted")
-    if not marker.exists():
-        marker.touch()
+def stop_once(folder: Path, number: int, beat: object) -> results.Blocks:
+    """Stop the process in the first attempt of the first task."""
+    if number == 0 and not attempted(folder, number):
         os.kill(os.getpid(), signal.SIGSTOP)
-    return {"attempts": 2}
+    yield from ()
+    return number
 
 
-def test_a_patient_task_whose_worker_stops_is_run_again(cluster, tmp_path):
-    seen: list[int] = []
-    chosen = [Task("model", None, stop_after_a_beat, 10)]
-    (result,) = cluster.run(chosen, None, tmp_path, seen.append, patient=True, silence=3.0)
-    assert result.value == {"attempts": 2}
-    assert 5 in seen, "the progress before it stopped"
+def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tmp_path, caplog):
+    """There are two cores; both of the first tasks are stopped."""
+    cluster = connect(replace(runner, timeout_s=5.0))
+    chosen = [Task(f"part-{i}", [i], 0 if i < 2 else i) for i in range(4)]
+    chosen[1] = Task("part-1", [1], 0)
+    folders = [tmp_path / "markers"]
+    folders[0].mkdir()
+    found = cluster.run(partial(stop_once, folders[0]), chosen, tmp_path / "results")
+    assert [result.value for result in found] == [0, 0, 2, 3]
+    assert "was ended: it showed no progress for runner.timeout_s=5 seconds" in caplog.text
+    assert "lost its worker; attempt 2 runs on" in caplog.text
+
+
+def kill(number: int, beat: object) -> results.Blocks:
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield from ()
+
+
+def fail(number: int, beat: object) -> results.Blocks:
+    yield from ()
+    raise UserError("a.jsonl: line 3: not JSON")
 
 
 def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"^a.jsonl: line 3: not JSON$"):
-        list(cluster.run([Task("bad", [], fail)], None, tmp_path))
-    monkeypatch.setattr(tasks, "ATTEMPTS", 2)
-    with pytest.raises(UserError, match=r"task killed failed 2 times .* if memory is short, lower runner.part_mb"):
-        list(cluster.run([Task("killed", [], kill)], None, tmp_path))
+        list(cluster.run(fail, [Task("bad", [], 0)], tmp_path))
+    monkeypatch.setattr(tasks, "RETRIES", 1)
+    with pytest.raises(UserError, match=r"task killed was lost again and again .* if memory is short, lower runner"):
+        list(cluster.run(kill, [Task("killed", [], 0)], tmp_path))
+
+
+def test_that_nothing_can_start_is_said(runner, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(tasks, "QUIET_SECONDS", 2.0)
+    cluster = connect(replace(runner, threads=8))
+    started = time.monotonic()
+
+    def report(done: int) -> None:
+        if "no machine of the Ray cluster has 8 CPUs" in caplog.text:
+            raise KeyboardInterrupt
+        assert time.monotonic() - started < 60
+
+    with pytest.raises(KeyboardInterrupt):
+        list(cluster.run(fail, [Task("part", [], 0)], tmp_path, report))
 
 
 def test_a_cluster_that_does_not_exist_is_an_error():
@@ -267,22 +263,46 @@ def test_a_cluster_that_does_not_exist_is_an_error():
 
 
 DRIVER = """
-import sys, time
+import sys
 from functools import partial
 from pathlib import Path
 from experiments.cluster import connect
-from experiments.cluster.tasks import Task
+from experiments.cluster.results import Task
 from experiments.config import RunnerConfig
 from tests.experiments.cluster.test_ray import slowly
-cluster = connect(RunnerConfig(name="ray", address=sys.argv[1]))
-for result in cluster.run([Task(f"part-{i}", [i], partial(slowly, i)) for i in range(10)], "of", Path(sys.argv[2])):
-    print(result.value["number"], flush=True)
+cluster, folder = connect(RunnerConfig(name="ray", address=sys.argv[1])), Path(sys.argv[2])
+for result in cluster.run(partial(slowly, folder), [Task(f"part-{i}", [i], i) for i in range(10)], folder):
+    print(result.value, flush=True)
 """
 
 
-def slowly(number: int, shared: str, path: Path) -> dict:
+def kill_once(folder: Path, number: int, beat: object) -> results.Blocks:
+    if not attempted(folder, number):
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from ()
+    return number
+
+
+def test_a_lost_worker_is_one_line(address, tmp_path):
+    """Ray's paragraphs are in its own logs."""
+    code = DRIVER.replace("slowly", "kill_once").replace("range(10)", "range(1)") + "import time; time.sleep(3)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, address, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert ended.stdout == "0\n"
+    assert re.fullmatch(r"task part-0 lost its worker; attempt 2 runs on \S+\n", ended.stderr)
+
+
+def slowly(folder: Path, number: int, beat: object) -> results.Blocks:
+    with (folder / "executed").open("a") as file:
+        file.write(f"{number}\n")
     time.sleep(0.5)
-    return write(number, shared, path)
+    yield from ()
+    return number
+
+
+def executed(folder: Path) -> list[int]:
+    return sorted(map(int, (folder / "executed").read_text().split()))
 
 
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
@@ -305,7 +325,7 @@ def test_finished_parts_survive_their_driver(address, tmp_path, stop):
 
 
 def interrupt_after_progress(run: tasks._Run) -> int:
-    if all(run.reported):
+    if len(run.submitted) == 2 and all(each.done for each in run.submitted.values()):
         raise KeyboardInterrupt
     return 0
 
@@ -313,21 +333,21 @@ def interrupt_after_progress(run: tasks._Run) -> int:
 def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
-    overrides += ["budget.train_bytes=700000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
+    overrides += ["budget.train_bytes=3000000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
     run_stages("shard", elsewhere, tmp_path / "shards")
     with monkeypatch.context() as patch:
-        patch.setattr(tasks._Run, "done", property(interrupt_after_progress))
+        patch.setattr(tasks._Run, "done", interrupt_after_progress)
         with pytest.raises(KeyboardInterrupt):
             run_stages("evaluate", elsewhere, tmp_path / "interrupted")
     assert "tasks to write their checkpoints" in caplog.text
     assert not list((tmp_path / "ray").glob(".tasks*"))
-    for folder in (tmp_path / "ray").glob(".lm-*.resumable"):
+    for folder in (tmp_path / "ray").glob(".lm-*.partial"):
         _, meta = load_tensors(folder / CHECKPOINT)
         assert meta["step"] == json.loads((folder / METRICS).read_text().splitlines()[-1])["step"] > 1
     with Killer(1) as killer:
         run_stages("evaluate", elsewhere, tmp_path / "remote")
     assert killer.kills == 1
     run_stages("evaluate", overrides, tmp_path / "local")
-    assert results(tmp_path / "ray") == results(tmp_path / "artifacts")
+    assert test_models.results(tmp_path / "ray") == test_models.results(tmp_path / "artifacts")

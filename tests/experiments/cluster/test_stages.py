@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cluster import ray_backend
-from tests.experiments.cluster.backend import Threads
+from experiments.cluster import connection
+from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
-from tests.tokenizer.corpus.endpoint import Endpoint
-from tokenizer import storage
 from tokenizer.corpus.corpus import Corpus
 
 
@@ -26,9 +24,9 @@ def files_by_artifact(folder: Path) -> dict[str, dict]:
     }
 
 
-@pytest.mark.parametrize("kind", ["corpus", "named-sources", "results-in-bucket"])
+@pytest.mark.parametrize("kind", ["corpus", "named-sources"])
 def test_artifacts_are_equal(
-    tiny: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, kind: str
+    tiny: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     more = []
     if kind == "named-sources":
@@ -41,35 +39,23 @@ def test_artifacts_are_equal(
             f"superbpe.sources=[{tmp_path}/a.jsonl,{tmp_path}/b.jsonl:3]",
         ]
         tiny = [each for each in tiny if "heldout_fraction" not in each]
-    backends = []
-
-    def connect(_: object) -> Threads:
-        backends.append(Threads())
-        return backends[-1]
-
-    monkeypatch.setattr(ray_backend, "RayBackend", connect)
+    ray = FakeRay()
+    monkeypatch.setattr(connection, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 30_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
-    runner = ["runner=ray"]
-    if kind == "results-in-bucket":
-        monkeypatch.setattr(storage, "disk", storage.disk)  # restored at the end
-        runner += ["runner.folder=s3://bucket/tasks"]
-        endpoint.faults.extend([500, 503, "cut"])
-        endpoint.upload_faults.extend([500, "cut", 503])
-    run_stages("shard", [*elsewhere, *more, *runner], tmp_path / "remote")
-    uploaded = [path for method, path, _ in endpoint.requests if method == "PUT"]
-    assert bool(uploaded) == (kind == "results-in-bucket")
-    assert not any(endpoint.objects.values()), "results of tasks are deleted"
+    if kind == "named-sources":
+        more += [f"runner.folder={tmp_path}/tasks"]
+    run_stages("shard", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
+    assert (tmp_path / "tasks").exists() == (kind == "named-sources")
+    assert not list((tmp_path / "tasks").glob("*")), "results of tasks are deleted"
     found = files_by_artifact(tmp_path / "ray")
     assert found.keys() == expected.keys()
     for name, artifact in found.items():
         assert artifact == expected[name], name
     assert not list((tmp_path / "ray").rglob("parts"))
-    assert not any("s3:" in str(path) for path in tmp_path.rglob("*")), "objects are not local files"
-    submitted = [name for backend in backends for name in backend.submitted]
-    kinds = {"count", "call", "encode", "tokens", "measured", "overlap", "survey"}
-    assert {name.partition("-")[0] for name in submitted} == kinds
-    assert len(submitted) > 30
+    kinds = {"count", "seams", "fragments", "encode", "measured", "overlap", "survey"}
+    assert {name.partition("-")[0] for name in ray.submitted} == kinds
+    assert len(ray.submitted) > 30

@@ -1,252 +1,216 @@
-"""Tasks: finished ones are not run again, lost ones are repeated, hanging ones are replaced, slow ones are copied."""
+"""Tasks: finished ones are not run again, lost ones are repeated, silent ones are ended, waiting ones are explained."""
 
+import logging
+import threading
 import time
-from functools import partial
-from pathlib import Path
 
+import numpy as np
 import pytest
 
-from experiments.cluster import heartbeat, tasks
-from experiments.cluster.heartbeat import Heartbeat
-from experiments.cluster.tasks import ATTEMPTS, LostError, Task
-from experiments.store.cache import cache_of
-from tests.experiments.cluster.backend import Threads, cluster_of
+from experiments.cluster import results, tasks
+from experiments.cluster.results import Result, Task
+from experiments.cluster.tasks import RETRIES, LostError
+from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tokenizer.errors import UserError
 
 
-def write(number: int, shared: str, path: Path) -> dict:
-    with (path.parent / "executed").open("a") as file:
-        file.write(f"{number}\n")
-    path.write_text(f"{shared} {number}")
-    return {"number": number}
+class Writing:
+    """Work that notes what it has done, and returns its argument as an array."""
+
+    def __init__(self):
+        self.executed = []
+
+    def __call__(self, number, beat):
+        self.executed.append(number)
+        beat(number)
+        yield {"number": np.array([number])}
+        return {"number": number}
 
 
-def fail(shared: object, path: Path) -> dict:
-    raise UserError("the text is damaged; write it again")
+def numbered(n):
+    return [Task(f"part-{i}", [i], i, 10) for i in range(n)]
 
 
-def numbered(n: int) -> list[Task]:
-    return [Task(f"part-{i}", [i], partial(write, i), 10) for i in range(n)]
-
-
-def executed(folder: Path) -> list[int]:
-    return sorted(map(int, (folder / "executed").read_text().split()))
-
-
-def run(backend, n: int, folder: Path, **settings) -> list[str]:
-    results = list(cluster_of(backend, **settings).run(numbered(n), "of", folder))
-    assert [result.value for result in results] == [{"number": i} for i in range(n)]
-    return [result.data.read_text() for result in results]
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(tasks, "_VISIBLE_SECONDS", 0.1)
-
-
-def test_results_come_in_the_order_of_the_tasks_and_are_not_made_again(tmp_path):
-    backend = Threads(slots=3, part_0=[0.1])
-    assert run(backend, 9, tmp_path) == [f"of {i}" for i in range(9)]
-    assert run(backend, 12, tmp_path) == [f"of {i}" for i in range(12)]
-    assert executed(tmp_path) == list(range(12))
-
-
-def test_a_damaged_record_is_made_again(tmp_path):
-    run(Threads(), 3, tmp_path)
-    record = next(tmp_path.glob("part-1-*.json"))
-    record.write_text(record.read_text()[:-10])
-    run(Threads(), 3, tmp_path)
-    assert executed(tmp_path) == [0, 1, 1, 2]
-
-
-def test_tasks_that_lose_their_worker_are_repeated(tmp_path):
-    backend = Threads(part_1=["lost"] * 3, part_2=["lost"])
-    run(backend, 4, tmp_path)
-    assert (backend.submitted.count("part-1"), backend.submitted.count("part-2")) == (4, 2)
-    assert executed(tmp_path) == [0, 1, 2, 3]
-
-
-def test_a_task_that_is_always_lost_is_an_error(tmp_path):
-    with pytest.raises(UserError, match=r"part-1 failed 12 times .* its worker died; if memory is short, lower"):
-        run(Threads(part_1=["lost"] * ATTEMPTS), 3, tmp_path)
-
-
-def test_losses_of_a_patient_task_that_progresses_are_not_added_up(tmp_path, monkeypatch):
-    cluster = cluster_of(Threads(part_1=["lost"] * 2 * ATTEMPTS))
-    with pytest.raises(UserError, match="failed 12 times"):
-        list(cluster.run(numbered(2), "of", tmp_path / "short", patient=True))
-    monkeypatch.setattr(tasks, "_PROGRESS_SECONDS", 0.0)
-    cluster = cluster_of(Threads(part_1=["lost"] * 2 * ATTEMPTS))
-    assert len(list(cluster.run(numbered(2), "of", tmp_path / "long", patient=True))) == 2
-
-
-def test_a_hanging_task_is_started_again(tmp_path):
-    backend = Threads(part_1=[20])
-    run(backend, 4, tmp_path, timeout_s=0.3)
-    backend.stop.set()
-    assert backend.submitted.count("part-1") == 2
-
-
-def test_a_slow_task_gets_one_copy(tmp_path, monkeypatch):
-    monkeypatch.setattr(tasks, "_LEAST_STRAGGLER_SECONDS", 0.2)
-    backend = Threads(part_0=[20])
-    run(backend, 5, tmp_path)
-    backend.stop.set()
-    assert backend.submitted.count("part-0") == 2
-    assert backend.cancelled == 1
-
-
-def test_an_error_for_the_user_ends_the_run_and_cancels_the_others(tmp_path):
-    backend = Threads(slots=4, part_1=[5], part_2=[5])
-    chosen = [Task("bad", [], fail), *numbered(3)[1:]]
-    with pytest.raises(UserError, match=r"^the text is damaged; write it again$"):
-        list(cluster_of(backend).run(chosen, None, tmp_path))
-    backend.stop.set()
-    assert backend.cancelled == 2
-
-
-def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_path):
-    backend = Threads(part_1=[20], part_2=[20])
-    results = cluster_of(backend).run(numbered(6), "of", tmp_path)
-    assert next(results).value == {"number": 0}
-    results.close()
-    assert backend.cancelled == 3
-    assert executed(tmp_path)[0] == 0
-    backend.stop.set()
-
-
-def test_a_folder_that_is_not_shared_is_an_error(tmp_path):
-    def lose(shared: object, path: Path) -> dict:
-        return {}
-
-    with pytest.raises(UserError, match=r"does not see; set runner\.folder"):
-        list(cluster_of(Threads()).run([Task("part", [], lose)], None, tmp_path))
-
-
-def test_the_bytes_of_finished_tasks_are_reported(tmp_path):
-    seen: list[int] = []
-    list(cluster_of(Threads()).run(numbered(7), "of", tmp_path, seen.append))
-    assert seen[-1] == 70
-    assert seen == sorted(seen)
-
-
-def test_several_machines_share_a_folder_or_the_bucket_of_the_artifacts(tmp_path):
-    backend = Threads()
-    cache = cache_of("s3://bucket/artifacts", str(tmp_path / "cache"))
-    with cluster_of(backend).results(cache / "count-1") as parts:
-        assert parts == cache / "count-1" / "parts"
-    backend.several = True
-    assert cluster_of(backend).shared(cache) == Path("s3:/bucket/artifacts/.tasks")
-    assert cluster_of(backend, folder="gs://me@other/tasks/").shared(cache) == Path("gs:/other/tasks")
-    backend.needs_files = True
-    message = r"cannot be in s3://bucket/artifacts with this runner.*set runner.folder"
-    with pytest.raises(UserError, match=message), cluster_of(backend).results(cache / "count-1"):
-        pass
-    with cluster_of(backend, folder=str(tmp_path / "shared")).results(cache / "count-1") as parts:
-        assert parts == tmp_path / "shared" / "count-1"
-    with cluster_of(backend).results(tmp_path / "artifacts" / "count-1"):
-        pass
-
-
-def hang_once(shared: object, path: Path) -> dict:
-    """Report half of the text; hang in the first attempt."""
-    beat = Heartbeat(path)
-    beat(5)
-    if not (path.parent / "attempted").exists():
-        (path.parent / "attempted").touch()
-        time.sleep(2)
-        raise LostError("the task was cancelled")
-    return {}
-
-
-def test_a_patient_task_without_progress_is_started_again_once_it_has_reported_some(tmp_path):
-    """The second task waits for longer than the limit before it starts, and is not given up."""
-    backend = Threads(waiting=[1.5])
-    chosen = [Task("hanging", None, hang_once, 10), Task("waiting", None, report_quarters, 10)]
-    results = list(cluster_of(backend).run(chosen, None, tmp_path, patient=True, silence=0.5))
-    assert [result.value for result in results] == [{}, {}]
-    assert (backend.submitted.count("hanging"), backend.submitted.count("waiting")) == (2, 1)
-    assert backend.cancelled == 1
-
-
-def test_a_patient_task_that_always_hangs_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(tasks, "ATTEMPTS", 1)
-    run = cluster_of(Threads()).run([Task("hanging", None, hang_once)], None, tmp_path, patient=True, silence=0.2)
-    with pytest.raises(UserError, match=r"hanging failed 1 times .* no progress for runner.timeout_s=0.2 seconds"):
-        list(run)
-
-
-def report_quarters(shared: object, path: Path) -> dict:
-    for done in (2, 5, 7):
-        Heartbeat(path)(done)
-        time.sleep(0.2)
-    path.with_suffix(".progress").write_text('{"do')  # half-written
-    time.sleep(0.1)
-    return {}
-
-
-def test_the_progress_of_patient_tasks_is_reported(tmp_path):
-    seen: list[int] = []
-    chosen = [Task(f"part-{i}", None, report_quarters, 10) for i in range(2)]
-    list(cluster_of(Threads()).run(chosen, None, tmp_path, seen.append, patient=True))
-    assert {4, 10, 14, 20} <= set(seen)
-    assert seen == sorted(seen)
-
-
-def save_when_asked(shared: object, path: Path) -> dict:
-    beat = Heartbeat(path)
-    try:
-        while True:
-            beat(1)
-            time.sleep(0.02)
-    except KeyboardInterrupt:
-        path.with_suffix(".saved").touch()
-        raise LostError("it was asked to stop") from None
+def run(ray, work, n, folder, **settings):
+    found = list(cluster_of(ray, **settings).run(work, numbered(n), folder))
+    assert [result.value for result in found] == [{"number": i} for i in range(n)]
+    assert [[block["number"].tolist() for block in result.blocks()] for result in found] == [[[i]] for i in range(n)]
 
 
 @pytest.fixture
 def _frequent(monkeypatch):
-    monkeypatch.setattr(heartbeat, "_INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(results, "BEAT_SECONDS", 0.02)
 
 
-def interrupt_after_a_beat(monkeypatch, again: bool = False):
-    """Raise `KeyboardInterrupt` in this process, as Ctrl-C does, and once more while the tasks stop."""
-    listen, stop = tasks._Run._listen, heartbeat.ask_to_stop
+def test_results_come_in_the_order_of_the_tasks_and_are_not_made_again(tmp_path):
+    ray, work = FakeRay(slots=3, part_0=[0.1]), Writing()
+    run(ray, work, 9, tmp_path)
+    run(ray, work, 12, tmp_path)
+    assert sorted(work.executed) == list(range(12))
 
-    def interrupting(state, shared):
-        listen(state, shared)
-        if any(attempt.heard is not None for attempt in state.attempts.values()):
-            raise KeyboardInterrupt
 
-    def asking(folder):
-        stop(folder)
-        if again:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(tasks._Run, "_listen", interrupting)
-    monkeypatch.setattr(tasks, "ask_to_stop", asking)
+@pytest.mark.parametrize("damage", ["record", "data", "missing"])
+def test_a_damaged_result_is_made_again_or_named(tmp_path, damage):
+    work = Writing()
+    run(FakeRay(), work, 3, tmp_path)
+    record, data = next(tmp_path.glob("part-1-*.json")), next(tmp_path.glob("part-1-*.data"))
+    if damage == "record":
+        record.write_text(record.read_text()[:-10])
+    elif damage == "missing":
+        data.unlink()
+    else:
+        data.write_bytes(data.read_bytes()[:-1] + b"x")
+        with pytest.raises(UserError, match=r"part-1-.*data is damaged: its checksum .*; delete it, then run the same"):
+            run(FakeRay(), work, 3, tmp_path)
+        data.unlink()
+    run(FakeRay(), work, 3, tmp_path)
+    assert sorted(work.executed) == [0, 1, 1, 2]
 
 
 @pytest.mark.usefixtures("_frequent")
-def test_patient_tasks_may_save_before_they_are_stopped(tmp_path, monkeypatch, caplog):
-    interrupt_after_a_beat(monkeypatch)
-    backend = Threads(waiting=[100])
-    chosen = [Task("saving", None, save_when_asked), Task("waiting", None, save_when_asked)]
-    begun = time.monotonic()
+def test_tasks_that_lose_their_worker_are_repeated_and_a_line_says_so(tmp_path, caplog):
+    ray, work = FakeRay(part_1=["lost", "lost"], part_2=["lost"]), Writing()
+    run(ray, work, 4, tmp_path)
+    assert (ray.attempts["part-1"], ray.attempts["part-2"]) == (3, 2)
+    assert sorted(work.executed) == [0, 1, 2, 3]
+    assert "task part-1 lost its worker; attempt 3 runs on" in caplog.text
+    assert "task part-2 lost its worker; attempt 2 runs on" in caplog.text
+    assert "task part-0" not in caplog.text
+
+
+def test_a_task_that_is_always_lost_is_an_error(tmp_path):
+    ray = FakeRay(part_1=["lost"] * (RETRIES + 1))
+    with pytest.raises(
+        UserError, match=r"part-1 was lost again and again .* its worker died; if memory is short, lower"
+    ):
+        run(ray, Writing(), 3, tmp_path)
+    assert ray.attempts["part-1"] == RETRIES + 1
+
+
+def test_a_lost_process_of_a_task_is_a_loss(tmp_path):
+    lost = []
+
+    def losing(number, beat):
+        lost.append(number)
+        if len(lost) < 3:
+            raise LostError("process 1 was ended by signal 9")
+        yield from ()
+        return number
+
+    assert [result.value for result in cluster_of(FakeRay()).run(losing, numbered(1), tmp_path)] == [0]
+
+
+def test_an_error_for_the_user_ends_the_run_and_cancels_the_others(tmp_path):
+    ray = FakeRay(slots=4, part_1=[5], part_2=[5])
+
+    def fail(number, beat):
+        yield from ()
+        raise UserError("the text is damaged; write it again")
+
+    with pytest.raises(UserError, match=r"^the text is damaged; write it again$"):
+        list(cluster_of(ray).run(fail, numbered(3), tmp_path))
+    assert sorted(ray.cancelled) == ["part-1", "part-2"]
+    ray.stop.set()
+
+
+def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_path):
+    ray, work = FakeRay(part_1=[20], part_2=[20]), Writing()
+    found = cluster_of(ray).run(work, numbered(6), tmp_path)
+    assert next(found).value == {"number": 0}
+    found.close()
+    assert {"part-1", "part-2"} <= set(ray.cancelled)
+    ray.stop.set()
+    assert Result.of(numbered(1)[0], tmp_path) is not None
+
+
+def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"runner.folder=s3://bucket/tasks must be a folder that all machines"):
+        cluster_of(FakeRay(), folder="s3://bucket/tasks")
+    with pytest.raises(UserError, match=r"does not see .*gone; set runner\.folder to a folder that all machines"):
+        tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
+    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]])
+    monkeypatch.setattr(tasks, "execute", lambda *_: missing)
+    with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set runner\.folder"):
+        run(FakeRay(), Writing(), 1, tmp_path)
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
+    seen = []
+
+    def slowly(number, beat):
+        for done in (2, 5, 7):
+            time.sleep(0.1)
+            beat(done)
+        time.sleep(0.2)
+        yield from ()
+        return number
+
+    list(cluster_of(FakeRay(slots=4)).run(slowly, numbered(2), tmp_path, seen.append))
+    assert {4, 14, 20} <= set(seen)
+    assert seen == sorted(seen)
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_a_silent_task_is_ended_and_a_waiting_one_is_not(tmp_path, monkeypatch, caplog):
+    killed = threading.Event()
+
+    def silent(number, beat):
+        if number == 0 and not killed.is_set():
+            killed.wait(20)
+            raise LostError("killed")
+        yield from ()
+        return {"number": number}
+
+    monkeypatch.setattr(tasks._Run, "_kill", lambda *_: killed.set() or True)
+    ray = FakeRay(part_1=[1.5])
+    found = list(cluster_of(ray, timeout_s=0.5).run(silent, numbered(2), tmp_path))
+    assert [result.value["number"] for result in found] == [0, 1]
+    assert "task part-0 on " in caplog.text
+    assert "was ended: it showed no progress for runner.timeout_s=0.5 seconds" in caplog.text
+    assert "task part-1 on" not in caplog.text
+    assert ray.attempts == {"part-0": 2, "part-1": 1}
+
+
+@pytest.mark.usefixtures("_frequent")
+@pytest.mark.parametrize(
+    ("threads", "why"),
+    [(1, "are in use by other programs; each task takes 1 CPU"), (4, "no machine of the Ray cluster has 4 CPUs")],
+)
+def test_what_tasks_wait_for_is_said(tmp_path, monkeypatch, caplog, threads, why):
+    monkeypatch.setattr(tasks, "QUIET_SECONDS", 0.1)
+    ray = FakeRay(part_0=[1.0], part_1=[1.0])
+    list(cluster_of(ray, threads=threads).run(Writing(), numbered(2), tmp_path))
+    assert caplog.text.count("2 tasks are waiting") == 1
+    assert why in caplog.text
+
+
+@pytest.mark.usefixtures("_frequent")
+def test_tasks_with_checkpoints_may_write_one_before_they_are_stopped(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    stopped, saved = threading.Event(), threading.Event()
+
+    def training(number, beat):
+        time.sleep(0.1)
+        beat(1)
+        stopped.wait(20)
+        saved.set()
+        yield from ()
+        raise KeyboardInterrupt
+
+    class Stopping(FakeRay):
+        def cancel(self, future, force=False):
+            super().cancel(future, force)
+            stopped.set()
+            assert force or not saved.is_set()
+
+    def interrupt(done):
+        if done:
+            raise KeyboardInterrupt
+
+    ray = Stopping()
     with pytest.raises(KeyboardInterrupt):
-        list(cluster_of(backend).run(chosen, None, tmp_path, patient=True))
-    assert time.monotonic() - begun < heartbeat.STOP_SECONDS / 2
-    assert [path.name.partition("-")[0] for path in tmp_path.glob("*.saved")] == ["saving"]
+        list(cluster_of(ray).run(training, numbered(1), tmp_path, interrupt, checkpoints=True))
+    assert saved.is_set()
+    assert ray.cancelled == ["part-0"], "a task that has ended is not cancelled"
     assert "waiting up to 20 s for 1 tasks to write their checkpoints; Ctrl-C ends them at once" in caplog.text
-    assert backend.cancelled == 1, "only the task that had not started: the other ended of itself"
-    backend.stop.set()
-
-
-@pytest.mark.usefixtures("_frequent")
-def test_a_second_interrupt_cancels_at_once(tmp_path, monkeypatch):
-    interrupt_after_a_beat(monkeypatch, again=True)
-    backend = Threads()
-    with pytest.raises(KeyboardInterrupt):
-        list(cluster_of(backend).run([Task("saving", None, save_when_asked)], None, tmp_path, patient=True))
-    assert backend.cancelled == 1

@@ -70,7 +70,6 @@ def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--vocab-size", "300"], "--vocab-size 300 is below the"),
-        (["--vocab-size", "500", "--tie-break", "random"], "lowest-ids"),
         (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
     ],
 )
@@ -87,7 +86,7 @@ def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsy
     _small().save(tmp_path / "small")
     small = str(tmp_path / "small")
     assert main.run(["extend", small, text, "--vocab-size", "500", "--to", small]) == 2
-    assert "already exists" in capsys.readouterr().err
+    assert f"--to {small} exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rules", ["uw-2025", "runs"])
@@ -152,7 +151,6 @@ def test_a_tokenizer_with_superwords_continues_phase_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--superbpe", "uw-2025", "--unit", "line"], "--unit is part of the rules"),
         (["--superbpe", "uw-2025", "--keep-ids", "--transition", "300"], "keep_ids keeps the whole tokenizer"),
         (["--superbpe", "boundless", "--keep-ids"], "interleave=True choose"),
         (["--transition", "300"], "requires --superbpe"),

@@ -13,9 +13,10 @@ import pytest
 
 from experiments.cli import main
 from experiments.report.training_counts import tokenizer_folder, training_counts
+from superbpe import train_superbpe
 from tests import texts
 from tests.experiments.conftest import run_stages
-from tokenizer import Tokenizer, patterns
+from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +61,10 @@ def test_two_tokenizers_on_a_text(
     folders: Path, tmp_path: Path, trained: dict[str, Tokenizer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    command = [str(folders / "superwords"), "--against", str(folders / "gpt2"), "--text", str(folders / "text.txt")]
+    command = [f"Super/words: 1={folders / 'superwords'}", "--against", str(folders / "gpt2")]
     command += [
-        "--label",
-        "Super/words: 1",
+        "--text",
+        str(folders / "text.txt"),
         "--alpha",
         "2",
         "--listed",
@@ -89,9 +90,6 @@ def test_two_tokenizers_on_a_text(
     assert sum(row["superwords"] for row in report["superwords"]["kinds"]) == len(superwords)
     assert report["tokenizers"][0]["crossing"] == len(np.setdiff1d(crossing, superwords)) > 0
     assert "other tokens across pretokens" in said
-    assert (
-        sum(row["tokens"] for row in report["lengths"] if row["tokenizer"] == "gpt2") == trained["gpt2"].vocab_size - 1
-    )
     assert [[only["label"] for only in pair] for pair in report["only"]] == [["Super/words: 1", "gpt2"]]
     table = pq.read_table(out / "tokens-Super-words-1.parquet").to_pydict()
     assert table["count"] == np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
@@ -102,12 +100,10 @@ def test_two_tokenizers_on_a_text(
         for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True)
     )
     drawn = sorted(path.name for path in (out / "figures").iterdir())
-    assert drawn == [
-        f"{n}.{form}" for n in ("frequencies", "lengths", "text-lengths", "words") for form in ("csv", "svg")
-    ]
+    assert drawn == ["words.csv", "words.svg"]
     with (out / "figures" / "words.csv").open(encoding="utf-8", newline="") as file:
         assert [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)] == report["superwords"]["by_words"]
-    assert (out / "figures" / "lengths.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert (out / "figures" / "words.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
@@ -124,12 +120,14 @@ def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["{root}/nothing"], "nothing"),
-        (["{root}/gpt2", "--against", "{root}/gpt2"], "--against-label"),
+        (["{root}/gpt2", "--against", "{root}/gpt2"], "write NAME=PATH"),
+        (["{root}/gpt2", "--history"], "--history needs a text"),
+        (["{root}/gpt2", "--pattern", "x=gpt2"], "no tokenizer is called 'x'"),
         (["{root}/gpt2", "--text", "{root}/none.txt"], "none.txt"),
-        (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "must be at least 0"),
+        (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "'-1' is not a number above 0"),
         (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
         (["{root}/gpt2", "--words", "gtp2"], "did you mean"),
-        (["{root}/gpt2", "--contexts", "0"], "--contexts 0 must be at least 1"),
+        (["{root}/gpt2", "--contexts", "0"], "--contexts: '0' is not"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -172,3 +170,31 @@ def test_training_counts_are_found_beside_the_tokenizer(tiny: list[str], tmp_pat
     assert main.run(["inspect", str(record), "--out", str(tmp_path / "report")]) == 0
     table = pq.read_table(tmp_path / "report" / f"tokens-SuperBPE-{both.vocab_size}.parquet")
     assert table["training_count"].to_pylist() == [None if count < 0 else count for count in counts.tolist()]
+
+
+TEXT = "\n".join(text[:1000] for text in texts.english()[0][:6])
+
+
+@pytest.fixture(scope="module")
+def phases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tokenizer]:
+    """A text with the folders of a plain tokenizer and one with superwords, and the latter."""
+    root = tmp_path_factory.mktemp("history")
+    (root / "text.txt").write_text(TEXT)
+    batch = Batch.from_texts([TEXT])
+    phase1 = train_bpe(count_pretokens([batch], "superbpe", unit="line"), 256 + 40 + 1)
+    both = train_superbpe(phase1, lambda: [batch], vocab_size=256 + 60 + 1, rules="uw-2025", transition_merges=30)
+    phase1.save(root / "bpe")
+    both.save(root / "superbpe")
+    return root, both
+
+
+def test_the_history_is_a_log_per_tokenizer(
+    phases: tuple[Path, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, both = phases
+    command = [f"plain={root / 'bpe'}", "--against", str(root / "superbpe"), "--text", str(root / "text.txt")]
+    assert main.run(["inspect", *command, "--history", "--out", str(tmp_path)]) == 0
+    log = pq.read_table(tmp_path / "merges-superbpe.parquet").to_pylist()
+    assert [row["phase"] for row in log] == [1] * 30 + [2] * 30
+    assert log[-1]["tokens"] == len(both.encode_ordinary(TEXT))
+    assert pq.read_table(tmp_path / "merges-plain.parquet").num_rows == 40

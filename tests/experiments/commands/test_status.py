@@ -18,7 +18,7 @@ from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
-from tokenizer.checksums import read_sealed
+from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,10 +47,9 @@ def store(tmp_path: Path) -> Store:
     (_make(store, "count", None, kind="damaged").path / "data").write_text("short")
     old = _make(store, "count", None, kind="old").path / "manifest.json"
     manifest = read_sealed(old)
-    sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
-    old.write_text(json.dumps({**manifest, "format": 2, "files": sizes}))
+    write_sealed(old, {**manifest, "format": 2})
     (store.root / ".count-0123456789ab.partial").mkdir()
-    (store.root / ".lm-0123456789ab.resumable").mkdir()
+    (store.root / ".lm-0123456789ab.partial").mkdir()
     return store
 
 
@@ -67,12 +66,11 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
         "free": ["lm"],
         "damaged": ["count"],
         "outdated": ["count"],
-        "leftover": ["count"],
-        "unfinished": ["lm"],
+        "unfinished": ["count", "lm"],
     }
     assert main.run(["status", f"artifacts={store.root}"]) == 0
     out = capsys.readouterr().out
-    for expected in ("not needed", "damaged", "other format", "unfinished", "leftover", "pytest", "kB"):
+    for expected in ("not needed", "damaged", "other format", "unfinished", "pytest", "kB"):
         assert expected in out
     assert main.run(["status", str(store.root), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -104,14 +102,14 @@ def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: py
 def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path.name for path in store.root.iterdir())
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
-    assert "4 artifacts" in capsys.readouterr().out
+    assert "3 artifacts" in capsys.readouterr().out
     assert sorted(path.name for path in store.root.iterdir()) == before
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {
         "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
-        "unfinished": ["lm"],
+        "unfinished": ["count", "lm"],
     }
-    assert "1 unfinished stage (" in capsys.readouterr().out
+    assert "2 unfinished stages (" in capsys.readouterr().out
     (report,) = store.names("report-")
     (kept,) = store.names("tokenizer-")
     assert (

@@ -1,22 +1,22 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 
 from experiments.cli.compose import load
-from experiments.logging import tracking
-from experiments.logging.metrics import Labels
-from experiments.logging.tracking import Tracker, tables
+from experiments.logging import Labels, tracking
+from experiments.logging.tracking import Tracker
 from experiments.results import Folder
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import Manifest
-from tests.experiments.report.sample import sample_report
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,71 +34,25 @@ def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path: Path) -> None:
     assert ("wandb" in sys.modules) == loaded
 
 
-class FakeRun:
-    """The calls that a run of wandb gets."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = settings
-        self.summary: dict[str, Any] = {}
-        self.history: list[dict[str, Any]] = []
-        self.used: list[str] = []
-        self.logged: list[Any] = []
-        self.finished: int | None = None
-        self.config = self
-
-    def update(self, values: dict[str, Any], **_: Any) -> None:
-        self.settings["config"].update(values)
-
-    def define_metric(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def log(self, row: dict[str, Any]) -> None:
-        self.history.append(row)
-
-    def log_artifact(self, artifact: Any) -> Any:
-        self.logged.append(artifact)
-        return artifact
-
-    def use_artifact(self, name: str) -> None:
-        if "offline" in self.settings["mode"]:
-            raise TypeError("Cannot use artifact when in offline mode.")
-        if name.startswith("lm-elsewhere"):
-            raise ValueError(name)
-        self.used.append(name)
-
-    def finish(self, exit_code: int = 0) -> None:
-        self.finished = exit_code
-
-
-class FakeArtifact:
-    def __init__(self, name: str, type: str, metadata: Any) -> None:  # noqa: A002
-        self.name, self.type, self.metadata = name, type, metadata
-        self.content: tuple[str, str] | None = None
-
-    def add_reference(self, uri: str, **_: Any) -> None:
-        self.content = ("reference", uri)
-
-    def add_dir(self, path: str, **_: Any) -> None:
-        self.content = ("files", path)
-
-    def new_file(self, name: str) -> Any:
-        return open(os.devnull, "w")  # noqa: PTH123
-
-    def wait(self) -> None:
-        pass
-
-
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
-    runs: list[FakeRun] = []
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Mock]:
+    """The runs that a made-up wandb starts; they record their calls."""
+    runs: list[Mock] = []
 
-    def init(**settings: Any) -> FakeRun:
-        runs.append(FakeRun(**settings))
-        return runs[-1]
+    def init(**settings: Any) -> Mock:
+        run = Mock(settings=settings, summary={})
+        run.config.update = lambda values, **_: settings["config"].update(values)
+        if settings["mode"] == "offline":
+            run.use_artifact.side_effect = TypeError("Cannot use artifact when in offline mode.")
+        runs.append(run)
+        return run
 
-    errors = type("errors", (), {"Error": OSError, "CommError": OSError})
-    fake = type(sys)("wandb")
-    fake.__dict__.update(init=init, errors=errors, Artifact=FakeArtifact, Table=lambda columns, data: (columns, data))
+    def artifact(name: str, type: str, metadata: Any) -> MagicMock:  # noqa: A002
+        made = MagicMock(type=type)
+        made.name, made.new_file = name, lambda _: io.StringIO()
+        return made
+
+    fake = Mock(init=init, errors=Mock(Error=OSError, CommError=OSError), Artifact=artifact)
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.delitem(sys.modules, "experiments.logging.wandb_runs", raising=False)
     importlib.import_module("experiments.logging.wandb_runs")
@@ -130,28 +84,26 @@ def _work(folder: Path, logger: str) -> None:
         tracker.done("lm bpe", model, {})
         tracker.uses(judged)
         tracker.done("evaluate bpe", judged, {"bits_per_byte": 1.25, "bytes_per_token": 4.0})
-        tracker.table("superwords", ["text"], [[" of the"]])
         tracker.log("comparison", {"difference": -0.1})
         tracker.summary({"bpe/val/bpb": 1.25})
 
 
 @pytest.mark.parametrize("logger", ["wandb-offline", "wandb"])
 def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model_with_their_lineage(
-    tmp_path: Path, started: list[FakeRun], logger: str
+    tmp_path: Path, started: list[Mock], logger: str
 ) -> None:
     _work(tmp_path, logger)
     runs = {run.settings["job_type"]: run for run in started}
     assert [run.settings["job_type"] for run in started] == ["pipeline", "lm"]
     assert {run.settings["group"] for run in started} == {"day/sweep"}
-    assert all(run.finished == 0 for run in started)
-    assert runs["lm"].history == [{"train/loss": 2.0, "train/bpb": 1.0, "bytes_seen": 10, "step": 1}]
+    assert all(run.finish.mock_calls == [call(exit_code=0)] for run in started)
+    runs["lm"].log.assert_called_once_with({"train/loss": 2.0, "train/bpb": 1.0, "bytes_seen": 10, "step": 1})
     assert runs["lm"].summary["val/bpb"] == 1.25
     assert runs["lm"].summary["val/bytes_per_token"] == 4.0
     assert runs["lm"].summary["seconds"] == 1.5
     assert runs["pipeline"].summary["comparison/difference"] == -0.1
     assert runs["pipeline"].summary["shards/bpe/train_bytes_per_token"] == 4.5
-    assert runs["pipeline"].history == [{"superwords": (["text"], [[" of the"]])}]
-    logged = {artifact.name: artifact for run in started for artifact in run.logged}
+    logged = {one.args[0].name: one.args[0] for run in started for one in run.log_artifact.mock_calls if one.args}
     assert {name: artifact.type for name, artifact in logged.items()} == {
         "tokenizer-1": "tokenizer",
         "bpe-1": "bpe",
@@ -160,39 +112,19 @@ def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model_with_their_lineage(
         "evaluation-1": "evaluation",
         f"corpus-{'c' * 12}": "corpus",
     }
-    assert logged["shards-1"].content == ("reference", (tmp_path / "shards-1").as_uri())
-    assert logged["lm-1"].content == ("files", str(tmp_path / "lm-1"))
+    assert logged["shards-1"].add_reference.call_args.args == ((tmp_path / "shards-1").as_uri(),)
+    assert logged["lm-1"].add_dir.call_args.args == (str(tmp_path / "lm-1"),)
     inputs = runs["lm"].settings["config"]["lm"]["inputs"]
     assert inputs == {"shards": {"hash": "hash of shards-1", "artifact": "shards-1"}}
-    used = {job: run.used for job, run in runs.items() if run.used}
-    assert used == (
-        {}
-        if logger == "wandb-offline"
-        else {
-            "pipeline": ["count-1:latest"] * 3,  # as the stage, and as the input of two artifacts
-            "lm": ["shards-1:latest"],
-        }
-    )
+    used = {job: [one.args[0] for one in run.use_artifact.mock_calls] for job, run in runs.items()}
+    online = {"pipeline": ["count-1:latest"] * 3, "lm": ["shards-1:latest"]}  # as the stage, and as inputs
+    assert used == (online if logger == "wandb" else {"pipeline": [], "lm": []})
 
 
 def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[experiments\]'"):
         load(["logger=wandb"])
-
-
-@pytest.mark.parametrize(("old", "new"), [("off", "none"), ("offline", "wandb-offline"), ("online", "wandb")])
-def test_the_old_key_still_works(old: str, new: str) -> None:
-    with pytest.warns(FutureWarning, match=f"is now logger={new}"):
-        assert load([f"wandb={old}"]).logger == new
-
-
-def test_tables_are_those_of_the_report() -> None:
-    found = tables(json.dumps(sample_report()).encode())
-    columns, rows = found["superwords"]
-    assert columns[:2] == ["tokenizer", "text"]
-    assert ["SuperBPE", " of the"] in [row[:2] for row in rows]
-    assert [row[0] for row in found["samples"][1]] == ["BPE", "SuperBPE"]
 
 
 @pytest.mark.slow
@@ -205,5 +137,5 @@ def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     found = list((tmp_path / "outputs" / "wandb").glob("offline-run-*/*.wandb"))
     assert len(found) == 1 + 2  # the pipeline, two models
     contents = b"".join(path.read_bytes() for path in found)
-    for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"superwords", b"tokenizer-"):
+    for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"tokenizer-"):
         assert expected in contents

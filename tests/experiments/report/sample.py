@@ -60,6 +60,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             "detail": "SuperBPE − BPE = −0.0071 bits per byte, 95 % interval −0.0152 to +0.0011 (paired bootstrap, 713 documents).",
             "difference": -0.0071, "low": -0.0152, "high": 0.0011, "confidence": 0.95,
         },
+        "next": {"what": "train 3 seeds instead of 1", "why": "a verdict requires 3 seeds", "command": "superbpe pipeline lm.n_seeds=3", "seconds": 120.0},
         "tiles": [
             {"value": "+25.2 %", "text": "bytes per token, SuperBPE against BPE"},
             {"value": "−0.0071", "text": "bits per byte (−0.0152 to +0.0011)"},
@@ -88,10 +89,9 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             for label in labels for s in sizes
         ],
         "loss": [
-            {"tokenizer": label, "bytes_seen": i * 60_000, "flops": i * 7e11, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
+            {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
             for k, label in enumerate(labels, start=2) for i in range(1, 200)
         ],
-        "by_length": [{"tokenizer": label, "n_bytes": n, "share_of_nats": 1 / (n + 1), "share_of_bytes": 0.04, "bits_per_byte": 2 / n} for label in labels for n in range(1, 25)],
         "by_phase": [
             {"tokenizer": label, "phase": phase, "share_of_tokens": 0.3, "share_of_bytes": share, "share_of_nats": 0.3, "nats_per_token": 4.2, "bits_per_byte": bits}
             for label in labels for phase, share, bits in (("subword", 0.9, 1.7), ("special", 0.0, None))
@@ -115,7 +115,6 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         "superwords": [{
             "label": others[-1], "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
             "most_frequent": words, "longest": words[::-1],
-            "by_words": [{"words": 1, "superwords": 120, "count": 3000}, {"words": 2, "superwords": 800, "count": 44000}, {"words": 3, "superwords": 401, "count": 15000}, {"words": 4, "superwords": 100, "count": 4000}],
         }],
         "sample": {
             "document": 17, "whole": False,

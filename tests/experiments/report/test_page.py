@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from experiments.report.comparison import figures, render, version
+from experiments.report.characters import harmless
+from experiments.report.comparison_page import figures, render, version
 from experiments.report.page import visible
 
 from . import sample
@@ -57,6 +58,7 @@ def test_the_page_shows_the_numbers(page: str) -> None:
         "No significant difference",
         "+25.2\N{NO-BREAK SPACE}%",
         "not evidence",
+        "superbpe pipeline lm.n_seeds=3",
     ):
         assert shown in page, shown
 
@@ -74,8 +76,7 @@ def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     assert charts is not None
     assert "<" not in charts[1]
     assert set(json.loads(charts[1])["specs"]) == {
-        "compression", "loss", "loss_flops", "length", "differences", "tuning", "tradeoff", "words_0",
-        "grad_norm", "activations",
+        "compression", "loss", "differences", "tradeoff", "grad_norm", "activations",
     }  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def test_a_comparison_without_superwords_still_renders() -> None:
     report["superwords"] = []
     report["demonstration"] = False
     page = render(report)
-    assert "Words per superword" not in page
+    assert "that span at least two words" not in page
     assert "not evidence" not in page
 
 
@@ -99,3 +100,19 @@ def test_version_is_stable() -> None:
 def test_captions_name_tokenizers_instead_of_artifacts() -> None:
     for figure in figures(sample.sample_report()):
         assert figure.source in ("", "held-out evaluations of BPE, SuperBPE", "training logs of BPE, SuperBPE")
+
+
+def test_characters_that_hide_or_reorder_text_are_shown() -> None:
+    assert harmless("a\u202eb\u2028c\x85d\ud800\r\n\t") == "a\\u202eb\\u2028c\\u0085d\\ud800␍\n\t"
+    page = render(sample.sample_report(["BPE \u202e\x00", "other\ud800"]))
+    assert "BPE \\u202e␀" in page
+    assert "other\\ud800" in page
+
+
+def test_an_arm_that_takes_part_in_no_verdict_is_marked() -> None:
+    report = sample.sample_report()
+    assert "not part of the verdict" not in render(report)
+    report["tokenizers"][1] |= {"barred": "SuperBPE changes or loses text", "text_lost": "98 documents changed"}
+    page = render(report)
+    assert "not part of the verdict" in page
+    assert "loses text: 98 documents changed" in page

@@ -11,8 +11,8 @@ import pytest
 
 from experiments.stages.comparison import ArmResult, Result, scored
 from experiments.stages.differences import differences
-from experiments.stages.verdict import decision, detail, verdict
 from experiments.store.runs import results
+from experiments.verdict import decision, detail, verdict
 from lm.data.shards import TextLoss
 from tests.lm.evaluate.test_evaluation import made_up
 
@@ -45,7 +45,6 @@ def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> A
         "kv_bytes_per_byte": 1.0,
         "kv_dtype": "bf16",
         "parameters_total": 1,
-        "formulas": {},
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)

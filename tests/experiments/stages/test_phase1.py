@@ -58,7 +58,7 @@ def test_an_interrupted_list_resumes_after_a_shorter_one(
     monkeypatch.setattr(phase1, "train_bpe", interrupted)
     assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 130
     monkeypatch.undo()
-    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.resumable")
+    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.partial")
     assert (unfinished / "merges-none.npz").exists()
     (unfinished / ".merges-none.npz.4242").touch()  # killed while writing
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
@@ -77,7 +77,7 @@ def test_merges_are_kept_until_the_tokenizer_is_saved(
     with contextlib.suppress(OSError):
         assert run("train_bpe", tiny) != 0
     monkeypatch.undo()
-    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.resumable")
+    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.partial")
     with np.load(unfinished / "merges-none.npz") as saved:
         n_merges = len(saved["ranks"])
     run_stages("train_bpe", tiny, tmp_path / "outputs")

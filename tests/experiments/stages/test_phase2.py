@@ -14,7 +14,7 @@ import pytest
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, names_by_stage, rejected
 from tests.experiments.outputs import run_until as run
-from tokenizer.pretrained import load_saved
+from tokenizer.external.load import load_saved
 
 
 def test_phase_2_on_other_text_with_weights_and_its_log(

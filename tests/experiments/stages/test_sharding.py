@@ -43,7 +43,7 @@ def test_an_interrupted_stage_resumes_after_its_finished_shards(
     monkeypatch.setattr(Writer, "_finish_shard", interrupted)
     assert run("shard", [*tiny, SMALL]) == 130
     monkeypatch.undo()
-    finished = {p.name: p.stat().st_ino for p in (tmp_path / "artifacts").glob(".shards-*.resumable/.shards.partial/*")}
+    finished = {p.name: p.stat().st_ino for p in (tmp_path / "artifacts").glob(".shards-*.partial/.shards.partial/*")}
     assert {"tokens-00000.bin", "tokens-00002.bin", "progress.json"} <= set(finished)
 
     run_stages("shard", [*tiny, SMALL], tmp_path / "outputs")

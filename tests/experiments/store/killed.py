@@ -40,7 +40,6 @@ def main(root: Path, *, resumable: bool) -> None:
         unnamed = [path for path in folder.glob(".lm-*/manifest.json") if path.stat().st_size]
         built = folder / "built"
         before = len(built.read_text()) if built.exists() else 0
-        Store(folder).clean()
         artifact = make_at(folder, resumable=resumable)
         assert set(artifact.manifest.files) == {"result"}, n
         assert (artifact.path / "result").read_text() == "model"

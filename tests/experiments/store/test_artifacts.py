@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.store import runs
+from experiments.store import inventory, runs
 from experiments.store.artifacts import Store, digest
 from tests.experiments.store.demo import Demo, make
 from tokenizer.errors import UserError
@@ -82,7 +82,6 @@ def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_
 
     with pytest.raises(KeyboardInterrupt):
         make(store, "lm", config={}, inputs={}, build=build, resumable=True)
-    assert store.clean() == []
     artifact = make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     assert sittings == [False, True]
     assert artifact.seconds >= 0.1
@@ -124,19 +123,22 @@ def _slow(root: Path, started: Any) -> None:
     make(Store(root), "demo", config={}, inputs={"corpus": "c" * 64}, build=build)
 
 
-def test_a_killed_process_frees_its_lock_and_its_files_are_cleaned(tmp_path: Path) -> None:
+def test_a_killed_process_frees_its_lock_and_its_files_are_not_used(tmp_path: Path) -> None:
     processes = multiprocessing.get_context("spawn")
     started = processes.Event()
     process = processes.Process(target=_slow, args=(tmp_path, started))
     process.start()
     assert started.wait(30)
-    assert Store(tmp_path).clean() == []  # it lives: hands off
+    (item,) = inventory.take(Store(tmp_path))
+    assert item.state == inventory.BUSY
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert len(Store(tmp_path).clean()) == 1
-    assert not list(tmp_path.glob(".*.partial"))
-    assert _make(Store(tmp_path)).fresh
+    (item,) = inventory.take(Store(tmp_path))
+    assert item.state == inventory.UNFINISHED
+    made = _make(Store(tmp_path))
+    assert made.fresh
+    assert set(made.manifest.files) == {"result.txt"}
 
 
 def _appending(root: Path, log: Path) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from experiments.store.artifacts import MANIFEST, Store, artifact_at
+from experiments.store.artifacts import MANIFEST, Store
 from tests.experiments.store.demo import Demo, make
 from tests.flipping import flips
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,10 +51,10 @@ def test_after_a_kill_at_any_change_of_a_file_nothing_finished_is_lost(tmp_path:
 def test_a_finished_folder_is_renamed_by_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_name", _interrupt)
+        patch.setattr(Store, "_finish", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
-    assert list(tmp_path.glob(".lm-*.resumable"))
+    assert list(tmp_path.glob(".lm-*.partial"))
     artifact = make(store, "lm", config={}, inputs={}, build=_never, resumable=True)
     assert (artifact.path / "notes.txt").read_text() == "some text"
 
@@ -63,7 +63,7 @@ def test_a_finished_folder_is_renamed_by_the_next_attempt(tmp_path: Path, monkey
 def test_a_stale_manifest_does_not_get_into_the_next_attempt(tmp_path: Path, damage: str) -> None:
     store = Store(tmp_path)
     finished = make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
-    partial = finished.folder.rename(tmp_path / f".{finished.name}.resumable")
+    partial = finished.folder.rename(tmp_path / f".{finished.name}.partial")
     if damage == "manifest":
         (partial / MANIFEST).write_text('{"half": ')
     else:
@@ -73,14 +73,6 @@ def test_a_stale_manifest_does_not_get_into_the_next_attempt(tmp_path: Path, dam
     assert again.fresh
     assert set(again.manifest.files) == {"inner/data.bin", "notes.txt"}
     assert Store(tmp_path).find(again.name, Demo) is not None
-
-
-def test_clean_keeps_finished_artifacts(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    finished = make(store, "count", config={}, inputs={}, build=_build)
-    finished.folder.rename(tmp_path / f".{finished.name}.partial")
-    assert store.clean() == []
-    assert not make(store, "count", config={}, inputs={}, build=_never).fresh
 
 
 def test_no_flipped_bit_is_used(tmp_path: Path) -> None:
@@ -137,10 +129,10 @@ def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pyte
     store = Store(tmp_path)
     name = make(store, "demo", config={}, inputs={}, build=_build).name
     with monkeypatch.context() as patch:
-        patch.setattr("tokenizer.storage.Disk.remove_folder", lambda *_, **__: None)  # killed after the rename
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # killed after the rename
         store.remove(name)
-    store.clean()
-    assert [path.name for path in tmp_path.iterdir()] == [".locks"]
+    assert store.find(name, Demo) is None
+    assert make(store, "demo", config={}, inputs={}, build=_build).fresh
 
 
 def test_a_disk_error_does_not_undo_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +145,7 @@ def test_a_disk_error_does_not_undo_finished_work(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr("experiments.store.artifacts.check_sizes", fails)
         with pytest.raises(OSError, match="Input/output"):
-            store.clean()
+            make(store, "count", config={}, inputs={}, build=_never)
     assert (partial / MANIFEST).exists()
     assert not make(store, "count", config={}, inputs={}, build=_never).fresh
 
@@ -185,17 +177,30 @@ def test_the_reason_is_not_hidden(tmp_path: Path) -> None:
         Store(tmp_path).find(path.name, Demo)
 
 
-def test_artifacts_of_the_format_without_checksums_still_open(tmp_path: Path) -> None:
+def test_a_manifest_without_a_seal_is_rejected(tmp_path: Path) -> None:
     path = make(Store(tmp_path), "lm", config={}, inputs={}, build=_build).path
     manifest = read_sealed(path / MANIFEST)
-    old = manifest | {"format": 2, "files": {name: entry["bytes"] for name, entry in manifest["files"].items()}}
-    (path / MANIFEST).write_text(json.dumps(old))
-    artifact = artifact_at(path, Demo)
-    assert artifact is not None
-    assert artifact.path == path
-    (path / MANIFEST).write_text(json.dumps(manifest))  # of this format, and without a seal
+    (path / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="no seal"):
-        artifact_at(path, Demo)
+        Store(tmp_path).find(path.name, Demo)
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "/etc/hostname", "inner/../notes.txt", ".", "device"])
+def test_names_in_manifests_that_leave_their_folder_are_rejected(tmp_path: Path, name: str) -> None:
+    path = make(Store(tmp_path / "artifacts"), "lm", config={}, inputs={}, build=_build).path
+    (tmp_path / "escaped").write_text("some text")
+    (path / "device").symlink_to("/dev/zero")  # reading it would never end
+    manifest = read_sealed(path / MANIFEST)
+    manifest["files"][name] = manifest["files"]["notes.txt"]
+    write_sealed(path / MANIFEST, manifest)
+    with pytest.raises(UserError, match=r"(not a plain path inside the folder|is a device).*delete the folder"):
+        Store(tmp_path / "artifacts", verify="always").find(path.name, Demo)
+
+
+def test_names_of_artifacts_stay_in_their_store(tmp_path: Path) -> None:
+    path = make(Store(tmp_path / "other"), "lm", config={}, inputs={}, build=_build).path
+    with pytest.raises(UserError, match="not a plain path inside the folder"):
+        Store(tmp_path / "artifacts").find(f"../other/{path.name}", Demo)
 
 
 @pytest.mark.parametrize("content", ["", "nonsense"])

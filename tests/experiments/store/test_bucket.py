@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -17,7 +15,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.results import Folder
-from experiments.store import cache, registry
+from experiments.store import cache
 from experiments.store.artifacts import Store, artifact_at
 from tests.experiments.store.demo import make
 from tests.tokenizer.corpus.endpoint import SECRETS
@@ -214,83 +212,17 @@ def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path
         assert len(data) < 20 + 8  # files of the killed attempt are not read again
 
 
-def test_the_cache_keeps_what_was_used_last_and_what_is_in_use(endpoint: Endpoint, tmp_path: Path) -> None:
-    store = Store.at(URL, gigabytes=2.5 * sum(map(len, FILES.values())) / 1e9)
-    names = [made(store, size=size).name for size in range(4)]
-    assert all((store.root / name).exists() for name in names)  # this process uses them
-    held = store.open_all(names[:1], Folder)[0]
-    held_path = held.path
-    for name in names[1:]:
-        os.utime(store.root / ".used" / name, (1, 1 + names.index(name)))
-    del store
-    gc.collect()
-    other = Store.at(URL)  # keeps the limit
-    assert held.check is not None
-    assert held_path.exists()
-    made(other, size=4)
-    assert {path.name for path in other.root.glob("lm-*")} >= {*names, made(other, size=4).name}
-    del held
-    gc.collect()
-    made(other, size=5)
-    left = {path.name for path in other.root.glob("lm-*")}
-    assert left == {made(other, build=not_again, size=size).name for size in (4, 5)}
-    again = made(other, build=not_again, size=1)
-    assert contents(again.path) == FILES
-
-
-@pytest.mark.slow
-def test_what_is_not_in_the_bucket_stays_in_the_cache(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "ATTEMPTS", 1)
-    endpoint.upload_faults.extend([503] * 200)
-    with pytest.raises(UserError):
-        made(Store.at(URL, gigabytes=1e-9))
-    endpoint.upload_faults.clear()
-    made(Store.at(URL), size=2)
-    assert made(Store.at(URL), build=not_again).path.exists()
-
-
-def test_status_and_clean_of_a_bucket(
-    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_status_lists_a_bucket_and_removes_nothing_there(
+    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = Store.at(URL)
-    run = tmp_path / "run"
-    run.mkdir()
-
-    def record(*names: str) -> None:
-        values = {"folder": str(run), "stage": "report", "overrides": [], "artifacts": list(names)}
-        (run / "run.json").write_text(json.dumps(values))
-
-    record()
-    with registry.running(store, run):
-        kept = made(store)
-        record(kept.name)
-        spare = made(store, size=2)
+    made(Store.at(URL, str(tmp_path / "cache")))
     other = [f"artifacts={URL}", f"artifacts_cache={tmp_path / 'other'}"]
     assert main.run(["status", *other, "--json"]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    monkeypatch.setattr("platform.node", lambda: "another")
-    assert {name: row["needed"] for name, row in rows.items()} == {kept.name: True, spare.name: False}
-    assert {row["n_bytes"] for row in rows.values()} == {sum(map(len, FILES.values()))}
-    assert main.run(["status", *other]) == 0
-    assert kept.name in capsys.readouterr().out
-    assert main.run(["status", "--clean", *other, "--yes"]) == 0
-    assert spare.name in capsys.readouterr().out
-    assert other_machine(tmp_path).names("lm-") == [kept.name]
-    assert not any(spare.name in key for key in endpoint.objects)
-    monkeypatch.undo()
-
-
-def test_a_forgotten_run_no_longer_keeps_its_artifacts(endpoint: Endpoint, tmp_path: Path) -> None:
-    store, run = Store.at(URL, str(tmp_path / "cache")), tmp_path / "run"
-    run.mkdir()
-    (run / "run.json").write_text(json.dumps({"folder": str(run), "stage": "report", "overrides": []}))
-    with registry.running(store, run):
-        pass
-    assert len(registry.entries(store)) == 1
-    shutil.rmtree(run)
-    assert main.run(["status", "--clean", f"artifacts={URL}", f"artifacts_cache={tmp_path / 'cache'}", "--yes"]) == 0
-    assert not any("run.json" in key for key in endpoint.objects)
-    assert registry.entries(Store.at(URL, str(tmp_path / "third"))) == []
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["n_bytes"] == sum(map(len, FILES.values()))
+    assert main.run(["status", "--clean", *other, "--yes"]) == 2
+    assert "nothing is removed there" in capsys.readouterr().err
+    assert other_machine(tmp_path).names("lm-") == [row["name"]]
 
 
 def test_a_cache_folder_leads_to_its_bucket(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -302,20 +234,19 @@ def test_a_cache_folder_leads_to_its_bucket(endpoint: Endpoint, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("where", "folder", "gigabytes", "message"),
+    ("where", "folder", "message"),
     [
-        ("hf://datasets/a/b", None, None, "write a folder, s3://BUCKET/PREFIX or gs://"),
-        ("https://me:pw@host/a?sig=X", None, None, "artifacts=https://host/a: write"),
-        ("s3://bucket/*", None, None, "write a folder"),
-        ("s3://", None, None, "write a folder"),
-        (URL, None, 0.0, "artifacts_cache_gb=0 must be above 0"),
-        ("artifacts", "cache", None, "artifacts_cache=cache has no effect"),
-        (URL, ".", None, "contains other files"),
+        ("hf://datasets/a/b", None, "write a folder, s3://BUCKET/PREFIX or gs://"),
+        ("https://me:pw@host/a?sig=X", None, "artifacts=https://host/a: write"),
+        ("s3://bucket/*", None, "write a folder"),
+        ("s3://", None, "write a folder"),
+        ("artifacts", "cache", "artifacts_cache=cache has no effect"),
+        (URL, ".", "contains other files"),
     ],
 )
-def test_wrong_settings_are_errors(where: str, folder: str | None, gigabytes: float | None, message: str) -> None:
+def test_wrong_settings_are_errors(where: str, folder: str | None, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Store.at(where, folder, gigabytes)
+        Store.at(where, folder)
 
 
 def test_a_cache_belongs_to_one_bucket(tmp_path: Path) -> None:

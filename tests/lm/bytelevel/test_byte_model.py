@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from lm.bytelevel import byte_model
-from lm.bytelevel.byte_model import END, METHODS, ByteModel, Cost
+from lm.bytelevel.byte_model import END, ByteModel
 from lm.bytelevel.tokenization_paths import TokenizationPaths
-from lm.model.generation import SamplingConfig, generate_from
+from lm.model.generation import SamplingConfig, generate
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
 from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
@@ -104,7 +104,7 @@ def test_next_bytes_are_a_distribution_and_agree_with_strings(lm):
         end = math.exp(model.log_prob(b"", prefix, end=True))
         assert probabilities[END] * (1 - lost) == pytest.approx(end, abs=1e-6)
         assert probabilities[0x80] == probabilities[0xFF] == 0  # where a character begins
-        assert model.likeliest_byte(prefix) == int(probabilities.argmax())
+        assert model.likeliest_bytes([prefix]) == [int(probabilities.argmax())]
 
 
 def test_a_document_has_the_product_over_its_tokens(lm):
@@ -135,7 +135,7 @@ def test_choices_score_the_same_together_and_alone(lm):
     model = ByteModel(lm)
     answers = ["a", "ab", " ab", "s b 1", "", "1"]
     for prompt in ("", "a", "ab s", "  "):
-        together = model.choices(prompt, answers)
+        [together] = model.choices([(prompt, answers)])
         alone = [ByteModel(lm).log_prob(answer, prompt) for answer in answers]
         np.testing.assert_allclose(together, alone, atol=1e-5)
         assert together[4] == 0
@@ -143,7 +143,7 @@ def test_choices_score_the_same_together_and_alone(lm):
 
 def test_more_choices_than_the_model_has_positions(lm):
     answers = [f"{a}{b} {c}" for a in "ab1" for b in "abs" for c in ["s 1", "ba ab", "1s"]]
-    together = ByteModel(lm).choices("ab ", answers)
+    [together] = ByteModel(lm).choices([("ab ", answers)])
     assert sum(map(len, answers)) > lm.model.context_tokens
     assert together[5] == pytest.approx(ByteModel(lm).log_prob(answers[5], "ab "), abs=1e-5)
 
@@ -161,21 +161,21 @@ def test_texts_longer_than_the_context(lm):
     text = "ab sab 1 a.b's " * 12
     assert -math.inf < model.log_prob(text, end=True) < 0
     assert -math.inf < model.log_prob("ab", text) < 0
-    np.testing.assert_allclose(model.choices(text, ["a", "b"]), [model.log_prob(c, text) for c in "ab"], atol=0.5)
+    [scores] = model.choices([(text, ["a", "b"])])
+    np.testing.assert_allclose(scores, [model.log_prob(c, text) for c in "ab"], atol=0.5)
     assert model.next_byte(text).probabilities.sum() == pytest.approx(1)
 
 
 def test_bytes_need_no_paths():
-    """Without merges every byte is a token, and all methods are the usual score."""
+    """Without merges every byte is a token, and the score is the usual one."""
     lm = tiny.language_model(tiny.bytes_only())
     text, prompt = "naïve", "a "
     ids = lm.tokenizer.encode_ordinary(prompt + text)
     expected = sequence_log_prob(lm, ids) - sequence_log_prob(lm, lm.tokenizer.encode_ordinary(prompt))
-    for method in METHODS:
-        assert ByteModel(lm, method).log_prob(text, prompt) == pytest.approx(expected, abs=1e-5)
+    assert ByteModel(lm).log_prob(text, prompt) == pytest.approx(expected, abs=1e-5)
 
 
-def test_approximations_match_their_names():
+def test_answers_count_every_token_that_covers_the_prompt():
     tokenizer = tiny.merged([(b" ", b"o"), (b" o", b"f"), (b" of", b" "), (b" of ", b"t")], "none")
     lm = tiny.language_model(tokenizer)
     token = tokenizer.vocab.index
@@ -184,12 +184,8 @@ def test_approximations_match_their_names():
     def prob(*ids):
         return math.exp(sequence_log_prob(lm, list(ids)))
 
-    canonical = math.log(prob(a, of_t) / prob(a, of))
-    assert ByteModel(lm, "canonical").log_prob(" t", "a of") == pytest.approx(canonical, abs=1e-5)
-    backed_up = math.log(prob(a, of_t) / (prob(a, of) + prob(a, of_) + prob(a, of_t)))
-    assert ByteModel(lm, "backed-up").log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
-    # No other path covers these strings, so backing up is exact here.
-    assert ByteModel(lm).log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
+    expected = math.log(prob(a, of_t) / (prob(a, of) + prob(a, of_) + prob(a, of_t)))
+    assert ByteModel(lm).log_prob(" t", "a of") == pytest.approx(expected, abs=1e-5)
 
 
 def test_healing_samples_paths_by_probability():
@@ -207,21 +203,8 @@ def test_healing_samples_paths_by_probability():
     assert model.heal("a of", seed=5) == drawn[5]
     assert model.heal("", seed=0) == []
     config = SamplingConfig(temperature=0.0, max_new_tokens=2, max_new_bytes=None)
-    [result] = generate_from(lm, ["a of"], [paths[2]], config)
+    [result] = generate(lm, ["a of"], config, [paths[2]])
     assert result.data.startswith(b" t")
-
-
-def test_sampling_bytes(lm):
-    model = ByteModel(lm)
-    data = model.sample("ab", 5, seed=1)
-    assert data == ByteModel(lm).sample("ab", 5, seed=1)
-    assert data != model.sample("ab", 5, seed=2)
-    likely = model.sample("ab", 3, seed=0, temperature=1e-3)
-    assert model.is_greedy(likely, "ab")
-    other = bytes([likely[0] ^ 1]) + likely[1:]
-    assert not model.is_greedy(other, "ab")
-    with pytest.raises(UserError, match="temperature"):
-        model.sample("ab", 3, seed=0, temperature=0)
 
 
 def test_cut_characters_have_probabilities():
@@ -242,18 +225,18 @@ def normalized(request):
 
 def test_normalized_text_is_scored(normalized):
     composed, decomposed = "é e\u0305é", "e\u0301 e\u0305e\u0301"
-    for method in METHODS:
-        model = ByteModel(normalized, method)
-        for end in (False, True):
-            assert model.log_prob(decomposed, "a ", end=end) == model.log_prob(composed, "a ", end=end)
-            assert model.log_prob("b", decomposed, end=end) == model.log_prob("b", composed, end=end)
     model = ByteModel(normalized)
+    for end in (False, True):
+        assert model.log_prob(decomposed, "a ", end=end) == model.log_prob(composed, "a ", end=end)
+        assert model.log_prob("b", decomposed, end=end) == model.log_prob("b", composed, end=end)
     ids = normalized.tokenizer.encode_ordinary(composed)
     whole = sequence_log_prob(normalized, [*ids, normalized.eos_id])
     assert model.log_prob(composed, end=True) == pytest.approx(whole, abs=1e-5)
-    assert model.choices(composed, ["b", " é"]).tolist() == model.choices(decomposed, ["b", " e\u0301"]).tolist()
+    one, two = model.choices([(composed, ["b", " é"]), (decomposed, ["b", " e\u0301"])])
+    assert one.tolist() == two.tolist()
     assert model.heal(decomposed, seed=0) == model.heal(composed, seed=0)
-    assert model.is_greedy(model.sample(composed, 3, seed=0, temperature=1e-3), decomposed)
+    [likely] = model.likeliest_bytes([composed])
+    assert model.greedy_of([(bytes([likely]), decomposed)]) == [True]
 
 
 def test_bytes_of_normalized_text(normalized):
@@ -263,44 +246,34 @@ def test_bytes_of_normalized_text(normalized):
     steps = [model.next_byte(data[:i]) for i in range(len(data))]
     total = sum(math.log(step.probabilities[byte] * (1 - step.lost)) for step, byte in zip(steps, data, strict=True))
     assert model.log_prob(data) == pytest.approx(total, abs=1e-5)
-    for seed in range(2):
-        sampled = model.sample("e", 4, seed=seed)
-        assert model.paths.normalized(b"e" + sampled) == b"e" + sampled
 
 
 def test_marks_that_change_the_prompt_are_rejected():
     model = ByteModel(tiny.language_model(normalizing("NFC")))
     mark = "\u0301".encode()
     for prompt, answer in (("xe", "\u0301a"), (b"xe" + mark[:1], mark[1:] + b"a")):
-        for job in (model.log_prob, model.is_greedy, lambda text, before: model.choices(before, [text])):
+        for job, argument in ((model.greedy_of, (answer, prompt)), (model.choices, (prompt, [answer]))):
             with pytest.raises(UserError, match="changes the end of the prompt"):
-                job(answer, prompt)
+                job([argument])
+        with pytest.raises(UserError, match="changes the end of the prompt"):
+            model.log_prob(answer, prompt)
     assert model.log_prob("\u0305a", "xe") < 0
     with pytest.raises(UserError, match="no normalized text begins with"):
         model.next_byte("a\uf900".encode()[:3])
 
 
-def test_the_cost_is_counted():
-    lm = tiny.language_model(bpe("llama3", LETTERS))
-    model = ByteModel(lm)
-    model.choices("ab sab ab", ["a", "b", " a"])
-    first = model.cost
-    assert (first.passes, first.strings) == (2, 4)
-    assert first.widest >= 1
-    assert first.tokens >= first.nodes > 0
-    model.cost = Cost()
-    model.choices("ab sab ab", ["a", "b", " a"])
-    assert model.cost.passes == 1  # the prompt is in the cache
-    assert model.cost.tokens == first.nodes
+def test_a_prompt_is_read_once():
+    model = ByteModel(tiny.language_model(bpe("llama3", LETTERS)))
+    for passes in (2, 3):  # the prompt and the answers; then the prompt is in the cache
+        model.choices([("ab sab ab", ["a", "b", " a"])])
+        assert model._reader.passes == passes
 
 
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        (lambda lm: ByteModel(lm, "fast"), "method='fast'"),
         (lambda lm: ByteModel(lm).log_prob(b"\xff"), "no text begins"),
         (lambda lm: ByteModel(lm).log_prob(b"\xc3", end=True), "end inside a character"),
-        (lambda lm: ByteModel(lm, "canonical").log_prob(b"\xc3"), "whole texts"),
     ],
 )
 def test_mistakes(job, message):
@@ -322,17 +295,17 @@ def test_batches_give_the_numbers_of_single_requests(lm, rows):
     answers = [" ab", "a", "b 1", " s" * 8]
     requests = [(prompt, answers[: 1 + i % 4]) for i, prompt in enumerate(MANY)]
     batched, single = ByteModel(lm, batch_rows=rows), ByteModel(lm, batch_rows=1)
-    for scores, (prompt, some) in zip(batched.choices_of(requests), requests, strict=True):
-        assert scores == pytest.approx(single.choices(prompt, some), rel=1e-6, abs=1e-6)
+    for scores, (prompt, some) in zip(batched.choices(requests), requests, strict=True):
+        assert scores == pytest.approx(single.choices([(prompt, some)])[0], rel=1e-6, abs=1e-6)
         assert scores == pytest.approx([single.log_prob(answer, prompt) for answer in some], rel=1e-6, abs=1e-5)
-    assert batched.cost.passes < single.cost.passes
+    assert batched._reader.passes < single._reader.passes
 
 
 def test_a_batch_of_greedy_checks_equals_single_ones(lm):
     model = ByteModel(lm)
     likely = b""
     for _ in range(3):
-        byte = model.likeliest_byte(likely)
+        [byte] = model.likeliest_bytes([likely])
         if byte == END:
             break
         likely += bytes([byte])
@@ -351,10 +324,10 @@ def test_rows_of_a_batch_never_exceed_the_context(lm):
     """A long row in the cache and a long row to read: padding the first to the second would not fit."""
     model = ByteModel(lm)
     longest = "ab1" * 12
-    model.choices(longest, ["a"])
+    model.choices([(longest, ["a"])])
     requests = [(longest, ["ab"]), ("1s" * 18, ["s"])]
-    for scores, (prompt, some) in zip(model.choices_of(requests), requests, strict=True):
-        assert scores == pytest.approx(ByteModel(lm).choices(prompt, some), rel=1e-6, abs=1e-6)
+    for scores, (prompt, some) in zip(model.choices(requests), requests, strict=True):
+        assert scores == pytest.approx(ByteModel(lm).choices([(prompt, some)])[0], rel=1e-6, abs=1e-6)
 
 
 def test_a_batch_is_limited_in_tokens(lm, monkeypatch):
@@ -362,11 +335,11 @@ def test_a_batch_is_limited_in_tokens(lm, monkeypatch):
     sizes = []
     read = model._reader.read
 
-    def watched(jobs, cost):
+    def watched(jobs):
         sizes.append((len(jobs), max(len(trunk) + len(tree.tokens) for trunk, tree in jobs)))
-        return read(jobs, cost)
+        return read(jobs)
 
     monkeypatch.setattr(model._reader, "read", watched)
-    model.choices_of([(prompt, ["a"]) for prompt in MANY])
+    model.choices([(prompt, ["a"]) for prompt in MANY])
     assert all(rows == 1 or rows * width <= 40 for rows, width in sizes)
     assert 1 < len(sizes) < len(MANY)

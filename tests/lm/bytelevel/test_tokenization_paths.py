@@ -18,7 +18,7 @@ from tests.lm import tiny
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.errors import UserError
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 # Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
 LETTERS = "abs 1\n'.ꙛ"
@@ -256,11 +256,3 @@ def test_a_string_that_no_text_begins_with():
     assert paths.find(b"") == []
     assert paths.encoding("né".encode()[:2]) is None
     assert paths.stable_prefix(b"") == ([], b"")
-
-
-def test_few_candidates_are_requested_twice():
-    paths = TokenizationPaths(bpe("llama3", LETTERS))
-    paths.find(b"ab a")
-    n_checked = paths.n_checked
-    paths.find(b"ab a")
-    assert paths.n_checked == n_checked

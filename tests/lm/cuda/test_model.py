@@ -12,24 +12,20 @@ from lm.hf.export import export_hf
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
 from lm.model.loss import Objective
-from lm.model.transformer import ModelConfig, Transformer
+from lm.model.transformer import ModelConfig
 from lm.train import optim
+from lm.train.config import TrainConfig
 from lm.train.optim import build_optimizers
 from tests.lm import tiny
 from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe
 
 EOS, VOCAB, SEQ_LEN = 299, 300, 300  # three blocks of FlexAttention, the last one not full
-RATES = {"matrix_lr": 0.02, "embedding_lr": 0.01, "head_lr": 0.01, "vector_lr": 0.01}
+RATES = TrainConfig(embedding_lr=0.01, weight_decay=0.1)
 
 
 def build(device, *, qk_norm=False):
-    model = Transformer(ModelConfig(n_layers=2, hidden_size=64, head_dim=32, qk_norm=qk_norm), VOCAB, SEQ_LEN)
-    model.initialize(0, range(VOCAB))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
-    return model.to(device)
+    config = ModelConfig(n_layers=2, hidden_size=64, head_dim=32, qk_norm=qk_norm)
+    return tiny.uneven(config, VOCAB, SEQ_LEN, scale=0.02).train().to(device)
 
 
 def batch(step, device):
@@ -44,7 +40,7 @@ def steps(device, n, *, document_mask, bf16=False, fuse=False):
     objective = Objective(model, eos_id=EOS, document_mask=document_mask)
     if fuse:
         objective.fuse(backend="inductor" if device == "cuda" else "aot_eager")
-    optimizers = build_optimizers(model, **RATES, weight_decay=0.1)
+    optimizers = build_optimizers(model, RATES)
     losses, gradients = [], {}
     for _ in range(n):
         inputs, targets = batch(0, device)
@@ -115,7 +111,7 @@ def test_generation(device):
 
 def test_byte_probabilities(device):
     requests = [("ab s", [" ab", "1"]), ("", ["s'"]), ("ab " * 8, ["a", "ab s"])]
-    expected, found = (ByteModel(lm).choices_of(requests) for lm in language_models(device))
+    expected, found = (ByteModel(lm).choices(requests) for lm in language_models(device))
     for ours, theirs in zip(found, expected, strict=True):
         assert ours == pytest.approx(theirs, abs=1e-4)
 

@@ -12,7 +12,7 @@ from lm.data.shard_writer import PROGRESS
 from lm.data.sharding import ShardConfig, write_shards
 from tests.kills import kills
 from tests.lm.conftest import TEXTS, ToyBatch, ToyTokenizer
-from tokenizer.checksums import read_sealed
+from tokenizer.files import read_sealed
 
 
 def contents(folder: Path) -> dict[str, bytes]:

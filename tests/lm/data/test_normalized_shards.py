@@ -11,7 +11,7 @@ from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
 from tokenizer import Batch, Tokenizer, patterns
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 TEXTS = ["plain", "e\u0301t\u0301e", "déjà vu", "\u212bngstro\u0308m", "", "a\u0323\u0301b", "end"]
 CHANGED = [text for text in TEXTS if unicodedata.normalize("NFC", text) != text]

@@ -16,8 +16,8 @@ from lm.data.sharding import ShardConfig, copy_documents, write_shards
 from lm.data.shards import Shards
 from tests.lm.conftest import ToyBatch
 from tokenizer import Corpus, CorpusConfig
-from tokenizer.checksums import read_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed
 
 
 class Interrupted(Exception):

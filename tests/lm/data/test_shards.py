@@ -8,8 +8,8 @@ import pytest
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from tests.flipping import flips
-from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 
 def decoded(shards, tokenizer, i):
@@ -56,8 +56,8 @@ def test_another_tokenizer_is_rejected(make_shards, toy):
 
 def test_tokens_that_do_not_spell_the_text_are_rejected(tmp_path, toy, batch):
     tokenizer = toy()
-    encode = tokenizer.encode_documents
-    tokenizer.encode_documents = lambda b, threads=None: (encode(b)[0], np.array([0, 3, 8]))
+    encode = tokenizer.encode_batch
+    tokenizer.encode_batch = lambda b, threads=None: (encode(b)[0], np.array([0, 3, 8]))
     with pytest.raises(UserError, match="document 0 has 4 bytes, but its tokens have 3"):
         write_shards(tmp_path / "s", tokenizer, [batch(["abcd", "efgh"])])
     assert list(tmp_path.iterdir()) == []
@@ -65,7 +65,7 @@ def test_tokens_that_do_not_spell_the_text_are_rejected(tmp_path, toy, batch):
 
 def test_special_token_as_text_is_rejected(tmp_path, toy, batch):
     tokenizer = toy()
-    tokenizer.encode_documents = lambda b, threads=None: (
+    tokenizer.encode_batch = lambda b, threads=None: (
         np.array([97, tokenizer.vocab_size - 1]),
         np.array([0, 2]),
     )

@@ -4,6 +4,7 @@
 the other process fails, which OUT/told has to say; in a third one it does not find the model, as OUT/absent has to say.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ def score(folder: Path, shards: Shards) -> Evaluation:
 def main(shards: Shards, model: Path, out: Path) -> int:
     """Score in the first process; the other joins in."""
     torch.set_num_threads(1)
-    jobs: list[dict[str, Any]] = []
 
     def first() -> int:
         score(model, shards).save(out)
@@ -42,17 +42,20 @@ def main(shards: Shards, model: Path, out: Path) -> int:
                 (out / name).write_text(str(error))
         return 0
 
-    def join(job: dict[str, Any]) -> None:
-        assert distributed_evaluation.is_ours(job)
-        jobs.append(job)
+    join, jobs = distributed_evaluation._join, []
+
+    def watched(folder: Path, *arguments: Any) -> None:
+        jobs.append(folder)
         broken = mock.Mock(side_effect=UserError("document 3 is not finite"))
         with (
             mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30),
             mock.patch("lm.evaluate.scoring._queue", scoring._queue if len(jobs) == 1 else broken),
         ):
-            distributed_evaluation.join(job if len(jobs) < 3 else {**job, "folder": str(out / "nowhere")})
+            join(folder if len(jobs) < 3 else out / "nowhere", *arguments)
 
-    return distributed.launch(first, join)
+    if os.environ["RANK"] != "0":
+        distributed_evaluation._join = watched
+    return distributed.launch(first)
 
 
 if __name__ == "__main__":

@@ -11,82 +11,11 @@ import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all, eligible
-from lm.evaluate.significance import Ratio, holm
+from lm.evaluate.significance import holm
 from tests.lm.evaluate.test_evaluation import made_up
 from tokenizer.errors import UserError
 
 LOG2 = math.log(2)
-
-
-def test_holm_by_hand():
-    # 0.005 * 4, 0.01 * 3, 0.03 * 2, 0.04 * 1 -> not below the one before.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.7, 0.6]) == [1.0, 1.0]
-    assert holm([]) == []
-
-
-def test_equal_sizes_give_the_interval_of_the_mean():
-    """Student's t from the tables: 2.570582 for 5 degrees of freedom, 4.302653 for 2."""
-    values = np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])  # not skewed; variance 0.8
-    ratio = Ratio.of(values[None] * 2, np.full(6, 2.0))
-    half = 2.570582 * math.sqrt(0.8 / 6)
-    assert ratio.interval(0.95) == (pytest.approx(2 - half, rel=1e-6), pytest.approx(2 + half, rel=1e-6))
-    assert ratio.effective_units == pytest.approx(6)
-    shifted = Ratio.of((values[None] - 2 + half) * 2, np.full(6, 2.0))
-    assert shifted.p_value() == pytest.approx(0.05, rel=1e-5)
-    # Three seeds that agree on no document: their differences alone.
-    seeds = Ratio.of(np.outer([1.0, 2.0, 3.0], np.ones(6)), np.ones(6))
-    assert seeds.interval(0.95)[1] == pytest.approx(2 + 4.302653 / math.sqrt(3), rel=1e-6)
-    # Independent seeds and documents: the squares of the half widths add up.
-    both = Ratio.of(np.add.outer([1.0, 2.0, 3.0], values), np.ones(6))
-    assert both.interval(0.95)[1] == pytest.approx(4 + math.hypot(half, 4.302653 / math.sqrt(3)), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("numerators", "denominators"),
-    [
-        ([-0.0001, 0.0016, -0.0091, -0.0152], [0.12, 0.50, 0.99, 4.64]),
-        ([0.0193, 0.0006, -0.0014, 0.0022], [3.81, 0.05, 0.14, 0.09]),
-    ],
-)
-def test_few_effective_units_have_a_p_value_that_agrees_with_the_interval(numerators, denominators):
-    ratio = Ratio.of(np.array([numerators]), np.array(denominators))
-    low, high = ratio.known_interval(0.95)
-    assert low < 0 < high
-    assert ratio.p_value() > 0.05
-
-
-def test_noise_of_single_runs_counts_once():
-    """Noise of each run on each document is part of the spread of seeds, and not of that of documents."""
-    noise = np.random.default_rng(0).normal(size=(2000, 3, 50))
-    ratio = Ratio.of(noise, np.ones((2000, 50)))
-    assert float(np.median(ratio.unit_variance)) < 0.1 / 150
-    low, high = ratio.interval(0.95)
-    assert 0.93 <= float(np.mean((low <= 0) & (high >= 0))) <= 0.99
-
-
-def test_a_long_tail_lengthens_its_side_of_the_interval():
-    values = np.random.default_rng(0).exponential(size=40)
-    ratio = Ratio.of(values[None], np.ones(40))
-    low, high = ratio.interval(0.95)
-    assert high - ratio.value > 1.3 * (ratio.value - low)
-    low, high = Ratio.of(-values[None], np.ones(40)).interval(0.95)
-    assert -values.mean() - low > 1.3 * (high + values.mean())
-
-
-def test_the_sample_that_is_needed_finds_the_difference():
-    rng = np.random.default_rng(0)
-
-    def draw(seeds, documents, rounds=500):
-        return rng.normal(0, 0.02, (rounds, seeds, 1)) + rng.normal(0, 0.3, (rounds, 1, documents))
-
-    clusters, seeds = Ratio.of(draw(400, 2000, 1)[0], np.ones(2000)).needed(0.05, 0.95)
-    assert (seeds, 300 < clusters < 1000) == (5, True)
-    low, _ = Ratio.of(0.05 + draw(seeds, clusters), np.ones((500, clusters))).interval(0.95)
-    assert 0.75 <= float(np.mean(low > 0)) <= 0.97
-    alone = Ratio.of(draw(1, 4000, 1)[0], np.ones(4000)).needed(0.05, 0.95)
-    assert alone.seeds is None
-    assert 200 < alone.clusters < 350  # (1.96 + 0.84)² · 0.3² / 0.05² = 283
 
 
 def runs(rng, n_seeds, *, shift=0.0, seed_sd=0.0, n=40, index=None, shared=0.0):

@@ -170,11 +170,6 @@ def test_save_and_load(make_shards, tmp_path):
     for field in dataclasses.fields(Evaluation):
         assert np.array_equal(getattr(loaded, field.name), getattr(evaluation, field.name)), field.name
     assert loaded.summary() == evaluation.summary()
-    # Version 0.1 also stored the settings of a bootstrap.
-    content = json.loads((tmp_path / "e" / "evaluation.json").read_text())
-    content["config"] |= {"bootstrap_samples": 2000, "seed": 0}
-    (tmp_path / "e" / "evaluation.json").write_text(json.dumps(content))
-    assert Evaluation.load(tmp_path / "e").config == evaluation.config
     with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path)
     (tmp_path / "e" / "documents.npz").write_bytes(b"PK")

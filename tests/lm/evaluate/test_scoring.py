@@ -22,6 +22,7 @@ from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward, fast_nats
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import MODEL, model_tensors, save_tensors
+from tests.lm import tiny
 from tests.lm.evaluate.evaluation_processes import score as score_alone
 from tests.lm.evaluate.test_evaluation import CONFIG, Table, score
 from tests.lm.synchronization import Waits
@@ -146,12 +147,7 @@ def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
 
 
 def small_model(shards):
-    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16), shards.vocab_size, 24)
-    model.initialize(0, range(model.vocab_size))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.1)
-    return model.eval()
+    return tiny.uneven(ModelConfig(n_layers=2, hidden_size=32, head_dim=16), shards.vocab_size, 24, scale=0.1)
 
 
 @pytest.fixture

@@ -91,8 +91,8 @@ def test_curves_average_the_steps_that_all_have():
     ]
     for row in rows:
         if row["step"] in (1, 4):
-            row |= {"mfu": 0.25, "gate_rms/00": 2.0}
+            row |= {"residual_rms": 1.0, "gate_rms/00": 2.0}
     found = curves(reversed(rows))
     assert [(row["step"], row["value"]) for row in found if row["name"] == "grad_norm"] == [(1, 1.0), (4, 3.0)]
-    assert {row["name"] for row in found} == {"grad_norm", "mfu", "gate_rms/00"}
+    assert {row["name"] for row in found} == {"grad_norm", "gate_rms/00"}
     assert found[0]["bytes_seen"] == 10

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,10 +14,9 @@ from safetensors.torch import load_file
 
 from experiments.cli import main
 from lm.hf import export, export_check
-from lm.hf import fresh_process as program
 from lm.hf.export import export_hf
-from lm.model.transformer import ModelConfig, Transformer
-from lm.model.weights import model_tensors, save_tensors
+from lm.model.transformer import ModelConfig
+from lm.model.weights import save_model, save_tensors
 from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
@@ -24,7 +24,7 @@ from tests.superbpe.oracle import batches
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE
-from tokenizer.preparation import Preparation
+from tokenizer.special import Preparation
 
 transformers = pytest.importorskip("transformers")
 from tokenizer.hf import SuperBPETokenizerFast  # noqa: E402
@@ -49,49 +49,28 @@ def tokenizers():
 
 
 @pytest.fixture
-def in_process(monkeypatch, tmp_path_factory):
-    """Run the program in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
+def spoilers(monkeypatch):
+    """Functions that spoil an exported folder before it is verified."""
+    added = []
 
-    It gets a copy without our own file: after `tokenizer.hf.register()`, AutoTokenizer would read that.
-    """
-    spoilers = []
+    def spoiled(model, tokenizer, folder, *arguments):
+        for spoil in added:
+            spoil(folder)
+        return export_check.validate(model, tokenizer, folder, *arguments)
 
-    def ask(folder, request):
-        copy = tmp_path_factory.mktemp("fresh") / "copy"
-        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("superbpe.json"))
-        for spoil in spoilers:
-            spoil(copy)
-        found, logits = program.answer(copy, json.loads(json.dumps(request)))
-        return json.loads(json.dumps(found)), list(logits.values())
-
-    monkeypatch.setattr(export_check, "_ask_fresh_process", ask)
-    return spoilers
+    monkeypatch.setattr(export, "validate", spoiled)
+    return added
 
 
 def build(tokenizer, config=SMALL, context_tokens=40):
-    model = Transformer(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
-    model.initialize(0, range(model.vocab_size))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():  # zero projections would hide mistakes in attention and MLP
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    return model.eval()
+    return tiny.uneven(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
 
 
-def save(model, folder):
-    """What `lm.train.trainer.Trainer.finish` writes of a model."""
-    folder.mkdir(parents=True)
-    meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size}
-    meta |= {"context_tokens": model.context_tokens, "tokenizer_sha256": model.tokenizer_sha256}
-    save_tensors(folder / "model.safetensors", model_tensors(model), meta)
-
-
-@pytest.mark.slow
-def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
-    """From an artifact's name to a folder that a fresh process opens with `transformers` alone."""
+def test_the_command(tokenizers, tmp_path, capsys):
+    """From an artifact's name to a folder that `transformers` opens."""
     tokenizer = tokenizers["one"]
     model = build(tokenizer)
-    save(model, tmp_path / "lm-0")
+    save_model(model, tmp_path / "lm-0")
     tokenizer.save(tmp_path / f"tokenizer-{tokenizer.name}")
     (tmp_path / "text.txt").write_text("<|doc|>".join(DOCUMENTS), encoding="utf-8", newline="")
     scored = ["--text", str(tmp_path / "text.txt"), "--separator", "<|doc|>"]
@@ -122,7 +101,7 @@ def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("qk_norm", "tied"), [(True, False), (True, True), (False, True)])
-def test_architectures_and_tied_embeddings(tokenizers, tmp_path, in_process, qk_norm, tied):
+def test_architectures_and_tied_embeddings(tokenizers, tmp_path, qk_norm, tied):
     model = build(tokenizers["bpe"], dataclasses.replace(SMALL, qk_norm=qk_norm, tie_embeddings=tied))
     made = export_hf(model, tokenizers["bpe"], tmp_path / "out")
     assert made.architecture == ("Qwen3ForCausalLM" if qk_norm else "LlamaForCausalLM")
@@ -135,14 +114,14 @@ def test_architectures_and_tied_embeddings(tokenizers, tmp_path, in_process, qk_
     assert ("lm_head.weight" in load_file(tmp_path / "out" / "model.safetensors")) != tied
 
 
-def test_a_tokenizer_without_merges(tmp_path, in_process):
+def test_a_tokenizer_without_merges(tmp_path):
     tokenizer = tiny.bytes_only()
     made = export_hf(build(tokenizer), tokenizer, tmp_path / "out", ["déjà vu 🙂"])
     assert (made.vocab_size, made.tokenizer_note) == (257, "")
 
 
 @pytest.mark.parametrize("name", ["one", "two"])
-def test_exported_tokenizers_begin_documents(tokenizers, tmp_path, in_process, name):
+def test_exported_tokenizers_begin_documents(tokenizers, tmp_path, name):
     """By default and with `add_bos_token=True`, exactly one <|endoftext|> comes first, whatever was imported."""
     tokenizer = tokenizers[name]
     imported = {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}}
@@ -159,7 +138,7 @@ def test_exported_tokenizers_begin_documents(tokenizers, tmp_path, in_process, n
 
 
 @pytest.mark.parametrize("name", ["bpe", "one"])
-def test_what_servers_need_of_the_tokenizer(tokenizers, tmp_path, in_process, name):
+def test_what_servers_need_of_the_tokenizer(tokenizers, tmp_path, name):
     """Everything that vLLM reads when it opens a tokenizer and decodes a stream of tokens."""
     tokenizer = tokenizers[name]
     export_hf(build(tokenizer), tokenizer, tmp_path / "out")
@@ -189,7 +168,7 @@ def test_what_servers_need_of_the_tokenizer(tokenizers, tmp_path, in_process, na
     assert batch["attention_mask"][1].count(0) == n_padding > 0
 
 
-def test_a_tokenizer_that_normalizes(tokenizers, tmp_path, in_process):
+def test_a_tokenizer_that_normalizes(tokenizers, tmp_path):
     definition = dataclasses.replace(tokenizers["bpe"].definition, preparation=Preparation(forms=("NFC",)))
     tokenizer = Tokenizer(definition)
     assert export_hf(build(tokenizer), tokenizer, tmp_path / "out", ["e\u0301"]).tokenizer_note == ""
@@ -197,11 +176,14 @@ def test_a_tokenizer_that_normalizes(tokenizers, tmp_path, in_process):
 
 @pytest.mark.slow
 def test_two_passes_open_with_our_class_alone(tokenizers, tmp_path):
-    """No tokenizer.json can express them: AutoTokenizer fails loudly, and the result says so."""
+    """No tokenizer.json can express them: AutoTokenizer fails loudly in a process that has not registered our class."""
     made = export_hf(build(tokenizers["two"]), tokenizers["two"], tmp_path / "out", DOCUMENTS)
     assert "two-pass" in made.tokenizer_note
     assert "tokenizer.hf.register()" in made.tokenizer_note
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    program = f"from transformers import AutoTokenizer; AutoTokenizer.from_pretrained({str(tmp_path / 'out')!r})"
+    opened = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert opened.returncode, opened.stdout
 
 
 def _edit(name, change):
@@ -257,9 +239,9 @@ SPOILERS = {
 
 
 @pytest.mark.parametrize("what", SPOILERS)
-def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, in_process, what):
+def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, spoilers, what):
     spoil, message = SPOILERS[what]
-    in_process.append(spoil)
+    spoilers.append(spoil)
     with pytest.raises(UserError, match=message):
         export_hf(build(tokenizers["bpe"]), tokenizers["bpe"], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -267,8 +249,8 @@ def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, 
 
 def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, capsys, monkeypatch):
     bpe, other = tokenizers["bpe"], tokenizers["one"]
-    save(build(bpe), tmp_path / "alone" / "lm-0")
-    save(build(bpe), tmp_path / "lm-0")
+    save_model(build(bpe), tmp_path / "alone" / "lm-0")
+    save_model(build(bpe), tmp_path / "lm-0")
     bpe.save(tmp_path / f"tokenizer-{bpe.name}")
     other.save(tmp_path / "other")
     present = sorted(path.name for path in tmp_path.iterdir())

@@ -12,7 +12,7 @@ from experiments.cli import main
 from lm.hf.export import cut_tensors
 from lm.hf.export_check import probes
 from lm.hf.gguf import export_gguf
-from lm.model.transformer import ModelConfig, Transformer
+from lm.model.transformer import ModelConfig
 from lm.model.weights import save_model
 from superbpe import train_superbpe
 from tests import texts
@@ -41,13 +41,7 @@ def tokenizers():
 
 
 def build(tokenizer, **changes):
-    model = Transformer(dataclasses.replace(SMALL, **changes), tokenizer.vocab_size, 40, tokenizer.sha256)
-    model.initialize(0, range(model.vocab_size))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    return model.eval()
+    return tiny.uneven(dataclasses.replace(SMALL, **changes), tokenizer.vocab_size, 40, tokenizer.sha256)
 
 
 def read(path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lm.model.generation import SamplingConfig, generate, generate_from, sample
+from lm.model.generation import SamplingConfig, generate, sample
 from lm.model.language_model import LanguageModel
 from tests.lm import tiny
 from tokenizer.errors import UserError
@@ -183,10 +183,10 @@ def test_a_limit_in_bytes_cuts_a_token_and_comes_before_a_later_stop():
 def test_tokens_that_reach_beyond_the_prompt_count_as_sampled():
     tokenizer = tiny.merged([(b"a", b"b")])
     lm = LanguageModel(scripted([tokenizer.special_tokens["<|endoftext|>"]], size=tokenizer.vocab_size), tokenizer)
-    [result] = generate_from(lm, ["xa"], [[tokenizer.vocab.index(b"x"), tokenizer.vocab.index(b"ab")]], FREE)
+    [result] = generate(lm, ["xa"], FREE, [[tokenizer.vocab.index(b"x"), tokenizer.vocab.index(b"ab")]])
     assert (result.text, result.ids) == ("b", [])
     with pytest.raises(ValueError, match="prompt"):
-        generate_from(lm, ["xy"], [[tokenizer.vocab.index(b"x")]], FREE)
+        generate(lm, ["xy"], FREE, [[tokenizer.vocab.index(b"x")]])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from lm.model.kv_cache import KVCache
-from lm.model.transformer import ModelConfig, Transformer
+from lm.model.transformer import ModelConfig
+from tests.lm import tiny
 
 CONTEXT = 48
 
@@ -14,13 +15,7 @@ CONTEXT = 48
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "qk_norm"])
 def model(request):
     config = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=16, qk_norm=request.param)
-    model = Transformer(config, 70, CONTEXT)
-    model.initialize(0, range(model.vocab_size))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    return model.eval().requires_grad_(False)
+    return tiny.uneven(config, 70, CONTEXT).requires_grad_(False)
 
 
 def ids(*shape, seed=2):

@@ -1,62 +1,67 @@
-"""Ladders of made-up arms with known curves."""
+"""Made-up arms with known gaps over a ladder of budgets."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from lm.evaluate.bits_per_byte import Grouping
-from lm.scaling.curve import PowerLaw
-from lm.scaling.estimates import Arm
-from lm.scaling.gap import compare_arms
-from lm.scaling.ladder import HeldOut, Ladder, check_comparable, document_ladder, source_shares
-from lm.scaling.reprice import prepare, price
+from lm.scaling.gaps import Gap, compare_arms
+from lm.scaling.points import HeldOut, Points, source_shares
 
 FLOPS = np.geomspace(2e15, 6e16, 4)
+N = 60
+SIZES = np.repeat([300, 900], N // 2)
+SOURCES = Grouping(("code", "web"), np.repeat([0, 1], N // 2).astype(np.int32))
 
 
-def law_through(level, floor, exponent, at=1e16):
-    """The law with this floor and exponent that has this value at some FLOPs."""
-    return PowerLaw(floor, (level - floor) * at**exponent, exponent)
+def loss(flops: np.ndarray) -> np.ndarray:
+    """Bits per byte of the reference."""
+    return 0.6 + 0.9 * (flops / 1e16) ** -0.2
 
 
-REFERENCE = law_through(1.5, 0.60, 0.20)
-CROSSING = law_through(1.5, 0.55, 0.20)
-"""Worse than the reference below 1e16 FLOPs and better above."""
+def heldout(sizes: np.ndarray = SIZES, sources: Grouping = SOURCES, cluster: str = "document") -> HeldOut:
+    return HeldOut(sizes, sources, source_shares(sizes, sources), cluster)
 
 
-def measured_ladder(name, flops, bits_per_byte, *, sources=("all",)):
-    """A ladder from averages without documents: bits per byte at each rung, for each run; sources have equal shares."""
-    values, shares = np.array(bits_per_byte, np.float64), dict.fromkeys(sources, 1 / len(sources))
-    return Ladder(name, np.array(flops, np.float64), values, tuple(range(len(values))), shares)
+def points(
+    name: str,
+    percent: Sequence[float],
+    *,
+    n_seeds: int = 3,
+    scatter: float = 0.0,
+    seed: int = 0,
+    documents: float = 0.0,
+    flops: np.ndarray = FLOPS,
+    vocab_size: int = 50_000,
+    bytes_per_token: float = 4.0,
+    sizes: np.ndarray = SIZES,
+    barred: str = "",
+) -> Points:
+    """An arm whose gap to the reference is this many percent at each budget.
+
+    Args:
+        scatter: Half the range of the seeds, evenly spread around the gap, in percent of the reference.
+        documents: Standard deviation of the documents' own gaps, in percent.
+    """
+    flops = flops[: len(percent)]
+    rng = np.random.default_rng(seed)
+    spread = scatter * np.linspace(-1, 1, n_seeds) if n_seeds > 1 else np.zeros(1)
+    own = documents * rng.standard_normal(len(sizes))
+    shared = np.exp(0.3 * np.random.default_rng(7).standard_normal(len(sizes)))
+    gaps = 1 + (np.asarray(percent)[None, :, None] + spread[:, None, None] + own) / 100
+    nats = np.log(2) * sizes * shared * loss(flops)[:, None] * gaps
+    tokens = (sizes / bytes_per_token).astype(np.int64)
+    return Points(name, vocab_size, list(map(float, flops)), list(range(n_seeds)), tokens, nats, barred)
 
 
-def compare_ladders(reference, others, *, confidence=0.95, **resamples):
-    for other in others:
-        check_comparable(reference, other)
-    base, *arms = (Arm.of(ladder, confidence=confidence, **resamples) for ladder in (reference, *others))
-    return compare_arms(base, arms, confidence=confidence)
+def compared(*arms: Points, confidence: float = 0.95, text: HeldOut | None = None) -> list[Gap]:
+    return compare_arms(arms, text or heldout(), confidence=confidence)
 
 
-def reprice(arms, document_bytes, sources, deployment, **assumptions):
-    return price(prepare(arms, document_bytes, sources, **assumptions), deployment)
-
-
-def noisy(rng, name, law, *, n_seeds=3, flops=FLOPS, trunk=0.003, rung=0.001):
-    """Points of a law; the rungs of a seed share the noise of their trunk."""
-    noise = trunk * rng.normal(size=(n_seeds, 1)) + rung * rng.normal(size=(n_seeds, len(flops)))
-    return measured_ladder(name, flops, law(flops) * np.exp(noise))
-
-
-def with_documents(rng, laws, *, n_documents=200, n_seeds=1, trunk=0.0, own=0.01, flops=FLOPS):
-    """Ladders by name over documents of two sources: documents differ a lot, and by a little more between arms."""
-    sizes = rng.integers(200, 2000, n_documents)
-    sources = Grouping(("code", "web"), (np.arange(n_documents) % 4 > 0).astype(np.int32))
-    heldout = HeldOut(sizes, sources, source_shares(sizes, sources))
-    shared = np.exp(0.3 * rng.normal(size=n_documents))
-    ladders = {}
-    for name, law in laws.items():
-        document = shared * np.exp(own * rng.normal(size=n_documents))
-        seeds = np.exp(trunk * rng.normal(size=(n_seeds, 1, 1)))
-        nats = np.log(2) * sizes * document * law(flops)[:, None] * seeds
-        ladders[name] = document_ladder(name, flops, nats, heldout, seeds=range(n_seeds))
-    return ladders
+def gap(percent: Sequence[float], **options: float) -> Gap:
+    """The gap of an arm to a reference without noise."""
+    n_seeds = int(options.get("n_seeds", 3))
+    (found,) = compared(points("ref", [0.0] * len(percent), n_seeds=n_seeds), points("arm", percent, **options))  # type: ignore[arg-type]
+    return found

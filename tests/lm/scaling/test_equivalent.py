@@ -1,71 +1,76 @@
-"""FLOP-equivalent bits per byte, by hand."""
+"""Bits per byte where training and serving together cost the same, by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from lm.scaling.curve import fit_curve
-from lm.scaling.equivalent import equivalent_bits_per_byte, equivalent_factor, equivalent_gap
-from lm.scaling.estimates import Arm
-from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, measured_ladder, noisy
+from lm.scaling.equivalent import equivalent, equivalent_factor, interpolate
+from lm.scaling.gaps import Pair
+from tests.lm.scaling.ladders import FLOPS, compared, heldout, loss, points
 
-FITTED = fit_curve(measured_ladder("arm", FLOPS, [REFERENCE(FLOPS)]))
-INTERPOLATED = fit_curve(measured_ladder("arm", [1e16, 1e18], [[1.6, 0.9]]))
+
+def at(percent, *, rho=1.0, relative_cost=1.0, **options):
+    arms = points("ref", [0.0] * len(percent)), points("arm", percent, **options)
+    (gap,) = compared(*arms)
+    return equivalent(Pair.of(*arms, heldout()), gap, rho=rho, relative_cost=relative_cost)
 
 
 def test_the_budget_at_equal_total_cost():
     assert equivalent_factor(0, 0.5) == 1
     assert equivalent_factor(4.5, 0.83) == pytest.approx(1.765)
     assert equivalent_factor(4.5, 4) == -12.5
-    assert equivalent_factor(2, 1.5) == 0
 
 
-def test_the_curve_is_read_at_the_budget_that_the_saving_pays_for():
-    # 1e16 (1 + 4.5 (1 - 0.8)) = 1.9e16 FLOPs.
-    found = equivalent_bits_per_byte(FITTED, 1e16, rho=4.5, relative_cost=0.8)
-    assert found.flops == pytest.approx(1.9e16)
-    assert found.bits_per_byte == pytest.approx(0.6 + 0.9 * 1.9**-0.2)
-    assert (found.extrapolated, found.reason) == (False, "")
-    # An arm that is dearer to serve has less to train with: 1e17 (1 + 3 (1 - 1.3)) = 1e16, the middle of both logs.
-    found = equivalent_bits_per_byte(INTERPOLATED, 1e17, rho=0, relative_cost=1.3)
-    assert found.bits_per_byte == pytest.approx(1.2)
-    found = equivalent_bits_per_byte(INTERPOLATED, 1e17, rho=3, relative_cost=1.3)
-    assert found.bits_per_byte == pytest.approx(1.6)
+def test_a_cheaper_arm_is_compared_with_a_reference_that_trains_less():
+    found = at([1.0] * 4, rho=4.5, relative_cost=0.8)
+    assert found.flops == FLOPS[-1]
+    assert found.reference_flops == pytest.approx(FLOPS[-1] / 1.9)
+    reference = interpolate(FLOPS, loss(FLOPS), FLOPS[-1] / 1.9)
+    expected = 100 * (1.01 * loss(FLOPS)[-1] / float(reference) - 1)
+    assert found.percent == pytest.approx(expected)
+    assert found.percent < -3
+    assert found.answer == "yes"
+
+
+def test_a_dearer_arm_trains_less():
+    found = at([-1.0] * 4, rho=1.0, relative_cost=1.3)
+    assert found.reference_flops == FLOPS[-1]
+    assert found.flops == pytest.approx(0.7 * FLOPS[-1])
+    assert found.answer == "no"
+
+
+def test_without_serving_it_is_the_gap_at_the_largest_budget():
+    found = at([0.1, 0.2, 0.3, -0.7], rho=0.0, relative_cost=0.5, scatter=0.1, documents=0.2)
+    (gap,) = compared(points("ref", [0.0] * 4), points("arm", [0.1, 0.2, 0.3, -0.7], scatter=0.1, documents=0.2))
+    assert (found.percent, found.interval) == (pytest.approx(gap.percent[-1]), pytest.approx(gap.intervals[-1]))
+    assert at([0.3], rho=0.0).percent == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("percent", "answer"), [(-1.0, "yes"), (1.0, "no"), (0.1, "undecided")])
+def test_the_interval_answers(percent, answer):
+    assert at([percent] * 4, scatter=0.2).answer == answer
+    few = at([percent] * 4, scatter=0.2, n_seeds=3, barred="arm changes or loses text")
+    assert (few.answer, few.reason) == ("withheld", "arm changes or loses text")
+    assert few.percent == pytest.approx(percent)
+
+
+def test_nothing_is_read_beyond_the_measured_budgets():
+    found = at([1.0, 1.0], rho=10.0, relative_cost=0.5)  # six times less training
+    assert (found.answer, found.percent) == ("unknown", None)
+    assert found.reason == "not measured: a budget of 1e+15 FLOPs is below the smallest one, 2e+15"
+    assert at([1.0], rho=1.0, relative_cost=0.9).answer == "unknown"
 
 
 def test_a_saving_that_cannot_be_matched():
-    for relative_cost in (4, 1 + 1 / 4.5):
-        found = equivalent_bits_per_byte(FITTED, 1e16, rho=4.5, relative_cost=relative_cost)
-        assert found.flops is None
-        assert found.bits_per_byte is None
-        assert "arm costs" in found.reason
-        assert "at rho=4.5 that is more than training costs, and cannot be matched" in found.reason
+    found = at([-1.0] * 4, rho=4.5, relative_cost=4.0)
+    assert (found.answer, found.flops) == ("no", None)
+    assert "arm costs 4.00 times as much to serve as ref" in found.reason
+    assert at([-1.0] * 4, rho=4.5, relative_cost=4.0, barred="arm loses text").answer == "withheld"
 
 
-def test_budgets_outside_the_measured_ones():
-    found = equivalent_bits_per_byte(FITTED, 6e16, rho=4.5, relative_cost=0.8)
-    assert found.extrapolated
-    assert found.bits_per_byte == pytest.approx(float(REFERENCE(np.array(6e16 * 1.9))))
-    found = equivalent_bits_per_byte(FITTED, 6e16, rho=10, relative_cost=0.6)  # five times the largest budget
-    assert found.bits_per_byte is None
-    assert "by more than a factor of 4" in found.reason
-    found = equivalent_bits_per_byte(INTERPOLATED, 1e18, rho=1, relative_cost=0.9)
-    assert found.bits_per_byte is None
-    assert "its curve only interpolates: it has 2 budgets" in found.reason
-
-
-def test_gaps_at_equal_total_cost_have_intervals():
-    rng = np.random.default_rng(0)
-    reference, arm = (Arm.of(noisy(rng, name, law)) for name, law in (("a", REFERENCE), ("b", CROSSING)))
-    plain = equivalent_gap(reference, arm, 1e16, rho=0, relative_cost=0.8)
-    assert plain.interval[0] < 0 < plain.interval[1]
-    saving = equivalent_gap(reference, arm, 1e16, rho=1, relative_cost=0.8)
-    assert saving.interval[0] < 100 * (float(CROSSING(np.array(1.2e16))) / 1.5 - 1) < saving.interval[1]
-    assert "cannot be matched" in equivalent_gap(reference, arm, 1e16, rho=1, relative_cost=2.5).reason
-    three = Arm.of(measured_ladder("a", FLOPS[:3], [REFERENCE(FLOPS[:3])] * 3))
-    beyond = equivalent_gap(three, arm, FLOPS[2], rho=9, relative_cost=0.5)
-    assert (beyond.percent, beyond.reason) == (
-        None,
-        "the curve of a only interpolates: it has 3 budgets, and a law needs 4",
-    )
+def test_interpolation_is_linear_in_both_logarithms():
+    flops, values = np.array([1e15, 1e17]), np.array([1.6, 0.9])
+    assert interpolate(flops, values, 1e16) == pytest.approx(1.2)
+    assert [interpolate(flops, values, float(each)) for each in flops] == pytest.approx(values)
+    assert interpolate(flops, np.stack([values, values], 1), 1e16) == pytest.approx([1.2, 1.2], abs=0.5)

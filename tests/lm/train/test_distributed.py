@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -33,13 +32,6 @@ CONFIG = TrainConfig(
     threads=1,
     checkpoint_seconds=1e9,
 )
-
-
-@pytest.fixture
-def shards(make_shards):
-    rng = random.Random(0)
-    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
-    return make_shards([" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)])
 
 
 def start(shards, root, jobs, processes=2, model=MODEL, **settings):

@@ -5,8 +5,11 @@ import torch
 
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train import optim
+from lm.train.config import TrainConfig
 from lm.train.distributed import World
 from lm.train.optim import QUINTIC, Muon, build_optimizers, orthogonalize, orthogonalize_all
+
+RATES = TrainConfig(matrix_lr=1.0, embedding_lr=2.0, head_lr=3.0, vector_lr=4.0, weight_decay=0.1)
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
@@ -90,8 +93,7 @@ def test_matrices_of_equal_shape_are_one_product(monkeypatch):
 @pytest.mark.parametrize("tied", [False, True])
 def test_every_parameter_has_one_optimizer(tied):
     model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, qk_norm=True, tie_embeddings=tied), 100, 8)
-    rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
-    muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
+    muon, adamw = build_optimizers(model, RATES)
     found = [p for o in (muon, adamw) for g in o.param_groups for p in g["params"]]
     assert len(found) == len({id(p) for p in found}) == len(list(model.parameters()))
     assert all(p.ndim == 2 for g in muon.param_groups for p in g["params"])
@@ -104,8 +106,7 @@ def test_every_parameter_has_one_optimizer(tied):
 
 def test_only_matrices_have_weight_decay():
     model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), 100, 8)
-    rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
-    muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
+    muon, adamw = build_optimizers(model, RATES)
     assert isinstance(adamw, torch.optim.AdamW)
     assert [group["weight_decay"] for group in adamw.param_groups] == [0.0] * 3
     assert [group["weight_decay"] for group in muon.param_groups] == [0.1]

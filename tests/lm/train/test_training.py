@@ -205,7 +205,7 @@ def test_document_masks_change_what_is_learned(make_shards, corpus, tmp_path):
     _, masked = run(shards, tmp_path / "masked", dataclasses.replace(CONFIG, document_mask=True))
     assert [e["bytes_seen"] for e in masked] == [e["bytes_seen"] for e in plain]
     assert masked[-1]["loss"] != plain[-1]["loss"]
-    with pytest.raises(UserError, match=r"other settings: document_mask \(True there, None now\)"):
+    with pytest.raises(UserError, match=r"other settings: document_mask \(True there, False now\)"):
         run(shards, tmp_path / "masked")
 
 
@@ -275,12 +275,10 @@ def test_speed_is_measured_since_the_last_entry(make_shards, corpus, tmp_path):
         assert two["tokens_per_second"] == pytest.approx(rate)
 
 
-def test_default_settings_do_not_enter_a_runs_name():
-    """Models trained before a setting existed keep their names."""
+def test_settings_that_do_not_change_the_result_do_not_enter_a_runs_name():
     names = set(TrainConfig().fixed())
-    assert not names & {"precision", "compile", "document_mask", "context_tokens", "max_steps", "device", "threads"}
-    assert {"train_bytes", "microbatch_size", "seed"} <= names
-    assert TrainConfig(max_steps=5, document_mask=True).fixed()["max_steps"] == 5
+    assert not names & {"precision", "compile", "device", "threads", "log_every", "checkpoint_seconds"}
+    assert {"train_bytes", "microbatch_size", "seed", "document_mask", "max_steps"} <= names
 
 
 def test_gradients_are_clipped_before_the_optimizers_see_them(make_shards, corpus, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import random
 import signal
 
 import pytest
@@ -26,14 +25,7 @@ CONFIG = TrainConfig(
     checkpoint_seconds=1e9,
 )
 LONGER = dataclasses.replace(CONFIG, train_bytes=40 * 256)
-MEASURED = ("seconds", "data_seconds", "tokens_per_second")
-
-
-@pytest.fixture
-def shards(make_shards):
-    rng = random.Random(0)
-    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
-    return make_shards([" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)])
+MEASURED = ("seconds", "tokens_per_second")
 
 
 def weights(folder):

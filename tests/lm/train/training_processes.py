@@ -77,11 +77,15 @@ def main(shards: Path, root: Path, settings: dict) -> int:
                     return 2
         return 0
 
-    def join(announced: dict) -> None:
-        job.update(NOTHING | next(jobs))
-        loop.join(announced)
+    join = loop._join
 
-    return distributed.launch(first, join)
+    def watched_join(*arguments, **options) -> None:
+        job.update(NOTHING | next(jobs))
+        join(*arguments, **options)
+
+    if os.environ["RANK"] != "0":
+        loop._join = watched_join
+    return distributed.launch(first)
 
 
 if __name__ == "__main__":

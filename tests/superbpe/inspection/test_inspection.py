@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from superbpe.inspection import vocabulary as inspection
+from superbpe.inspection import tokens as inspection
 from tokenizer import patterns
-from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import ALPHABET
 from tokenizer.tokenizer import Tokenizer, n_words
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
@@ -50,9 +49,6 @@ def test_counts_orders_and_totals() -> None:
     assert len(counts) == tokenizer.vocab_size
     words = inspection.superwords(tokenizer, counts)
     assert {word.text: word.count for word in words} == {"bc a": 2, " a a": 2}
-    assert [word.text for word in inspection.most_frequent(words, 1)] == ["bc a"]
-    assert [word.text for word in inspection.longest(words, 2)] == ["bc a", " a a"]
-    assert inspection.by_words(words) == [(2, 2, 4)]
 
 
 def test_segments_spell_the_text_and_partial_characters_are_hex() -> None:
@@ -64,19 +60,3 @@ def test_segments_spell_the_text_and_partial_characters_are_hex() -> None:
 
 def test_plain_bpe_has_no_superwords() -> None:
     assert inspection.superwords(_tokenizer().cut(259)) == []
-    assert inspection.by_words([]) == []
-
-
-def test_the_curve_has_the_transition_and_the_end() -> None:
-    tokenizer = _tokenizer()
-    sizes = inspection.curve_sizes(tokenizer, 3)
-    assert sizes[0] == 257
-    assert sizes[-1] == tokenizer.vocab_size == 262
-    assert 259 in sizes
-
-
-@pytest.mark.parametrize("points", [2, 5, 50])
-def test_curve_sizes_are_distinct_and_in_range(points: int) -> None:
-    sizes = inspection.curve_sizes(_tokenizer(), points)
-    assert sizes == sorted(set(sizes))
-    assert 257 <= sizes[0] <= sizes[-1] <= 262

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from superbpe.inspection import tokens
-from superbpe.inspection.kinds import KINDS, kind
+from superbpe.inspection.tokens import KINDS, kind
 from tests import texts
 from tokenizer import Tokenizer, patterns
-from tokenizer.alphabet import ALPHABET
-from tokenizer.definition import Definition
+from tokenizer.definition import ALPHABET, Definition
 from tokenizer.reference import merge_by_rank, ranks_of
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}

@@ -1,19 +1,15 @@
-"""A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request.
-
-`python -m tests.tokenizer.corpus.endpoint FOLDER` serves the files of a folder as s3://bucket/.
-"""
+"""A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request."""
 
 import hashlib
 import io
 import json
 import re
-import sys
 import threading
 import time
 from collections import Counter, deque
+from email.utils import formatdate
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -160,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", head=head)
         headers = {
             "ETag": f'"{_tag(content)}"',
-            "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT",
+            "Last-Modified": formatdate(_time(content), usegmt=True),
             "Accept-Ranges": "bytes",
         }
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
@@ -190,7 +186,7 @@ class Handler(BaseHTTPRequestHandler):
         keys = keys[:limit]
         items = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(self.server.objects[f'{bucket}/{key}'])}</Size>"
-            "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+            f"<LastModified>{_iso(self.server.objects[f'{bucket}/{key}'])}</LastModified></Contents>"
             for key in keys
         )
         items += "".join(
@@ -234,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         content = self.server.objects.get(f"{bucket}/{key}")
         if content is None:
             return None
-        times = dict.fromkeys(("timeCreated", "updated"), "2026-01-01T00:00:00.000Z")
+        times = dict.fromkeys(("timeCreated", "updated"), _iso(content))
         about = {"kind": "storage#object", "bucket": bucket, "name": key, "size": str(len(content))}
         return {**about, **times, "etag": _tag(content), "generation": str(int(_tag(content)[:8], 16))}
 
@@ -302,13 +298,15 @@ def _joined(body):
     return content
 
 
+def _time(content):
+    """A time that changes with the content."""
+    return int(_tag(content)[:7], 16)
+
+
+def _iso(content):
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(_time(content)))
+
+
 @cache
 def _tag(content):
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
-
-
-if __name__ == "__main__":
-    endpoint = Endpoint()
-    endpoint.objects = {f"bucket/{path.name}": path.read_bytes() for path in Path(sys.argv[1]).iterdir()}
-    print(endpoint.url, flush=True)
-    threading.Event().wait()

@@ -11,6 +11,18 @@ import zstandard
 
 from tests.tokenizer.corpus.corpora import READ_BUFFER, documents, of, write_jsonl, write_parquet
 from tokenizer import Batch, Corpus, CorpusConfig, UserError
+from tokenizer.corpus.texts import batches
+
+
+def form_of(name, records, folder):
+    """The settings for records in a file of JSON lines, a Parquet file or a dataset."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
+    return {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+
+
+FILES = ["a.jsonl", "a.parquet", "hf/train.jsonl"]
 
 
 @pytest.mark.parametrize("separator", ["\n\n", "<|endoftext|>", "é", "\n\n\n---\n"])
@@ -103,25 +115,19 @@ def test_the_last_value_of_a_repeated_key_counts(tmp_path):
     assert documents(tmp_path / "a.jsonl") == ["b"]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
+@pytest.mark.parametrize("name", FILES)
 def test_null_on_the_way_to_a_field_is_null(name, tmp_path):
     """As json and Parquet have it: no score leaves a document out, no text leaves it empty."""
     records = [{"text": "a", "meta": {"score": 2, "t": "x"}}, {"text": "b", "meta": None}]
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
-    form = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    form = form_of(name, records, tmp_path)
     assert of(form, score_field="meta.score", min_score=1) == ["a"]
     assert of(form, field="meta.t", min_document_bytes=0) == ["x", ""]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("value", [3, 2.5, True, ["a"]])
 def test_a_field_without_text_is_an_error(name, value, tmp_path):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    (write_parquet if name.endswith("parquet") else write_jsonl)(path, [{"text": value}])
-    form = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    form = form_of(name, [{"text": value}], tmp_path)
     with pytest.raises(UserError, match="text"):
         of(form)
 
@@ -148,6 +154,78 @@ def test_parquet_scores_filter_within_row_groups(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", rows, row_group_size=700)
     expected = [row["text"] for row in rows if row["score"] is not None and row["score"] >= 1]
     assert documents(path, score_field="score", min_score=1) == expected
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_parquet_text_in_every_encoding(encoding, version, tmp_path):
+    texts = [f"text {i} " * (i % 9 + 1) for i in range(3000)]
+    options = {"use_dictionary": False, "column_encoding": {"text": encoding}, "data_page_version": version}
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=1000, **options)
+    assert documents(tmp_path / "a.parquet") == texts
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_nested_field_is_found_by_its_path(name, tmp_path):
+    records = [{"doc": {"id": 7, "body": {"id": "no", "text": f"text {i}"}}} for i in range(50)]
+    assert of(form_of(name, records, tmp_path), field="doc.body.text") == [f"text {i}" for i in range(50)]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "hf/train.jsonl"])
+def test_a_name_with_dots_is_a_name_if_it_exists(name, tmp_path):
+    assert of(form_of(name, [{"doc.text": "a"}], tmp_path), field="doc.text") == ["a"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_path_through_a_list_is_an_error_that_names_the_field(name, tmp_path):
+    form = form_of(name, [{"parts": [{"text": "a"}]}], tmp_path)
+    with pytest.raises(UserError) as error:
+        of(form, field="parts.text")
+    assert "kernel" not in str(error.value)
+    assert "damaged Parquet" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("score", [True, "0.9", [1.0]])
+def test_a_score_that_is_not_a_number_is_an_error(name, score, tmp_path):
+    form = form_of(name, [{"text": "a", "score": score}], tmp_path)
+    with pytest.raises(UserError, match="number"):
+        of(form, score_field="score", min_score=0.5)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_misspelt_score_field_is_named(name, tmp_path):
+    form = form_of(name, [{"text": "a", "score": 1}], tmp_path)
+    with pytest.raises(UserError, match="scoer") as error:
+        of(form, score_field="scoer", min_score=0.5)
+    assert "score_field" in str(error.value)
+    assert "holds the text" not in str(error.value)
+
+
+def test_a_score_that_is_not_a_number_of_parquet_leaves_the_document_out(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [{"text": "a", "score": float("nan")}, {"text": "b", "score": 2.0}])
+    assert documents(path, score_field="score", min_score=0.5) == ["b"]
+
+
+def test_a_column_of_a_data_frame_may_hold_dictionaries():
+    frame = pytest.importorskip("pandas").DataFrame({"meta": [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]})
+    assert next(batches(frame, field="meta.text")).text(1) == "two"
+    with pytest.raises(UserError, match=r"no field 'meta\.txt' \(the fields are: id, text\)"):
+        list(batches(frame, field="meta.txt"))
+
+
+def test_a_limit_of_pyarrow_is_not_called_damage(tmp_path, monkeypatch):
+    path = write_parquet(tmp_path / "a.parquet", [{"text": "a"}])
+
+    def read(*_, **__):
+        raise OSError("Not yet implemented: Unsupported encoding.")
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", read)
+    with pytest.raises(
+        UserError, match=r"a\.parquet: pyarrow [\d.]+ cannot read this file: Not yet implemented"
+    ) as error:
+        documents(path)
+    assert "damaged" not in str(error.value)
 
 
 # Text that is not UTF-8.

@@ -1,7 +1,6 @@
 import gzip
 import importlib.util
 import json
-import logging
 import re
 from importlib import metadata
 from pathlib import Path
@@ -118,43 +117,36 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def without_botocore(monkeypatch):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "botocore" else find_spec(name, *rest),
-    )
+def toy(monkeypatch, tmp_path):
+    """Some services of the toy model instead of botocore's."""
+    for i in range(30):
+        folder = tmp_path / "data" / f"service{i}" / "2020-01-01"
+        folder.mkdir(parents=True)
+        text = json.dumps(MODEL).replace('"documentation": "', f'"documentation": "{i} says ' + "very " * 60)
+        (folder / "service-2.json.gz").write_bytes(gzip.compress(text.encode()))
+    monkeypatch.setattr(embedded, "_botocore_data", lambda: tmp_path / "data")
 
 
-@pytest.mark.usefixtures("without_botocore")
-def test_without_botocore_the_topics_of_python_are_used_with_a_warning(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        statistics = embedded.write(tmp_path / "a", heldout_fraction=0.2)
-    assert "install the extra `demo`" in caplog.text
-    assert statistics["fallback"] is True
-    assert statistics["package"] == "pydoc_data"
-
+@pytest.mark.usefixtures("toy")
+def test_the_written_files_are_described_and_the_same_every_time(tmp_path):
+    statistics = embedded.write(tmp_path / "a", heldout_fraction=0.2)
+    assert (statistics["package"], statistics["fallback"]) == ("botocore", False)
     train, heldout = read(tmp_path / "a" / "train.jsonl.zst"), read(tmp_path / "a" / "heldout.jsonl.zst")
-    assert {"assert", "lambda"} <= {document["source"] for document in train + heldout}
+    assert {"service1/Get", "service1/Put"} <= {document["source"] for document in train + heldout}
     for name, documents in (("train", train), ("heldout", heldout)):
         assert statistics[name]["documents"] == len(documents)
         assert statistics[name]["bytes"] == sum(len(document["text"].encode()) for document in documents)
-
     embedded.write(tmp_path / "b", heldout_fraction=0.2)
     for name in ("train.jsonl.zst", "heldout.jsonl.zst"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
-        "heldout.jsonl.zst",
-        "train.jsonl.zst",
-    ]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["heldout.jsonl.zst", "train.jsonl.zst"]
 
 
-@pytest.mark.usefixtures("without_botocore")
+@pytest.mark.usefixtures("toy")
 def test_a_budget_limits_only_the_training_text(tmp_path):
     whole = embedded.write(tmp_path / "whole", 0.2)
-    part = embedded.write(tmp_path / "part", 0.2, max_bytes=100_000)
-    assert 50_000 < part["train"]["bytes"] <= 100_000
+    part = embedded.write(tmp_path / "part", 0.2, max_bytes=20_000)
+    assert 10_000 < part["train"]["bytes"] <= 20_000
     assert part["heldout"] == whole["heldout"]
     sources = [document["source"] for document in read(tmp_path / "whole" / "train.jsonl.zst")]
     kept = [document["source"] for document in read(tmp_path / "part" / "train.jsonl.zst")]
@@ -164,6 +156,14 @@ def test_a_budget_limits_only_the_training_text(tmp_path):
     with pytest.raises(UserError, match="holds out no service"):
         embedded.write(tmp_path / "none", 1e-9)
     assert not (tmp_path / "none").exists()
+
+
+def test_without_botocore_the_remedy_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    with pytest.raises(
+        UserError, match=r"botocore 1\.44\.5, which is not installed: run `pip install botocore==1\.44\.5`"
+    ):
+        embedded.identity()
 
 
 def test_another_botocore_is_rejected_with_the_remedy(monkeypatch):

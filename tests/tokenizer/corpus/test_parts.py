@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError
 from tokenizer.train.counting import count_pretokens, mix_counts
@@ -111,6 +112,7 @@ def test_text_with_a_budget_is_one_part(tmp_path: Path) -> None:
     assert corpus.parts("train", 100) == [corpus]
 
 
+@pytest.mark.filterwarnings("ignore:.*damaged records")
 def test_damage_is_listed_with_the_same_places(tmp_path: Path) -> None:
     rows = lines(60).splitlines()
     for number in (1, 17, 18, 59):

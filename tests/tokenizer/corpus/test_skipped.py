@@ -2,17 +2,21 @@
 
 import gzip
 import json
+import re
 import time
+import warnings
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from lm.data.sharding import write_shards
 from tests.tokenizer.corpus.corpora import documents, write_jsonl, write_parquet
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.origins import documents_by_origin
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*damaged records")
 GOOD = [f"good document {i}" for i in range(5)]
 
 
@@ -29,23 +33,32 @@ def lines(*broken):
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b'{"text": "a"', "EOF"),
-        (b"not json", "not a JSON object"),
+        (b'{"text": "a"', "expected `}`"),
+        (b'{"text": "a"} x', "trailing"),
+        (b'["text"]', "expected `{`"),
+        (b'"text"', "expected `{`"),
+        (b"not json", "not a JSON object with a text field"),
         (b'{"body": "a"}', 'no field "text" (the fields are: body)'),
         (b'{"text": 3}', "a string"),
         (b'{"text": ["a"]}', "a list"),
+        (b'{"text": {"a": "b"}}', "a string"),
         (b'{"text": "a\xff"}', "not UTF-8 at byte 1"),
     ],
 )
-def test_a_damaged_line_is_skipped_and_listed(line, why, tmp_path):
+def test_a_damaged_line_is_an_error_or_skipped_and_listed(line, why, tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_bytes(lines(line, b'{"text": "last"}'))
-    with pytest.raises(UserError, match="line 6: "):
+    path.write_bytes(lines(b"", line, b'{"text": "last"}'))
+    with pytest.raises(UserError, match=r"a\.jsonl: line 7: ") as error:
         documents(path)
-    texts, skipped = skipping(path)
+    assert why in str(error.value)
+    with pytest.warns(
+        UserWarning, match="1 damaged records or rests of files skipped in 1 files, such as .*line 7: "
+    ) as warned:
+        texts, skipped = skipping(path)
+    assert len(warned) == 1
     assert texts == [*GOOD, "last"]
     assert (skipped["count"], skipped["files"]) == (1, {str(path): 1})
-    assert skipped["places"][0].startswith(f"{path}: line 6: ")
+    assert skipped["places"][0].startswith(f"{path}: line 7: ")
     assert why in skipped["places"][0]
 
 
@@ -71,8 +84,10 @@ def test_a_truncated_file_is_read_up_to_the_damage(suffix, name, tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.txt.gz"])
 @pytest.mark.parametrize("data", [b"plain text, whatever the name says\n", b""])
-def test_a_file_of_another_kind_is_skipped_as_a_whole(name, data, tmp_path):
+def test_a_file_of_another_kind_is_an_error_or_skipped_as_a_whole(name, data, tmp_path):
     (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=re.escape(name)):
+        documents(tmp_path / name)
     write_jsonl(tmp_path / "b.jsonl", [{"text": "after"}])
     texts, skipped = skipping(tmp_path)
     assert (texts, skipped["files"]) == (["after"], {str(tmp_path / name): 1})
@@ -116,6 +131,54 @@ def test_limits_and_missing_files_remain_errors(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(b"damaged\n")
     with pytest.raises(UserError, match="the corpus is empty"):
         skipping(tmp_path / "b.jsonl")
+
+
+def test_reasons_for_an_empty_corpus_are_true(tmp_path):
+    """What was skipped is neither empty nor absent."""
+    (tmp_path / "a.jsonl").write_text("damaged\n" * 3)
+    with pytest.raises(UserError, match=r"no document of .* is left; 3 damaged records .*a\.jsonl: line 1: not a JSON"):
+        skipping(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").write_text('{"text": ""}\n')
+    with pytest.raises(UserError, match="all are empty"):
+        skipping(tmp_path / "b.jsonl")
+    (tmp_path / "c.jsonl").write_bytes(lines(b"damaged"))
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "c.jsonl")], on_error="skip", heldout_fraction=1e-9))
+    with pytest.raises(UserError, match=r"no document of .* is held out: heldout_fraction=1e-09"):
+        list(corpus.documents("heldout"))
+    with pytest.raises(UserError, match="none passes min_document_bytes=1000"):
+        skipping(tmp_path / "c.jsonl", min_document_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda corpus: list(documents_by_origin(corpus, "all")), lambda corpus: _parts(corpus)]
+)
+def test_every_way_to_read_reports_what_it_skipped_once(read, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(lines(b"damaged", b"damaged"))
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], on_error="skip"))
+    with pytest.warns(UserWarning, match="2 damaged records") as warned:
+        read(corpus)
+    assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(corpus.batches())
+
+
+def _parts(corpus):
+    parts = corpus.parts("train", 50)
+    assert len(parts) > 1
+    for part in parts:
+        list(part.batches())
+    corpus.skipped.add_parts(part.part_skipped() for part in parts)
+
+
+def test_the_manifest_of_shards_has_what_was_skipped(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(lines(b"damaged"))
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.jsonl")], on_error="skip"))
+    tokenizer = train_bpe(GOOD, 270, special_tokens=["<|endoftext|>"])
+    with pytest.warns(UserWarning, match="1 damaged"):
+        manifest = write_shards(tmp_path / "s", tokenizer, corpus.batches(), skipped=corpus.skipped.summary)
+    assert manifest["skipped"]["count"] == 1
+    assert json.loads((tmp_path / "s" / "shards.json").read_text())["skipped"] == manifest["skipped"]
 
 
 def test_places_are_limited_and_a_file_read_again_counts_once(tmp_path):

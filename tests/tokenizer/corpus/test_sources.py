@@ -40,6 +40,7 @@ def test_weights_are_part_of_the_identity(folders):
     assert identities[0] == identities[1] != identities[2]
 
 
+@pytest.mark.filterwarnings("ignore:.*damaged records")
 def test_what_is_skipped_in_a_part_is_listed_for_the_corpus(folders):
     (folders / "code" / "b.jsonl").write_text("damaged\n")
     corpus = sources(folders, on_error="skip")

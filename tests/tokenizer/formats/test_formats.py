@@ -7,8 +7,8 @@ import pytest
 
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.alphabet import ALPHABET, printable
-from tokenizer.checksums import digest
+from tokenizer.definition import ALPHABET, printable
+from tokenizer.files import digest
 from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
 
@@ -320,12 +320,12 @@ def test_nonsense_with_a_matching_hash_is_a_user_error(change, folder):
 
 
 ABOUT_TYPES = [
-    ("files", None, "'files' is null, not an object of strings"),
-    ("files", ["tokenizer.json"], "'files' is .*, not an object of strings"),
-    ("files", {"tokenizer.json": 1}, "'files' is .*, not an object of strings"),
-    ("pattern_name", 5, "'pattern_name' is 5, not a string"),
-    ("fence_name", {}, "'fence_name' is {}, not a string or null"),
-    ("provenance", [], r"'provenance' is \[\], not an object or null"),
+    ("files", None, r"'files' is None, not dict\[str, str\]"),
+    ("files", ["tokenizer.json"], r"'files' is .*, not dict\[str, str\]"),
+    ("files", {"tokenizer.json": 1}, r"'files' is .*, not dict\[str, str\]"),
+    ("pattern_name", 5, "'pattern_name' is 5, not str"),
+    ("fence_name", {}, r"'fence_name' is {}, not str \| None"),
+    ("provenance", [], r"'provenance' is \[\], not dict \| None"),
 ]
 
 
@@ -359,7 +359,7 @@ def test_a_missing_key_is_named(key, folder):
 @pytest.mark.parametrize("value", [1.5, [[None]], {"a": [1]}])
 def test_a_key_of_the_content_of_another_type_is_named(key, value, folder):
     forge(folder, lambda about: about["content"].update({key: value}))
-    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: 'content\.{key}' is .*, not (a|an|true) "):
+    with pytest.raises(UserError, match=rf"is damaged: 'content\.{key}' is .*, not (str|list|dict|int|bool)"):
         Tokenizer.load(folder)
 
 
@@ -394,9 +394,3 @@ def test_a_token_that_transformers_would_add_is_rejected(tmp_path, key):
     path.write_text(json.dumps(config | {key: "cat" if key == "pad_token" else ["cat"]}))
     with pytest.raises(UserError, match=r"adds the token 'cat'"):
         Tokenizer.load(tmp_path)
-
-
-def test_other_white_space_in_the_file_changes_nothing(folder, trained):
-    file = folder / "superbpe.json"
-    file.write_text(json.dumps(json.loads(file.read_text()), indent=1))
-    assert Tokenizer.load(folder).sha256 == trained["superwords"].sha256

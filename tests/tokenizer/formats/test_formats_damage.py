@@ -9,7 +9,7 @@ import pytest
 
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
 from tests.tokenizer.formats.test_formats import edit, forge
-from tokenizer import Tokenizer, UserError, alphabet, formats
+from tokenizer import Tokenizer, UserError, definition, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 
 BYTES = {bytes([i]): i for i in range(256)}
@@ -84,7 +84,7 @@ def test_half_a_surrogate_pair_is_rejected(trained, tmp_path):
 def test_a_pattern_that_is_no_string_is_rejected(pattern, trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     edit(tmp_path / "x.tiktoken.json", lambda about: about.update(pattern=pattern))
-    with pytest.raises(UserError, match=r"x\.tiktoken\.json is damaged: 'pattern' is .*, not a string"):
+    with pytest.raises(UserError, match=r"x\.tiktoken\.json is damaged: 'pattern' is .*, not str"):
         Tokenizer.from_file(tmp_path / "x.tiktoken")
 
 
@@ -200,5 +200,5 @@ def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_pat
 
 def test_special_tokens_that_name_text_are_found():
     assert printable(b" x") == "Ġx"
-    assert alphabet.named_as_text(["<|endoftext|>", "日"]) is None
-    assert alphabet.named_as_text(["a", "Ġx"]) == "Ġx"
+    assert definition.named_as_text(["<|endoftext|>", "日"]) is None
+    assert definition.named_as_text(["a", "Ġx"]) == "Ġx"

@@ -9,8 +9,8 @@ from tests import texts
 from tests.generated import ONE_PASS
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, _native, formats, patterns
+from tokenizer.files import read_json
 from tokenizer.formats import printable, tiktoken, unprintable
-from tokenizer.formats.text import read_json
 
 
 def test_the_alphabet_has_an_inverse():

@@ -46,13 +46,13 @@ REFUSED = {
     "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not in its vocabulary"),
     "damage": ({"model_vocab": {"a": "x"}}, "an id is not a whole number"),
     "no content": ({"added_tokens": [{"id": 260}]}, r"the key 'added_tokens\[0\]\.content' is missing"),
-    "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not a string"),
-    "added tokens": ({"added_tokens": ["<m>"]}, r"'added_tokens' is \[\"<m>\"\], not a list of objects or null"),
+    "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not str"),
+    "added tokens": ({"added_tokens": ["<m>"]}, r"'added_tokens' is \['<m>'\], not list"),
     "no merges": ({"model": {"type": "BPE", "vocab": {}}}, r"the key 'model\.merges' is missing"),
-    "merges": ({"model_merges": None}, r"'model\.merges' is null, not a list"),
-    "vocab": ({"model_vocab": ["a"]}, r"'model\.vocab' is \[\"a\"\], not an object"),
-    "model": ({"model": [1]}, r"'model' is \[1\], not an object"),
-    "normalizer": ({"normalizer": "NFC"}, "'normalizer' is \"NFC\", not an object or null"),
+    "merges": ({"model_merges": None}, r"'model\.merges' is None, not list"),
+    "vocab": ({"model_vocab": ["a"]}, r"'model\.vocab' is \['a'\], not dict"),
+    "model": ({"model": [1]}, r"'model' is \[1\], not dict"),
+    "normalizer": ({"normalizer": "NFC"}, "'normalizer' is 'NFC', not dict"),
     "split": ({"pre_tokenizer": sequence({"type": "Split"})}, "the key 'pattern' is missing in one of its parts"),
 }
 
@@ -140,7 +140,7 @@ def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp
     assert read.vocab == trained["gpt2"].vocab
     for path, kind, message in [
         ("x", "tiktoken", "must end in .tiktoken"),
-        ("x", "sentencepiece", "unknown format 'sentencepiece'; the formats are: superbpe, hf"),
+        ("x", "sentencepiece", "format='sentencepiece'; it is one of: superbpe, hf"),
         ("a.bin", "hf", "is a file; name a folder"),
     ]:
         with pytest.raises(UserError, match=message):

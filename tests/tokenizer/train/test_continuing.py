@@ -186,9 +186,10 @@ def test_a_checkpoint_of_another_training_is_rejected(real, tmp_path):
     for options in ({"tie_break": "lexicographic-greatest"}, {"min_count": 2}, {"special_tokens": ["<x>"]}):
         with pytest.raises(UserError, match=r"merges\.npz is the checkpoint of another training"):
             train_bpe(real, 900, checkpoint=checkpoint, **options)
-    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
-        train_bpe(real, 900, checkpoint=checkpoint)
+    for damaged in (checkpoint.read_bytes()[:100], b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"):
+        checkpoint.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+            train_bpe(real, 900, checkpoint=checkpoint)
 
 
 def test_a_checkpoint_with_too_many_merges_is_cut(real, tmp_path):
@@ -209,11 +210,3 @@ def test_a_checkpoint_with_too_many_merges_is_cut(real, tmp_path):
 def test_a_checkpoint_that_cannot_be_written_is_an_error_at_once(real, tmp_path):
     with pytest.raises(UserError, match=r"nowhere.*cannot be written"):
         train_bpe(real, 400, checkpoint=tmp_path / "nowhere" / "merges.npz")
-
-
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"])
-def test_any_damaged_checkpoint_is_rejected(real, tmp_path, content):
-    checkpoint = tmp_path / "merges.npz"
-    checkpoint.write_bytes(content)
-    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
-        train_bpe(real, 900, checkpoint=checkpoint)

@@ -1,6 +1,5 @@
 import json
 from collections import Counter
-from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,7 +19,6 @@ from tokenizer import (
     mix_counts,
     patterns,
     reference,
-    storage,
 )
 
 SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "éé"]
@@ -104,22 +102,16 @@ def test_files_that_hold_no_counts_are_rejected(tmp_path):
         PretokenCounts.load(tmp_path / "nothing.parquet")
     table = pq.read_table(_saved(tmp_path)).replace_schema_metadata({})
     pq.write_table(table, tmp_path / "foreign.parquet")
-    with pytest.raises(UserError, match=r"foreign\.parquet is not a file of pretoken counts of format version 1 to 2"):
+    with pytest.raises(UserError, match=r"foreign\.parquet is not a file of pretoken counts of format version 2"):
         PretokenCounts.load(tmp_path / "foreign.parquet")
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"not a Parquet file at all"])
-def test_damaged_files_are_rejected(tmp_path, content):
-    (tmp_path / "counts.parquet").write_bytes(content)
-    with pytest.raises(UserError, match=r"counts\.parquet"):
-        PretokenCounts.load(tmp_path / "counts.parquet")
-
-
-def test_a_truncated_file_is_rejected(tmp_path):
+def test_damaged_files_are_rejected(tmp_path):
     path = _saved(tmp_path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(UserError, match=r"counts\.parquet"):
-        PretokenCounts.load(path)
+    for content in (b"", b"PAR1", b"not a Parquet file at all", path.read_bytes()[:-20]):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"counts\.parquet"):
+            PretokenCounts.load(path)
 
 
 def test_no_flipped_bit_is_used(tmp_path):
@@ -188,24 +180,6 @@ def test_an_interrupted_count_leaves_no_files(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         count_pretokens(batches(), "gpt2", memory_bytes=1, spill_folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_too_little_space_for_runs_is_noticed_early(tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("\n\n".join(f"word{i} " * 50 for i in range(9000)))
-    corpus = partial(CorpusConfig, paths=[str(tmp_path / "a.txt")], separator="\n\n")
-    spill = tmp_path / "spill"
-    spill.mkdir()
-    count = partial(count_pretokens, pattern="gpt2", memory_bytes=1, spill_folder=spill, threads=1)
-    reported = []
-    monkeypatch.setattr("tokenizer.train.counting._BATCH_BYTES", 1 << 14)
-    monkeypatch.setattr(storage.disk, "free_bytes", lambda _: 1000)
-    with pytest.raises(UserError, match=r"spill: the counts beyond the memory limit need about .* raise memory_bytes"):
-        count(Corpus(corpus()), progress=lambda _, done, total: reported.append(done))
-    assert list(spill.iterdir()) == []
-    assert max(reported, default=0) < 2_000_000 < (tmp_path / "a.txt").stat().st_size
-    # It is not known how much text a budget or a filter leaves.
-    assert count(Corpus(corpus(max_bytes=3_000_000))).n_documents > 5000
-    assert count(Corpus(corpus(sample=0.9))).n_documents > 5000
 
 
 def test_impossible_memory_and_folders_are_errors(tmp_path):

@@ -1,0 +1,238 @@
+"""Parts of a corpus on a cluster: counts of pretokens, passes of phase 2, and encoded documents.
+
+Tasks count parts, and a tree of further tasks adds up their results. Results equal those of one process to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count as numbers
+from typing import TYPE_CHECKING, Any
+
+from experiments.cluster.results import Result, Task, as_progress
+from lm.data.shard_writer import Encoded
+from lm.data.sharding import check_complete, encode_batches, reading_threads
+from superbpe.counting import MemoryFullError, measure
+from superbpe.sources import check_not_empty
+from tokenizer import patterns
+from tokenizer.files import check_free, digest, n_bytes_of
+from tokenizer.progress import Throttle
+from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from experiments.cluster.results import Beat, Blocks, Work
+    from experiments.cluster.tasks import Cluster
+    from lm.data.shard_writer import Writer
+    from superbpe.counting import Pass, State
+    from superbpe.sources import Selection, Source
+    from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.interface import TokenizerLike
+    from tokenizer.progress import Progress
+
+FAN_IN = 8
+"""Number of results that one task adds up."""
+
+
+def add_up(
+    cluster: Cluster,
+    name: str,
+    results: Sequence[Result],
+    add: Work,
+    folder: Path,
+    progress: Progress | None,
+) -> Result:
+    """Add up results by a tree of tasks; a single one is returned as it is."""
+    for level in numbers():
+        if len(results) == 1:
+            break
+        groups = [results[start : start + FAN_IN] for start in range(0, len(results), FAN_IN)]
+        tasks = [
+            Task(f"{name}-sum-{level}-{i:05}", [result.path.name for result in group], group, size=1)
+            for i, group in enumerate(groups)
+        ]
+        tick = Throttle(progress, f"sums of {FAN_IN} parts", len(tasks))
+        results = list(cluster.run(add, tasks, folder, tick))
+    return results[0]
+
+
+def count(
+    cluster: Cluster, corpus: Corpus, folder: Path, settings: Mapping[str, Any], progress: Progress | None = None
+) -> PretokenCounts:
+    """Count the training documents of a corpus; the result equals that of `count_pretokens`.
+
+    Args:
+        cluster: where the tasks run.
+        corpus: the corpus.
+        folder: folder for the counts of the parts, which all machines see.
+        settings: further arguments of `count_pretokens`. `threads` and `memory_bytes` apply to each task.
+        progress: called with the number of bytes counted.
+
+    Raises:
+        UserError: as `count_pretokens`.
+    """
+    found = cluster.map_parts("count", partial(_count, settings), corpus, "train", None, folder, progress)
+    counted = [result for result in found if result.value["about"]["n_bytes"]]
+    if not counted:
+        return count_pretokens(corpus, **settings)  # explains why there are no documents
+    return _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
+
+
+def _count(settings: Mapping[str, Any], part: Corpus, beat: Beat) -> Blocks:
+    value = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
+    return {**value, "skipped": part.part_skipped()}
+
+
+def _save(counts: PretokenCounts) -> Blocks:
+    columns = dict(vars(counts))
+    yield {name: columns.pop(name) for name in ("data", "offsets", "counts")}
+    return {"about": {**columns, "pattern": [counts.pattern.name, counts.pattern.regex]}}
+
+
+def _counts(result: Result) -> PretokenCounts:
+    about = result.value["about"]
+    pattern = patterns.Pattern(*about["pattern"])
+    columns = {**about, "pattern": pattern, "special_tokens": tuple(about["special_tokens"])}
+    return PretokenCounts(**columns, **next(result.blocks()))
+
+
+def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:
+    return (yield from _save(mix_counts([(_counts(result), 1) for result in results])))
+
+
+@dataclass(frozen=True)
+class ClusterSources:
+    """Text of phase 2 in parts that tasks read, see `superbpe.counting.Runner`.
+
+    The tokenizer equals that of one process to the byte. So do its statistics, except that under a memory limit the
+    threshold and the number of stages may depend on the number of threads.
+
+    Attributes:
+        cluster: where the tasks run.
+        parts: the parts, each a list of sources. Sources with the same name belong together.
+        key: hash of the text and its parts.
+        folder: folder for the results of the tasks, which all machines see.
+    """
+
+    cluster: Cluster
+    parts: Sequence[Sequence[Source]]
+    key: str
+    folder: Path
+
+    def n_bytes(self, selection: Selection, progress: Progress | None) -> int:
+        """See `Runner`."""
+        sums = Counter[str]()
+        for result in self._each("measure", partial(_measure, selection), None, Throttle(progress, "bytes measured")):
+            sums.update(result.value)
+        check_not_empty(sums)
+        return sums.total()
+
+    def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
+        """See `Runner`."""
+        live = state.trainer.live_seams(pass_.threshold) if pass_.kind == "fragments" else None
+        selected = state.selection.share, state.selection.salt
+        identity = digest(repr((pass_, state.settings, state.longest, state.merges, selected, live)))
+        work = partial(_pass, state, pass_, live, self.cluster.threads)
+        results, n_written, sums = list[Result](), 0, Counter[str]()
+        for result in self._each(pass_.kind, work, identity, Throttle(progress, pass_.title)):
+            results.append(_checked(result))
+            sums.update(result.value["n_bytes"])
+            n_written += n_bytes_of(result.files)
+            if len(results) == 1 or len(results) % FAN_IN == 0:
+                check_free(
+                    self.folder,
+                    n_written * (len(self.parts) - len(results)) // len(results),
+                    "results of the other parts",
+                    "free some space, use another folder (runner.folder=FOLDER), or larger parts (runner.part_mb=…)",
+                )
+        check_not_empty(sums)
+        add = partial(_add_passes, *work.args)
+        total = _checked(add_up(self.cluster, pass_.kind, results, add, self.folder, progress))
+        state.trainer.begin_pass()
+        pass_.add(state.trainer, total.value, total.blocks())
+        state.trainer.end_pass()
+
+    def _each(self, name: str, work: Work, identity: Any, tick: Callable[[int], None]) -> Iterator[Result]:
+        tasks = [Task(f"{name}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
+        return self.cluster.run(work, tasks, self.folder, tick)
+
+
+def _checked(result: Result) -> Result:
+    if result.value["full"]:
+        raise MemoryFullError
+    return result
+
+
+def _measure(selection: Selection, part: Sequence[Source], beat: Beat) -> Blocks:
+    yield from ()
+    return measure(selection, part, as_progress(beat), whole=False)
+
+
+def _pass(state: State, pass_: Pass, live: bytes | None, threads: int, part: Sequence[Source], beat: Beat) -> Blocks:
+    trainer = state.reopened(live, threads)
+    # Seams are looked up in `live`, where those that reach the threshold count 1.
+    cut = replace(pass_, threshold=1)
+    try:
+        n_bytes = cut.count(trainer, state.selection.of(part), Throttle(as_progress(beat), ""), whole=False)
+    except MemoryFullError:
+        return {"full": True, "n_bytes": {}}
+    about = yield from pass_.dump(trainer)
+    return {"full": False, "n_bytes": n_bytes, **about}
+
+
+def _add_passes(
+    state: State, pass_: Pass, live: bytes | None, threads: int, results: Sequence[Result], _: Beat
+) -> Blocks:
+    trainer = state.reopened(live, threads)
+    trainer.begin_pass()
+    try:
+        for result in results:
+            pass_.add(trainer, _checked(result).value, result.blocks())
+        trainer.end_pass()
+    except MemoryFullError:
+        return {"full": True}
+    about = yield from pass_.dump(trainer)
+    return {"full": False, **about}
+
+
+def encoded_by(
+    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path, writer: Writer
+) -> Generator[Encoded]:
+    """The encoded documents that a writer lacks, in order: a source for `lm.data.sharding.write_encoded`.
+
+    Args:
+        cluster: where the tasks run.
+        corpus: the corpus.
+        split: side of its held-out split.
+        tokenizer: encodes the documents.
+        folder: folder for the tokens of the parts, which all machines see.
+        writer: the writer.
+
+    Raises:
+        UserError: there are no documents, or fewer than in the finished shards.
+    """
+    encode = partial(_encode, split, tokenizer, cluster.threads)
+    done, first = writer.n_documents, 0
+    for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
+        for block in result.blocks():
+            encoded = Encoded(**{"covered": None, **block})
+            skip = min(max(done - first, 0), len(encoded.ends))
+            first += len(encoded.ends)
+            if skip < len(encoded.ends):
+                yield encoded.without(skip)
+    check_complete(writer, done, first)
+    if first == 0:
+        for _ in corpus.batches(split):  # explains why there are no documents
+            pass
+
+
+def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, beat: Beat) -> Blocks:
+    n_bytes = 0
+    for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
+        beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
+        yield {name: array for name, array in vars(encoded).items() if name != "text" and array is not None}
+    return {"skipped": part.part_skipped()}

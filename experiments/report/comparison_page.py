@@ -1,0 +1,127 @@
+"""The page that compares tokenizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.cli.console import si
+from experiments.report import charts, page
+from experiments.report.figures import Figure
+from experiments.verdict import comparison_headings
+
+_NAMED = 4
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the page for the numbers of `report.json` (see `experiments.report.data`)."""
+    return page.render(
+        "comparison.html",
+        title=report["title"],
+        figures=figures(report),
+        report=report,
+        headings=comparison_headings(report),
+    )
+
+
+def version() -> str:
+    """Return a hash of the files that render the page."""
+    stages = (f"../stages/{name}.py" for name in ("comparison", "differences"))
+    files = ("comparison.html", "comparison_page.py", "charts.py", "data.py", "labels.py", "texts.py", "../verdict.py")
+    return page.version(*files, *stages)
+
+
+def figures(report: dict[str, Any]) -> list[Figure]:
+    """Return the charts of the page."""
+    rows, labels = report["tokenizers"], [row["label"] for row in report["tokenizers"]]
+    evaluations, logs = (
+        f"{what} of {', '.join(labels) if len(labels) <= _NAMED else f'all {len(labels)} tokenizers'}"
+        for what in ("held-out evaluations", "training logs")
+    )
+    transitions = [{"tokenizer": r["label"], "vocab_size": r["transition"]} for r in rows if r["transition"]]
+    drawn = [
+        Figure(
+            "compression",
+            "Bytes per token against vocabulary size",
+            charts.compression(report["compression"], labels, transitions),
+            f"Each tokenizer is cut to its first merges; measured on {si(report['measured_bytes'])}B of held-out text."
+            + (" Dashed lines are the transitions to phase 2." if len(transitions) > 1 else ""),
+            evaluations,
+        ),
+        Figure(
+            "loss",
+            "Training loss",
+            charts.loss(report["loss"], labels),
+            "Loss per byte of each step's text, and its moving average. Steps differ because their documents differ.",
+            logs,
+        ),
+        *_transitions(report, evaluations),
+    ]
+    if report["verdict"]["low"] is not None:
+        withheld = report["verdict"]["withheld"]
+        note = f" They are about these models; a verdict about the tokenizers is withheld ({withheld})."
+        compared = [row for row in report["differences"] if row["by"] == "all"]
+        drawn += [
+            Figure(
+                "differences",
+                f"Difference from {labels[0]}",
+                charts.dots(
+                    compared,
+                    labels,
+                    "difference",
+                    f"bits per byte (held-out) minus those of {labels[0]}",
+                    ends=("corrected_low", "corrected_high"),
+                    line=0,
+                    form="+.3f",
+                ),
+                "Differences on the same documents, with intervals at the level at which Holm's method tests them. An "
+                f"interval left of 0 means fewer bits per byte than {labels[0]}." + (note if withheld else ""),
+                evaluations,
+            ),
+            Figure(
+                "tradeoff",
+                "Better or cheaper",
+                charts.tradeoff([_place(row) | {"train_flops": row["train_flops"]} for row in rows], labels),
+                "Held-out loss and training FLOPs of every model; further left is cheaper, further down is better.",
+                evaluations,
+            ),
+        ]
+    for name, title, axis, note in (
+        ("grad_norm", "Gradient norm", "norm of the gradient", "Before clipping, mean since the previous point."),
+        ("activations", "Activation norms", "root mean square", "Inputs of the SiLU of every layer, a line per layer."),
+    ):
+        if norms := report["training"][name]:
+            drawn.append(Figure(name, title, charts.over_training(norms, labels, axis), note, logs))
+    return drawn
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    return {"tokenizer": row["label"], **{key: row[key] for key in ("bits_per_byte", "low", "high")}}
+
+
+def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
+    """Loss and compression against the transition, if at least three transitions were tried with equal settings.
+
+    A tokenizer without phase 2 counts as a transition at the end of the vocabulary.
+    """
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in report["tokenizers"]:
+        transition = row["transition"] or row["vocab_size"]
+        place = {"transition": transition, "share": transition / row["vocab_size"]}
+        point = {**_place(row), **place, "bytes_per_token": row["bytes_per_token"]}
+        for line in row["lines"]:
+            lines.setdefault(line, []).append({**point, "vocabulary": line})
+    swept = {line: rows for line, rows in lines.items() if len({row["transition"] for row in rows}) > 2}
+    return [
+        Figure(
+            f"transition_{name}",
+            f"{title} by transition",
+            charts.transition([row for rows in swept.values() for row in rows], measure, axis, list(swept)),
+            "Transition to phase 2; 100 % is a tokenizer without phase 2.",
+            source,
+        )
+        for name, title, measure, axis in (
+            ("loss", "Held-out bits per byte", "bits_per_byte", "bits per byte (held-out)"),
+            ("compression", "Bytes per token", "bytes_per_token", "bytes per token (held-out)"),
+        )
+        if swept
+    ]

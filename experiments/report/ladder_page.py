@@ -1,0 +1,191 @@
+"""The page of a ladder of budgets: is a tokenizer worth it, loss over compute, gaps, and the cost of serving.
+
+Everything is computed here, for a small grid of deployments; the page only selects among them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import itertools
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import altair as alt
+from omegaconf import OmegaConf
+
+from experiments.report import page
+from experiments.report.figures import Figure, colour, data, shape, spec
+from experiments.stages.over_compute import loss_table
+from experiments.verdict import ANSWERS, change_text, flops_text, worth_headline
+from lm.evaluate.deployment import Deployment
+from lm.scaling.pricing import PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lm.evaluate.deployment import Phase
+    from lm.scaling.equivalent import Equivalent
+    from lm.scaling.pricing import Priced, Study
+
+_RHO = (0.0, 0.5, 1.0, 2.0, 4.5, 10.0)
+"""Serving over training, as choices beside the run's own."""
+_PHASE_NAMES: dict[Phase, str] = {"decode": "generating text", "prefill": "reading text"}
+
+
+class _Cell(NamedTuple):
+    """The page at one choice of a deployment, a phase of serving and ρ.
+
+    Attributes:
+        key: The choice, as the page's controls give it.
+        headline: Which tokenizers are worth it.
+        rows: For each arm other than the reference: name, answer, its word, why, loss at equal training, cost of
+            serving, and loss at equal total cost.
+        shape: A sentence about the deployment.
+    """
+
+    key: str
+    headline: str
+    rows: list[tuple[str, ...]]
+    shape: str
+
+
+def render(numbers: Mapping[str, Any], study: Study) -> str:
+    """Return the page.
+
+    Args:
+        numbers: Result of `experiments.stages.over_compute.describe`.
+        study: The measurements that it describes.
+    """
+    own = Deployment(**numbers["deployment"])
+    models = _models(own)
+    rhos = sorted({*_RHO, own.rho})
+    cells = [
+        _cell(study, name, deployment, phase, numbers["reference"])
+        for (name, model), rho in itertools.product(models.items(), rhos)
+        for deployment in [dataclasses.replace(model, rho=rho)]
+        for phase in PHASES
+    ]
+    return page.render(
+        "ladder.html",
+        title=numbers["title"],
+        figures=figures(numbers),
+        found=numbers,
+        models=list(models),
+        phases=_PHASE_NAMES,
+        rhos=rhos,
+        cells=cells,
+        chosen=f"{next(iter(models))}|decode|{own.rho:g}",
+        loss=loss_table(numbers),
+        measured=[flops_text(numbers["arms"][0]["flops"][i]) for i in (0, -1)],
+        command=shlex.join(["superbpe", "compare", numbers["run"]]),
+    )
+
+
+def _models(own: Deployment) -> dict[str, Deployment]:
+    """Deployments by name, with this run's context and batch; the run's own comes first."""
+    folder = importlib.resources.files("configs") / "deployment"
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    settings: dict[str, Any] = {
+        file.name.removesuffix(".yaml"): OmegaConf.create(file.read_text(encoding="utf-8")) for file in files
+    }
+    free = {name: getattr(own, name) for name in ("context_bytes", "batch", "rho")}
+    presets = {name: dataclasses.replace(Deployment(**found), **free) for name, found in settings.items()}
+    name = next((name for name, each in presets.items() if each == own), "this run's own")
+    return {name: own, **presets}
+
+
+def _cell(study: Study, name: str, deployment: Deployment, phase: Phase, reference: str) -> _Cell:
+    priced = study.at(deployment)
+    found = {gap.arm: each.equivalents[phase] for gap, each in zip(study.gaps, priced[1:], strict=True)}
+    d = deployment
+    experts = f", {d.active_experts + d.shared_experts} of {d.n_experts + d.shared_experts} experts" * bool(d.n_experts)
+    shape_text = (
+        f"A model of {d.n_layers} layers of width {d.hidden_size:,}, {d.n_kv_heads} key-value heads{experts}, at a "
+        f"context of {d.context_bytes:,} bytes, {d.batch} sequences at a time. Seconds are a lower bound at the "
+        "device's peak."
+    )
+    return _Cell(
+        f"{name}|{phase}|{d.rho:g}",
+        worth_headline(found, reference),
+        list(_rows(study, priced, found, phase)),
+        shape_text,
+    )
+
+
+def _rows(
+    study: Study, priced: Sequence[Priced], found: Mapping[str, Equivalent], phase: Phase
+) -> Iterator[tuple[str, ...]]:
+    for gap, each in zip(study.gaps, priced[1:], strict=True):
+        at = found[gap.arm]
+        equal = "not measured" if at.percent is None else change_text(at.percent, at.interval)
+        loss = change_text(gap.percent[-1], gap.intervals[-1] if gap.intervals else None)
+        cost = change_text(100 * (getattr(each.relative, phase) - 1))
+        yield gap.arm, at.answer, ANSWERS[at.answer], at.reason, loss, cost, equal
+
+
+def figures(numbers: Mapping[str, Any]) -> list[Figure]:
+    """Return the charts of the page."""
+    labels = [arm["name"] for arm in numbers["arms"]]
+    losses = [
+        {"tokenizer": arm["name"], "flops": flops, "value": bits}
+        for arm in numbers["arms"]
+        for flops, bits in zip(arm["flops"], arm["bits_per_byte"], strict=True)
+    ]
+    gaps = [
+        {"tokenizer": gap["arm"], "flops": flops, "value": value, "low": low, "high": high}
+        for gap in numbers["gaps"]
+        if not gap["barred"]
+        for flops, value, (low, high) in zip(
+            gap["flops"], gap["percent"], gap["intervals"] or [(None, None)] * len(gap["flops"]), strict=True
+        )
+    ]
+    drawn = [
+        Figure(
+            "curves",
+            "Bits per byte over training compute",
+            spec(_lines(labels, labels, "bits per byte (held-out)", ".4f"), rows=losses),
+            "Means over the seeds at the measured budgets.",
+        )
+    ]
+    if gaps:
+        drawn.append(
+            Figure(
+                "gaps",
+                f"Change against {numbers['reference']}, in percent",
+                gap_chart(gaps, labels),
+                "Below 0, a tokenizer needs fewer bits per byte at the same training FLOPs. Intervals are corrected "
+                "for the number of tokenizers.",
+            )
+        )
+    return drawn
+
+
+def _lines(labels: Sequence[str], among: Sequence[str], title: str, form: str, *more: alt.Tooltip) -> alt.Chart:
+    axis = alt.Axis(labelExpr="datum.label && replace(format(datum.value, '~e'), 'e+', 'e')", tickCount=5)
+    return data().mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
+        x=alt.X("flops:Q", title="training FLOPs", scale=alt.Scale(type="log", nice=False, padding=12), axis=axis),
+        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+        color=colour(labels, among=among),
+        shape=shape(labels, among=among),
+        tooltip=[
+            alt.Tooltip("tokenizer:N"), alt.Tooltip("flops:Q", title="FLOPs", format=".3e"),
+            alt.Tooltip("value:Q", format=form), *more,
+        ],
+    )  # fmt: skip
+
+
+def gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[str, Any]:
+    """Gaps in percent with their intervals, and the line of no difference.
+
+    Args:
+        rows: `tokenizer`, `flops`, `value`, `low`, `high`.
+        among: Labels of all tokenizers, in the order of their colours.
+    """
+    labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
+    ends = [alt.Tooltip(f"{name}:Q", format="+.2f") for name in ("low", "high")]
+    lines = _lines(labels, among, "change in bits per byte, %", "+.2f", *ends)
+    colours = colour(labels, among=among)
+    whisker = data().mark_rule(strokeWidth=2, opacity=0.5).encode(x="flops:Q", y="low:Q", y2="high:Q", color=colours)
+    zero = data("zero").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y="value:Q")
+    return spec(zero + whisker + lines, rows=rows, zero=[{"value": 0}])

@@ -1,0 +1,337 @@
+"""The arms over several budgets of training compute, priced at a deployment: measurements, tables, and the page."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
+
+import numpy as np
+
+from experiments.cli.console import Reporter
+from experiments.config import check_choice
+from experiments.stages.outlook import Step, next_step
+from experiments.store import runs
+from experiments.store.manifest import command_line
+from experiments.verdict import decisions, flops_text, over_compute, worth
+from lm.evaluate.bits_per_byte import SOURCE, Grouping
+from lm.evaluate.comparison import eligible
+from lm.scaling.points import Average, Points
+from lm.scaling.pricing import Study
+from lm.train.config import TrainConfig, trained_steps
+from tokenizer.durable import write_json, write_whole
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from experiments.results import TrainedModel
+    from experiments.stages.comparison import Result
+    from experiments.stages.context import Context
+    from experiments.store.runs import Run
+    from lm.evaluate.bits_per_byte import Evaluation
+    from lm.evaluate.deployment import Deployment
+
+PAGE, NUMBERS, TABLE = "ladder.html", "ladder.json", "ladder.csv"
+
+
+class ArmRuns(NamedTuple):
+    """Models of one arm.
+
+    Attributes:
+        label: Label of the arm.
+        vocab_size: Size of its vocabulary.
+        budgets: For every budget, smallest first, the model of each seed and its evaluation.
+    """
+
+    label: str
+    vocab_size: int
+    budgets: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]
+
+
+class Assumptions(NamedTuple):
+    """What can be changed after the measurements.
+
+    Attributes:
+        deployment: The model that will be deployed.
+        average: How sources are averaged.
+        shares: Shares of sources that are set by hand.
+    """
+
+    deployment: Deployment
+    average: Average = "micro"
+    shares: Mapping[str, float] | None = None
+
+
+def study(arms: Sequence[ArmRuns], chosen: Assumptions, *, tolerance: float, confidence: float) -> tuple[Study, str]:
+    """Compare arms that may take part in verdicts over their budgets, and show the others.
+
+    Args:
+        arms: The arms; the first is the reference.
+        chosen: What can be changed after the measurements.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
+        confidence: Confidence level.
+
+    Returns:
+        The comparison, and a sentence about documents that are left out for all arms, or "".
+
+    Raises:
+        UserError: If the arms cannot be compared.
+    """
+    evaluations = [[each for budget in arm.budgets for _, each in budget] for arm in arms]
+    found = eligible(evaluations, [arm.label for arm in arms])
+
+    def points(arm: ArmRuns, barred: str) -> Points:
+        rungs = [[each.only(found.documents) for _, each in budget] for budget in arm.budgets]
+        tokens = rungs[0][0]
+        return Points(
+            arm.label,
+            arm.vocab_size,
+            [fmean(model.summary.flops for model, _ in budget) for budget in arm.budgets],
+            [model.seed for model, _ in arm.budgets[0]],
+            tokens.clustered(tokens.document_tokens).astype(np.int64),
+            np.array([[each.clustered(each.text_nats) for each in rung] for rung in rungs]).swapaxes(0, 1),
+            barred,
+        )
+
+    sizes, sources, cluster = _units(evaluations[0][0].only(found.documents))
+    compared = Study.of(
+        [points(arm, barred) for arm, barred in zip(arms, found.reasons, strict=True)],
+        sizes,
+        sources,
+        average=chosen.average,
+        shares=chosen.shares,
+        cluster=cluster,
+        tolerance=tolerance,
+        confidence=confidence,
+    )
+    return compared, found.note
+
+
+def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
+    """Bytes and source of every unit of sampling, and which unit that is."""
+    cluster = evaluation.cluster()[0]
+    sizes = evaluation.clustered(evaluation.document_bytes).astype(np.int64)
+    sources = evaluation.groups.get(SOURCE)
+    if sources is None:
+        return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32)), cluster
+    if cluster == SOURCE:
+        return sizes, Grouping(sources.names, np.arange(len(sizes), dtype=np.int32)), cluster
+    return sizes, sources, cluster
+
+
+def _seed_seconds(arm: ArmRuns) -> float:
+    """Time to train the models of one seed at all budgets, which may share a trunk."""
+    configs = [TrainConfig(**budget[0][0].summary.run["train"]) for budget in arm.budgets]
+    longest = fmean(model.summary.seconds for model, _ in arm.budgets[-1])
+    return longest * trained_steps(configs) / configs[-1].steps
+
+
+def _stored(run: Run, artifacts: str | None) -> list[ArmRuns]:
+    """Models and evaluations of a finished run with several budgets."""
+    from experiments.results import Scores, TrainedModel
+    from experiments.store.artifacts import Store
+    from lm.evaluate.bits_per_byte import Evaluation
+
+    store, arms = Store.at(artifacts or run.store), []
+    for place, arm in enumerate(run.rungs[0].arms):
+        budgets = []
+        for rung in run.rungs:
+            models = store.open_all(rung.arms[place].lms, TrainedModel)
+            scores = store.open_all(rung.arms[place].evaluations, Scores)
+            pairs = zip(models, scores, strict=True)
+            budgets.append([(model.contents, Evaluation.load(each.path)) for model, each in pairs])
+        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets))
+    return arms
+
+
+def assumptions(settings: Sequence[str]) -> Assumptions:
+    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `average=macro`, `shares.SOURCE=0.4`.
+
+    Raises:
+        UserError: If a key or a value is wrong.
+    """
+    from experiments.cli.compose import load
+
+    average, shares, deployment = "micro", {}, []
+    for text in settings:
+        key, equals, value = _divided(text)
+        group, _, name = key.partition(".")
+        if not equals or group not in ("deployment", "average", "shares"):
+            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE, average=macro or shares.SOURCE=0.4")
+        if group == "deployment":
+            deployment.append(text)
+        elif group == "average":
+            check_choice("average", value, get_args(Average))
+            average = value
+        else:
+            try:
+                shares[name] = float(value)
+            except ValueError:
+                raise UserError(f"{text}: the share of a source is a number between 0 and 1") from None
+    return Assumptions(load(deployment).deployment, cast("Average", average), shares)
+
+
+def _divided(text: str) -> tuple[str, str, str]:
+    """Divide `KEY=VALUE`; the name of a source may contain `=`."""
+    return text.rpartition("=") if text.startswith("shares.") else text.partition("=")
+
+
+def reprice(
+    folder: Path, settings: Sequence[str], out: Path, *, artifacts: str | None = None, tolerance: float | None = None
+) -> None:
+    """Compare the arms of a finished run under other assumptions, as `show` does. Nothing is trained or scored.
+
+    Args:
+        folder: Folder of a run with `budget.ladder`.
+        settings: Assumptions that replace those of the run, see `assumptions`.
+        out: Folder of the page, its numbers and its table.
+        artifacts: Folder of the artifacts; None for the folder where the run stored them.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget; None for that of the run.
+
+    Raises:
+        UserError: If the settings are wrong, or the run has no measurements at several budgets.
+    """
+    if not (folder / runs.RECORD).is_file():
+        raise UserError(f"{folder / runs.RECORD} does not exist; name the folder of a run under outputs/")
+    run = runs.load(folder / runs.RECORD)
+    if not run.rungs:
+        raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
+    own = {_divided(text)[0].lstrip("+"): text for text in run.overrides}
+    replaced = {_divided(text)[0] for text in settings}
+    # The run's own deployment, unless another one is chosen.
+    kept = [] if "deployment" in replaced else [key for key in own if key.partition(".")[0] == "deployment"]
+    chosen = assumptions([*(own[key] for key in kept if key not in replaced), *settings])
+    arms = _stored(run, artifacts)
+    compared = study(
+        arms,
+        chosen,
+        tolerance=tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2]),
+        confidence=run.rungs[0].confidence,
+    )
+    own_settings = run.rungs[0].arms[0].settings
+    step = next_step(compared[0].gaps, own_settings, run.command, sum(map(_seed_seconds, arms)))
+    _write(Reporter(), out, folder, *compared, chosen.deployment, step)
+
+
+def show(context: Context, rungs: Sequence[Result], folder: Path) -> None:
+    """Compare the arms of a run: tables and sentences, and the page in the folder of the run.
+
+    Args:
+        context: Context of the run.
+        rungs: The comparison at every budget, smallest first.
+        folder: Folder of the run.
+    """
+    config, first = context.config, rungs[0].arms[0]
+    arms = [
+        ArmRuns(
+            each[0].label,
+            each[0].tokenizer.vocab_size,
+            [list(zip((lm.contents for lm in rung.lms), rung.evaluations, strict=True)) for rung in each],
+        )
+        for each in zip(*(rung.arms for rung in rungs), strict=True)
+    ]
+    chosen = Assumptions(config.deployment)
+    try:
+        compared = study(arms, chosen, tolerance=config.budget.tolerance, confidence=first.scores.confidence)
+    except UserError as error:
+        context.reporter.say(f"No comparison over compute: {error}", style="yellow")
+        return
+    step = next_step(compared[0].gaps, first.arm.settings, command_line(), sum(map(_seed_seconds, arms)))
+    _write(context.reporter, folder, folder, *compared, chosen.deployment, step)
+
+
+def _write(
+    reporter: Reporter, out: Path, run: Path, compared: Study, note: str, deployment: Deployment, step: Step | None
+) -> None:
+    """Write the page, its numbers and the verdicts, and print the result."""
+    from experiments.report import ladder_page  # imports Altair, which is slow
+
+    numbers = describe(compared, deployment, note=note, step=step, run=str(run))
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / NUMBERS, numbers)
+    write_whole(out / TABLE, verdicts_csv(numbers).encode())
+    write_whole(out / PAGE, ladder_page.render(numbers, compared))
+    reporter.table("Held-out bits per byte by budget", *loss_table(numbers))
+    for gap in numbers["gaps"]:
+        for statement in gap["statements"]:
+            reporter.say(f"{gap['arm']} against {gap['reference']}: {statement}.")
+    for sentence in [note, *numbers["worth"]]:
+        if sentence:
+            reporter.say(sentence, style="bold")
+    if step is not None:
+        reporter.say(step.sentence())
+    reporter.say(f"over compute: {out / PAGE}")
+
+
+def describe(
+    study: Study, deployment: Deployment, *, note: str = "", step: Step | None = None, run: str = ""
+) -> dict[str, Any]:
+    """All numbers and sentences at a deployment, JSON-able."""
+    priced = study.at(deployment)
+    reference = study.arms[0].name
+    losses = [study.heldout.average(arm.nats).mean(axis=0) / np.log(2) for arm in study.arms]
+    pairs = list(zip(study.gaps, priced[1:], strict=True))
+    return {
+        "title": f"{len(study.arms)} tokenizers over compute",
+        "run": run,
+        "reference": reference,
+        "deployment": dataclasses.asdict(deployment),
+        "average": study.average,
+        "shares": dict(study.heldout.shares),
+        "confidence": study.confidence,
+        "note": note,
+        "arms": [
+            {
+                "name": arm.name,
+                "barred": arm.barred,
+                "tokens_per_byte": tokens,
+                "flops": list(map(float, arm.flops)),
+                "bits_per_byte": bits.tolist(),
+                "cost": _plain(each.cost),
+                "relative_cost": _plain(each.relative),
+                "equivalent": _plain(dict(each.equivalents)),
+            }
+            for arm, tokens, bits, each in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
+        ],
+        "gaps": [{**_plain(gap), "statements": over_compute(gap), "decisions": decisions(gap)} for gap, _ in pairs],
+        "worth": [worth(gap, each, deployment.rho) for gap, each in pairs],
+        "next": None if step is None else step._asdict(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses and named tuples as dictionaries, all the way down."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def loss_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of bits per byte by budget."""
+    columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["flops"])]
+    return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]
+
+
+def verdicts_csv(numbers: Mapping[str, Any]) -> str:
+    """The verdict about every arm at every budget, as CSV (RFC 4180)."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["arm", "reference", "flops", "gap_percent", "low", "high", "level", "decision", "withheld"])
+    for gap in numbers["gaps"]:
+        ends = gap["intervals"] or [("", "")] * len(gap["flops"])
+        for flops, value, (low, high), decision in zip(
+            gap["flops"], gap["percent"], ends, gap["decisions"], strict=True
+        ):
+            row = [gap["arm"], gap["reference"], flops, value, low, high, gap["level"], decision, gap["withheld"]]
+            writer.writerow(row)
+    return text.getvalue()

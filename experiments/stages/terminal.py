@@ -1,0 +1,158 @@
+"""Tables and sentences that a run prints: fertility before training, and the result at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.cli.console import percent, percent_change, si, signed
+from experiments.results import GROUPS
+from experiments.stages.documents import groupings
+from experiments.stages.models import open_shards
+from experiments.stages.outlook import next_step
+from experiments.store.manifest import command_line
+from experiments.verdict import decision, detail, lost_text, verdict
+from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
+from lm.evaluate.comparison import FEWEST_EFFECTIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.results import HeldoutDocuments, ShardsFolder
+    from experiments.stages.comparison import Result
+    from experiments.stages.context import Context
+    from experiments.stages.tokenizers import ArmTokenizer
+    from experiments.store.artifacts import Artifact
+
+_SOURCES = 5
+"""Most sources in the table of fertility."""
+_GROUPS = 4
+"""Most groups of documents in a table."""
+
+
+def show_fertility(
+    context: Context,
+    heldout: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
+    documents: Artifact[HeldoutDocuments],
+) -> None:
+    """Print the held-out bytes per token of every arm, and its tokens against the reference's by source."""
+    if len(heldout) < 2:
+        return
+    opened = [open_shards(shards, arm) for arm, shards in heldout]
+    sizes = opened[0].document_bytes
+    # Without `<|endoftext|>`, one per document.
+    counts = [np.diff(shards.document_ends, prepend=0) - 1 for shards in opened]
+    sources = groupings(documents, sizes)[SOURCE]
+    order = np.argsort(-sources.sums(sizes), kind="stable")
+    shown = order[:_SOURCES] if len(order) > 1 else order[:0]
+    by_source = [sources.sums(each)[shown] for each in counts]
+    rows = [
+        [arm.label, f"{sizes.sum() / tokens.sum():.3f}", *(f"{share:.3f}" for share in found / by_source[0])]
+        for (arm, _), tokens, found in zip(heldout, counts, by_source, strict=True)
+    ]
+    of = f", {len(shown)} largest of {len(order)} sources" if len(order) > len(shown) else ""
+    by = f", and tokens relative to {heldout[0][0].label} by source{of}" if len(shown) else ""
+    title = f"Held-out bytes per token{by}"
+    context.reporter.table(title, ["", "bytes per token", *(sources.names[i] for i in shown)], rows)
+
+
+def warn_of_few(context: Context, n_documents: int, n_sources: int) -> None:
+    """Warn before training if there are too few held-out documents or sources for a verdict."""
+    remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
+    if context.config.corpus.heldout_sample < 1:
+        remedy = "raise corpus.heldout_sample"
+    n, unit = n_documents, sampling_unit(context.config.eval.cluster, n_sources)
+    if unit == SOURCE:
+        n = n_sources
+        remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
+    if n < FEWEST_EFFECTIVE[unit]:
+        context.reporter.say(
+            f"warning: {n} held-out {unit}s are too few for a verdict, which requires at least "
+            f"{FEWEST_EFFECTIVE[unit]}; {remedy}",
+            style="yellow",
+        )
+
+
+def show_result(context: Context, result: Result) -> None:
+    """Print the result: the tables, the verdict and its uncertainty, and what to run next."""
+    for each in result.arms:
+        context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
+    what = context.config.budget.mode.removeprefix("equal_")
+    equal = f"{'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
+    say, table = context.reporter.say, context.reporter.table
+    say("")
+    table(f"Held-out text, equal {equal}", *result_table(result))
+    for name in GROUPS:
+        if len(result.arms[0].scores.by(name)) > 1:
+            table(*_groups(result, name))
+    if len(result.arms) > 2:
+        table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
+    say(verdict(result), style="bold")
+    say(detail(result))
+    if result.overlap is not None:
+        say(result.overlap.sentence())
+    if result.demonstration:
+        say(
+            "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
+            style="yellow",
+        )
+    settings = result.arms[0].arm.settings
+    step = next_step(list(result.comparisons.values()), settings, command_line(), result.seed_seconds)
+    if step is not None:
+        say(step.sentence())
+    context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
+
+
+def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the main numbers, one row per tokenizer; the page has all others."""
+    base, clean = result.arms[0], result.clean_bits_per_byte()
+    columns = ["", "vocabulary", "superwords", "bytes per token", "bits per byte", f"change from {base.label}"]
+    columns += ["clean documents"] * (clean is not None) + ["training FLOPs", "inference FLOPs per byte"]
+    losses = [lost_text(each) for each in result.arms]
+    columns += ["text lost"] * any(losses) + ["part in the verdict"] * any(each.barred for each in result.arms)
+    rows = []
+    for i, each in enumerate(result.arms):
+        scores, tokenizer = each.scores, each.tokenizer
+        interval = scores.bits_per_byte_interval
+        change = percent_change(scores.bits_per_byte, base.scores.bits_per_byte)
+        row = [
+            each.label,
+            f"{tokenizer.vocab_size:,}",
+            f"{len(tokenizer.superword_ids()):,}",
+            f"{scores.bytes_per_token:.3f}",
+            f"{scores.bits_per_byte:.4f}" + (f" ({interval[0]:.4f}–{interval[1]:.4f})" if interval else ""),
+            "" if each is base else "withheld" if each.barred or base.barred else change,
+            *([] if clean is None else [f"{clean[i]:.4f}"]),
+            si(each.lm.contents.summary.flops),
+            si(scores.cost.decode_flops_per_byte),
+            *([losses[i] or "none"] if any(losses) else []),
+            *(["none" if each.barred else "yes"] if "part in the verdict" in columns else []),
+        ]
+        rows.append(row)
+    return columns, rows
+
+
+def _groups(result: Result, name: str) -> tuple[str, list[str], list[list[str]]]:
+    """Title, header and rows of a table of bits per byte of the largest groups of documents."""
+    tables = [{row.name: row for row in each.scores.by(name)} for each in result.arms]
+    groups = list(tables[0].values())
+    shown = groups[:_GROUPS]
+    title = f"Bits per byte by {name}" + (f", the {len(shown)} largest" if len(shown) < len(groups) else "")
+    header = ["", *(f"{group.name} ({percent(group.n_bytes / result.arms[0].scores.n_bytes)})" for group in shown)]
+    rows = [[f"{table[group.name].bits_per_byte:.4f}" for group in shown] for table in tables]
+    return title, header, [[label, *row] for label, row in zip(result.labels, rows, strict=True)]
+
+
+def _pairs(result: Result) -> list[list[str]]:
+    labels = result.labels
+    return [
+        [
+            f"{labels[j]} − {labels[i]}",
+            signed(found.difference),
+            f"{signed(found.interval[0])} to {signed(found.interval[1])}" if found.interval else "–",
+            "–" if found.p_adjusted is None else f"{found.p_adjusted:.3f}",
+            decision(result, (i, j)),
+        ]
+        for (i, j), found in result.comparisons.items()
+    ]

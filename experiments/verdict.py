@@ -1,0 +1,438 @@
+"""Every sentence that says what was found: verdicts, their uncertainty, and the headings of pages.
+
+A sentence claims nothing beyond its decision: a difference that the tests do not show is called undecided, a withheld
+verdict is called withheld, and what is only measured is stated about the measured text.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from experiments.cli.console import percent, si, signed
+from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from experiments.stages.comparison import ArmResult, Result
+    from lm.data.shards import TextLoss
+    from lm.scaling.equivalent import Answer, Equivalent
+    from lm.scaling.gaps import Gap
+    from lm.scaling.pricing import Priced
+
+    Report = Mapping[str, Any]
+
+ANSWERS: dict[Answer, str] = {
+    "yes": "worth it",
+    "no": "not worth it",
+    "undecided": "undecided",
+    "withheld": "no verdict",
+    "unknown": "not measured",
+}
+"""Whether a tokenizer is worth it, in words."""
+
+
+# Tokenizers at one budget.
+
+
+def verdict(result: Result) -> str:
+    """The result of a comparison as a sentence that includes the number of training runs.
+
+    If the verdict about the tokenizers is withheld, the sentence is about these models, or says what is missing.
+    """
+    labels = [result.labels[i] for i in result.judged]
+    if len(result.arms) == 1:
+        loss = result.arms[0].scores.bits_per_byte
+        return f"{result.labels[0]}: {loss:.4f} bits per byte on held-out text; nothing to compare it with."
+    if len(labels) < 2:
+        return f"No verdict about the tokenizers: {result.withheld}."
+    barred = "; ".join(each.barred for each in result.arms if each.barred)
+    barred = f" Not part of the verdict: {barred}." if barred else ""
+    names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
+    if result.too_few:
+        found = result.shown
+        n, counts_as, fewest = found.n_clusters, found.effective_clusters, FEWEST_EFFECTIVE[found.cluster]
+        return (
+            f"Too few held-out {found.cluster}s to compare {names}: there are {n:,}, which count as {counts_as:.1f} of "
+            f"equal size, and at least {fewest} are required.{barred}"
+        )
+    runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
+    sentence = _undecided(result, names) if result.leader is None else _decided(result, result.leader)
+    required = f" A verdict about the tokenizers requires {FEWEST_SEEDS} seeds." if result.withheld else ""
+    return f"{sentence} ({runs}).{required}{barred}"
+
+
+def _decided(result: Result, leader: ArmResult) -> str:
+    others = [result.arms[i] for i in result.judged if result.arms[i] is not leader]
+    other = min(others, key=lambda each: each.scores.bits_per_byte)
+    many = len(others) > 1
+    better, worse = leader.scores.bits_per_byte, other.scores.bits_per_byte
+    # Relative to the first arm, as in the table's column of changes.
+    if leader is result.arms[result.judged[0]]:
+        more = f"{other.label} needs {percent(worse / better - 1, 2)} more bits per byte"
+        share = f": the next best, {other.label}, {more.removeprefix(other.label + ' ')}" if many else f": {more}"
+    else:
+        share = f": {percent(1 - better / worse, 2)} fewer bits per byte" + f" than {other.label}, the next best" * many
+    if result.withheld:
+        of_these = f"Of these {_count(result)} models"
+        return f"{of_these}, the {'lowest' if many else 'lower'} held-out loss is that of {leader.label}{share}"
+    return f"{leader.label} predicts held-out text better than {'all others' if many else other.label}{share}"
+
+
+def _undecided(result: Result, names: str) -> str:
+    best, *rest = result.ranked
+    if len(rest) == 1:
+        between = f"these {_count(result)} models" if result.withheld else names
+        return f"No significant difference between {between} in how well they predict held-out text"
+    level = [result.labels[i] for i in rest if result.comparisons[min(best, i), max(best, i)].lower is None]
+    if result.withheld:
+        lowest = f"Of these {_count(result)} models, the lowest held-out loss is that of {result.labels[best]}, which"
+    else:
+        lowest = f"{result.labels[best]} has the lowest held-out loss of {names}, but"
+    return f"{lowest} does not differ significantly from {_listed(level, most=2)}"
+
+
+def _count(result: Result) -> str:
+    n_models = len(result.judged) * result.n_seeds
+    return "two" if n_models == 2 else f"{n_models}"
+
+
+def decision(result: Result, pair: tuple[int, int]) -> str:
+    """The result of one comparison for a table: the better tokenizer, or why there is none."""
+    found = result.comparisons[pair]
+    if found.withheld:
+        return f"withheld: {found.withheld}"
+    return "undecided" if found.lower is None else result.labels[pair["AB".index(found.lower)]]
+
+
+def detail(result: Result) -> str:
+    """The difference of `Result.pair` with its uncertainty, what the uncertainty includes, and what is unequal."""
+    if len(result.arms) == 1:
+        return "Choose further arms, such as arms=[bpe,superbpe], to compare."
+    first, second = (result.labels[i] for i in result.pair)
+    compared = result.shown
+    difference = f"{second} − {first} = {signed(compared.difference)} bits per byte"
+    if compared.interval is None:
+        return f"{difference}; no interval, because one {compared.cluster} has all of the text.{_unequal(result)}"
+    low, high = compared.interval
+    among = f"{compared.n_documents:,} held-out documents"
+    if compared.cluster != "document":
+        among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
+    how = f"Student's t over {among}, which count as {compared.effective_clusters:.1f} of equal size"
+    if compared.n_seeds == 1:
+        how += "; one training run each, so it does not include the spread between seeds"
+    else:
+        how += (
+            f", and {compared.n_seeds} paired seeds; standard error from seeds {compared.seed_error:.4f}, "
+            f"from {compared.cluster}s {compared.document_error:.4f}"
+        )
+    n = sum(not each.barred for each in result.comparisons.values())
+    corrected = f", corrected for {n} comparisons" if n > 1 and not compared.barred else ""
+    interval = f"{100 * compared.level:.4g} % interval {signed(low)} to {signed(high)}{corrected}"
+    return f"{difference}, {interval} ({how}).{_unequal(result)}"
+
+
+def _unequal(result: Result) -> str:
+    """Differences between the arms, other than the tokenizer, that may contribute to the difference in loss."""
+    notes = [
+        f" {each.label} loses text ({lost}): its score covers only the text that it keeps."
+        for each in result.arms
+        if (lost := lost_text(each))
+    ]
+    if result.left_out:
+        notes.append(f" {result.left_out}")
+    compared = [result.arms[i] for i in result.pair]
+    models = [each.lm.contents.summary for each in compared]
+    sizes = [each.tokenizer.vocab_size for each in compared]
+    if len(set(sizes)) > 1:
+        notes.append(f" The vocabularies differ: {_listed([f'{size:,}' for size in sizes])} tokens.")
+    parameters = [model.parameters_total for model in models]
+    if len(set(parameters)) > 1:
+        inner = [model.parameters_non_embedding for model in models]
+        where = f"{_listed([f'{n:,}' for n in inner])} of them in the layers"
+        where = "only in the embeddings" if len(set(inner)) == 1 else where
+        notes.append(f" The models differ: {_listed([f'{n:,}' for n in parameters])} parameters, {where}.")
+    return "".join(notes)
+
+
+def conditions(result: Result) -> str:
+    """A sentence about what the models had in common, measured on the actual runs."""
+    models = [each.lm.contents.summary for each in result.arms]
+
+    def equal(key: str, tolerance: float = 0.02) -> bool:
+        values = [getattr(model, key) for model in models]
+        return bool(max(values) <= min(values) * (1 + tolerance))
+
+    if equal("bytes") and equal("steps", 0):
+        context = "the same number of bytes" if equal("context_bytes", 0) else "contexts of different sizes"
+        return (
+            "All models read the same documents in the same order and in the same number of steps, and see "
+            f"{context} of context."
+        )
+    names = (("flops", "training FLOPs"), ("tokens", "training tokens"), ("steps", "training steps"))
+    same = [name for key, name in names if equal(key, 0 if key == "steps" else 0.02)]
+    seen = f"between {si(min(m.bytes for m in models))}B and {si(max(m.bytes for m in models))}B of text"
+    if not same:
+        return f"The models' budgets differ: they read {seen}; the table has the numbers."
+    return f"All models have equal {' and '.join(same)}, and read {seen}."
+
+
+def lost_text(each: ArmResult) -> str:
+    """How much of the held-out text an arm changes or cannot represent; empty if nothing is lost."""
+    return describe_loss(each.heldout.contents.text_loss)
+
+
+def describe_loss(loss: TextLoss | None) -> str:
+    """How much of a text its tokens change or cannot represent; empty if nothing is lost."""
+    if loss is None or not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
+        return ""
+    unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""
+    lacking = f", {loss.unaccounted_bytes:,} bytes covered by no token" if loss.unaccounted_bytes else ""
+    return f"{loss.changed_documents:,} documents changed{unknown}{lacking}"
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    """Join names for a sentence; a long list is shortened."""
+    shown = list(names) if len(names) <= most + 1 else [*names[:most], f"{len(names) - most} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+# Tokenizers over training compute.
+
+
+def over_compute(gap: Gap) -> list[str]:
+    """What the points of an arm show: the verdict at the budgets, the trend, crossings, and what limits them."""
+    sentences = [_at_budgets(gap)]
+    if gap.slope is not None:
+        sentences += [_trend(gap), _crossings(gap)]
+    else:
+        sentences.append("one budget: neither a trend nor a crossing can be seen")
+    if gap.n_seeds < FEWEST_SEEDS and not gap.barred:
+        runs = "one run" if gap.n_seeds == 1 else f"{gap.n_seeds} runs"
+        sentences.append(f"{runs} per arm: this is about these models, and names no better tokenizer")
+    return sentences
+
+
+def decisions(gap: Gap) -> list[str]:
+    """For each budget: `better`, `worse` or `undecided`, or `withheld` where no tokenizer may be called better."""
+    words = {-1: "better", 0: "undecided", 1: "worse"}
+    return ["withheld" if gap.withheld else words[sign] for sign in gap.signs]
+
+
+def flops_text(flops: float) -> str:
+    """A budget for a sentence.
+
+    >>> flops_text(2e15), flops_text(2.6e20)
+    ('2e15', '2.6e20')
+    """
+    return f"{flops:.2g}".replace("e+0", "e").replace("e+", "e")
+
+
+def change_text(value: float, interval: Sequence[float] | None = None) -> str:
+    """A change in percent, with its interval.
+
+    >>> change_text(-0.84), change_text(0.3, (-0.1, 0.7))
+    ('−0.8 %', '+0.3 % (−0.1 to +0.7)')
+    """
+    ends = "" if interval is None else f" ({signed(interval[0], 1)} to {signed(interval[1], 1)})"
+    return f"{signed(value, 1)} %{ends}"
+
+
+def _at_budgets(gap: Gap) -> str:
+    """Between which budgets the arm is better or worse than the reference."""
+    withheld = f"the verdict is withheld: {gap.withheld}"
+    parts = [withheld] if gap.barred or gap.too_few else []
+    few = gap.n_seeds < FEWEST_SEEDS
+    arm, reference = (f"the models of {name}" if few else name for name in (gap.arm, gap.reference))
+    for sign, places in groupby(range(len(gap.signs)), key=lambda i: gap.signs[i]):
+        run = list(places)
+        first, last = run[0], run[-1]
+        low, high = flops_text(gap.flops[first]), flops_text(gap.flops[last])
+        where = f"at {low} FLOPs" if first == last else f"between {low} and {high} FLOPs"
+        values = gap.percent[first : last + 1]
+        if sign:
+            which = f"need{'' if few else 's'} {'more' if sign > 0 else 'fewer'} bits per byte than {reference}"
+            parts.append(f"{where}, {arm} {which}, by {_range_of([abs(value) for value in values])}")
+        else:
+            parts.append(f"{where}, undecided: {_range_of(values)}{_interval_of(gap, first, last)}")
+    return "; ".join(parts)
+
+
+def _interval_of(gap: Gap, first: int, last: int) -> str:
+    if gap.intervals is None:
+        return ""
+    low, high = (f(each[i] for each in gap.intervals[first : last + 1]) for i, f in ((0, min), (1, max)))
+    level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
+    return f", with {100 * gap.confidence:g} % intervals{level} from {_decimal(low)} to {_decimal(high)} %"
+
+
+def _trend(gap: Gap) -> str:
+    assert gap.slope is not None
+    numbers = f"slope {_decimal(gap.slope.points)} points per e-fold of FLOPs"
+    if gap.slope.interval is not None:
+        numbers += f", {100 * gap.confidence:g} % interval {' to '.join(map(_decimal, gap.slope.interval))}"
+    direction = 0 if gap.too_few or gap.barred else gap.slope.direction
+    if not direction:
+        return f"no trend with compute is shown ({numbers})"
+    if gap.n_seeds < FEWEST_SEEDS or len(gap.flops) < 3:
+        return f"no trend with compute is claimed from so few runs ({numbers})"
+    signs = {value > 0 for value in gap.percent}
+    verb = ("rises", "falls") if len(signs) > 1 else ("grows", "shrinks")
+    up = direction > 0 if len(signs) > 1 else (direction > 0) == signs.pop()
+    return f"the gap {verb[0] if up else verb[1]} with compute ({numbers})"
+
+
+def _crossings(gap: Gap) -> str:
+    inside = f"{flops_text(gap.flops[0])} to {flops_text(gap.flops[-1])} FLOPs"
+    if not gap.crossings:
+        return f"the curves do not cross inside the measured {inside}"
+    parts = []
+    for flops, low, high in gap.crossings:
+        where = "which is within the uncertainty"
+        if low is not None and high is not None:
+            where = f"between {flops_text(low)} and {flops_text(high)}"
+        elif high is not None:
+            where = f"below {flops_text(high)}, if at all"
+        elif low is not None:
+            where = f"above {flops_text(low)}, if at all"
+        parts.append(f"near {flops_text(flops)} FLOPs ({where})")
+    return f"inside the measured {inside} the curves cross {' and '.join(parts)}"
+
+
+def _decimal(value: float) -> str:
+    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")  # without a sign for 0
+
+
+def _range_of(values: Sequence[float]) -> str:
+    low, high = _decimal(min(values)), _decimal(max(values))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def worth(gap: Gap, priced: Priced, rho: float) -> str:
+    """Whether an arm is worth it at a deployment that generates text."""
+    found: Equivalent = priced.equivalents["decode"]
+    reason = f" ({found.reason})" if found.reason else ""
+    reading, generating = (change_text(100 * (cost - 1)) for cost in (priced.relative.prefill, priced.relative.decode))
+    quality = change_text(gap.percent[-1], gap.intervals[-1] if gap.intervals else None)
+    parts = [
+        f"{gap.arm} instead of {gap.reference}: {ANSWERS[found.answer]}{reason}",
+        f"{quality} bits per byte at {flops_text(gap.flops[-1])} training FLOPs",
+        f"{reading} FLOPs to read a byte, {generating} to generate one",
+    ]
+    if found.percent is not None:
+        equal = change_text(found.percent, found.interval)
+        parts.append(f"{equal} bits per byte where training and serving together cost the same (ρ = {rho:g})")
+    return "; ".join(parts) + "."
+
+
+def worth_headline(found: Mapping[str, Equivalent], reference: str) -> str:
+    """Which tokenizers are worth it instead of the reference, from the answers by name."""
+    if not found:
+        return "One tokenizer: nothing to compare it with"
+    by: dict[str, list[str]] = {}
+    for name, each in found.items():
+        by.setdefault(each.answer, []).append(name)
+    if len(by.get("withheld", [])) == len(found):
+        return f"No verdict: {next(iter(found.values())).reason}"
+    parts = []
+    if yes := by.get("yes"):
+        saved = max(-(found[name].percent or 0.0) for name in yes)
+        most = "up to " if len(yes) > 1 else ""
+        cost = f"{most}{saved:.1f} % fewer bits per byte than {reference} at the same total cost"
+        parts.append(f"{_listed(yes)} {_are(yes)} worth it: {cost}")
+    if no := by.get("no"):
+        parts.append(f"{_listed(no)} {_are(no)} not worth it instead of {reference}")
+    if undecided := by.get("undecided"):
+        parts.append(f"{'u' if parts else 'U'}ndecided whether {_listed(undecided)} {_are(undecided)} worth it")
+    if rest := [*by.get("withheld", []), *by.get("unknown", [])]:
+        parts.append(f"{'n' if parts else 'N'}o verdict about {_listed(rest)}")
+    return "; ".join(parts)
+
+
+def _are(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"
+
+
+# Headings of pages: what a section shows. A section without one is headed by its topic.
+
+
+def comparison_headings(report: Report) -> dict[str, str]:
+    """Headings of the page of a comparison, from the numbers of `report.json`."""
+    sides = {side["label"]: side["n_tokens"] for side in report["sample"]["sides"]}
+    headings = {"sample": _extremes("tokens for this text", sides)}
+    rows, found = report["tokenizers"], report["verdict"]
+    if len(rows) > 1:
+        headings["loss"] = "Undecided which tokenizer predicts held-out text best"
+        if found["withheld"]:
+            headings["loss"] = f"No verdict about the tokenizers: {found['withheld']}"
+        elif found["winner"]:
+            best = next(row for row in rows if row["key"] == found["winner"])
+            others = [row["label"] for row in rows if row is not best and not row["barred"]]
+            against = others[0] if len(others) == 1 else f"all {len(others)} others"
+            headings["loss"] = f"{best['label']} needs fewer bits per byte than {against}"
+        tokens = {row["label"]: 1 / row["bytes_per_token"] for row in rows if not row["text_lost"]}
+        if rows[0]["label"] in tokens and len(tokens) > 1:
+            headings["compression"] = _fewest(tokens, rows[0]["label"])
+    if report["superwords"]:
+        shares = {arm["label"]: arm["share_of_tokens"] for arm in report["superwords"]}
+        headings["superwords"] = _extremes("of the held-out tokens are superwords", shares, percent)
+    return headings
+
+
+def _fewest(tokens: Mapping[str, float], reference: str) -> str:
+    """Who needs the fewest tokens for the measured text. The text is the same, so this is a count, not an estimate."""
+    best = min(tokens, key=lambda label: tokens[label])
+    saved = percent(1 - tokens[best] / tokens[reference])
+    if saved == percent(0):
+        return f"No tokenizer needs fewer tokens than {reference} for the held-out text"
+    return f"{best} needs {saved} fewer tokens than {reference} for the held-out text"
+
+
+def _extremes(what: str, numbers: Mapping[str, float], form: Callable[[Any], str] = "{:,}".format) -> str:
+    """The smallest and the largest number and whose they are."""
+    low, high = (end(numbers, key=lambda label: numbers[label]) for end in (min, max))
+    if form(numbers[low]) == form(numbers[high]):
+        return f"{form(numbers[low])} {what}" + (f" in {low}" if len(numbers) == 1 else " in every tokenizer")
+    return f"From {form(numbers[low])} ({low}) to {form(numbers[high])} ({high}) {what}"
+
+
+def fertility_headings(report: Report) -> dict[str, str]:
+    """Headings of a fertility report; those of sources and scripts by `source` and `script`."""
+    overall = [row for row in report["rows"] if row["by"] == "all"]
+    densities = {row["tokenizer"]: row["bytes_per_token"] for row in overall if row["bytes_per_token"] is not None}
+    headings = {"comparison": _extremes("bytes per token", densities, "{:.3f}".format)}
+    others = [row for row in overall if row["tokenizer"] != report["reference"] and not loses_text(row)]
+    if not others:
+        return headings
+    best = min(others, key=lambda row: row["tokens"])["tokenizer"]
+    for by in ("source", "script"):
+        rows = [row for row in report["rows"] if row["by"] == by and row["tokenizer"] == best]
+        rows = [row for row in rows if row["parity"] is not None]
+        if len(rows) > 1:
+            changes = {row["group"]: 100 * (row["parity"] - 1) for row in rows}
+            unsure = sum(row["parity_low"] is None or row["parity_low"] <= 1 <= row["parity_high"] for row in rows)
+            undecided = f"; undecided in {unsure} of {len(rows)} {by}s" if unsure else ""
+            what = f"tokens for {best} against {report['reference']}{undecided}"
+            headings[by] = _extremes(what, changes, lambda value: f"{signed(value, 1)} %")
+    return headings
+
+
+def loses_text(row: Report) -> bool:
+    """Whether a tokenizer loses text of a row of `fertility.json`: it may need fewer tokens for that reason alone."""
+    return bool(row["lost_bytes"] or row["changed_documents"])
+
+
+def vocabulary_headings(report: Report) -> dict[str, str]:
+    """Headings of a vocabulary report; those of other tokenizers by `against LABEL`."""
+    one, *others = report["tokenizers"]
+    never = "" if one["never_produced"] is None else f", and {one['never_produced']:,} never occur in the text"
+    headings = {
+        "superwords": f"{one['superwords']:,} of {one['ordinary']:,} tokens of {one['label']} are superwords",
+        "wasted": f"{one['unreachable']:,} tokens of {one['label']} are unreachable{never}",
+    }
+    for other, (here, there) in zip(others, report["only"], strict=True):
+        headings[f"against {other['label']}"] = (
+            f"{here['tokens']:,} tokens are only in {one['label']}, {there['tokens']:,} only in {other['label']}"
+        )
+    return headings

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.cluster import tasks
+from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
+from tests.superbpe.conftest import larger  # noqa: F401
+from tokenizer import Corpus, CorpusConfig
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.02)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A corpus of three formats with a damaged record."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    texts = [f"document {i}: " + f"word{i % 7} naïve text\n" * (i % 23) for i in range(400)]
+    (folder / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "damaged\n")
+    pq.write_table(pa.table({"text": texts[::-1]}), folder / "b.parquet", row_group_size=20)
+    (folder / "c.txt").write_text("a text of its own")
+    return Corpus(CorpusConfig(paths=[str(folder)], on_error="skip", heldout_fraction=0.2))
+
+
+@pytest.fixture
+def cluster():
+    made = cluster_of(FakeRay())
+    made.part_bytes = 3000
+    return made

@@ -1,0 +1,92 @@
+"""The part of Ray's interface that the cluster uses, on threads of this process, with faults that a test names."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import SimpleNamespace
+
+from experiments.cluster import results
+from experiments.cluster.tasks import Cluster
+from experiments.config import RunnerConfig
+
+
+class WorkerCrashedError(Exception):
+    """A worker died more often than Ray repeats its task."""
+
+
+class FakeRay:
+    """`faults[name]` are what happens to the attempts of a task, one after the other: "lost", or seconds to wait."""
+
+    def __init__(self, slots: int = 2, gpus: int = 0, **faults: list) -> None:
+        self.resources = {"CPU": slots, "GPU": gpus}
+        self.faults = {name.replace("_", "-"): list(each) for name, each in faults.items()}
+        self.pool = ThreadPoolExecutor(16)
+        self.submitted: list[str] = []
+        self.attempts: dict[str, int] = defaultdict(int)
+        self.cancelled: list[str] = []
+        self.killed: set[int] = set()
+        self.names: dict[Future, str] = {}
+        self.stop = threading.Event()
+        self.exceptions = SimpleNamespace(RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError)
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    available_resources = cluster_resources
+
+    def nodes(self) -> list[dict]:
+        return [{"NodeID": "", "Alive": True, "Resources": self.resources}]
+
+    def put(self, value):
+        return value
+
+    def remote(self, *, max_retries=0, retry_exceptions=(), **options):
+        def decorated(function):
+            def submit(*arguments):
+                future = self.pool.submit(self._run, function, arguments, max_retries, tuple(retry_exceptions))
+                if len(arguments) > 1:
+                    self.submitted.append(arguments[1].name)
+                    self.names[future] = arguments[1].name
+                return future
+
+            return SimpleNamespace(remote=submit)
+
+        return decorated
+
+    def _run(self, function, arguments, retries, repeated):
+        if len(arguments) == 1:
+            return function(*arguments)
+        name = arguments[1].name
+        for _ in range(retries + 1):
+            self.attempts[name] += 1
+            queued = self.faults.get(name)
+            fault = queued.pop(0) if queued else 0
+            if fault == "lost":
+                results._Beat(*arguments[1:])
+                continue
+            self.stop.wait(fault)
+            try:
+                return function(*arguments)
+            except repeated:
+                continue
+        raise WorkerCrashedError("its worker died")
+
+    def wait(self, futures, num_returns=1, timeout=None):
+        done = list(wait(futures, timeout, "FIRST_COMPLETED" if num_returns == 1 else "ALL_COMPLETED").done)
+        return done[:num_returns], [future for future in futures if future not in done[:num_returns]]
+
+    def get(self, future, timeout=None):
+        return future.result(timeout)
+
+    def cancel(self, future, force=False) -> None:
+        self.cancelled.append(self.names[future])
+        future.cancel()
+
+
+def cluster_of(ray, **settings) -> Cluster:
+    return Cluster(ray, RunnerConfig(**{"threads": 1, "part_mb": 1, **settings}))

@@ -1,0 +1,143 @@
+"""Models that are trained and scored in tasks are those of a run in one process."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from experiments.cluster import connection, models
+from experiments.config import RunnerConfig
+from experiments.stages.models import METRICS
+from tests.experiments.cluster.fake_ray import FakeRay
+from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import wait_until
+from tokenizer.errors import UserError
+
+LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.train.context_sample_bytes=20000"]
+DECAY = ["lm.train.decay=sqrt"]
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    """One thread: models that train at the same time in one process would share Torch's settings."""
+    made = FakeRay(1)
+    made.pool = ThreadPoolExecutor(1)
+    monkeypatch.setattr(connection, "started", lambda _: made)
+    return made
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Checksums of all weights, scores and training metrics, without times, by artifact."""
+    found = {}
+    for path in [*folder.glob("lm-*"), *folder.glob("trunk-*"), *folder.glob("evaluation-*")]:
+        files = json.loads((path / "manifest.json").read_text())["files"]
+        rows = [json.loads(line) for line in (path / METRICS).open()] if (path / METRICS).exists() else []
+        metrics = sorted({(row["step"], row["loss"]) for row in rows})  # steps after a checkpoint may be logged twice
+        kept = {name: each for name, each in files.items() if name.endswith((".safetensors", ".npz"))}
+        assert kept
+        found[path.name] = kept if not path.name.startswith("trunk-") else sorted(kept), metrics
+    return found
+
+
+def test_models_and_scores_are_equal(
+    tiny: list[str], tmp_path: Path, ray: FakeRay, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_stages("evaluate", [*tiny, *LADDER, *DECAY], tmp_path / "local")
+    expected = results(tmp_path / "artifacts")
+    assert len([name for name in expected if name.startswith("lm-")]) == 8  # arms, seeds, budgets
+    elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
+    capsys.readouterr()
+    run_stages("evaluate", [*elsewhere, *LADDER, *DECAY, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
+    assert results(tmp_path / "ray") == expected
+    submitted = [name for name in ray.submitted if name.startswith("models-")]
+    assert submitted == [f"models-{i:04}" for i in range(4)]
+    assert not list((tmp_path / "ray").glob(".tasks*"))
+    assert "lm superbpe:seed1 rung 2" in capsys.readouterr().out
+    groups = [json.loads(line)["group"] for line in (tmp_path / "remote" / "metrics.jsonl").open()]
+    assert groups.count("lm/bpe:seed1 rung 1") == 5
+    made = {path.name for path in (tmp_path / "ray").glob("lm-*")}
+    run_stages("evaluate", [*elsewhere, *LADDER, *DECAY], tmp_path / "again")
+    assert {path.name for path in (tmp_path / "ray").glob("lm-*")} == made
+
+
+@pytest.mark.slow
+def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+    """Two processes with Gloo in place of two GPUs; one is killed, and the task is run again."""
+    ray.resources["GPU"] = 2
+    several = [*tiny, "arms=[bpe]", "lm.train.device=cpu", "runner=ray", "runner.gpus=2"]
+    more = ["budget.train_bytes=150000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.1"]
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors")))
+        ranks = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]
+        killed.append(ranks[-1].pid)
+        ranks[-1].kill()
+
+    killer = Thread(target=kill_one)
+    killer.start()
+    run_stages("evaluate", [*several, *more], tmp_path / "run")
+    killer.join()
+    assert killed
+    (model,) = (tmp_path / "artifacts").glob("lm-*")
+    assert json.loads((model / "summary.json").read_text())["processes"] == 2
+    steps = [json.loads(line)["step"] for line in (model / METRICS).open()]
+    assert steps[-1] == max(steps)
+    assert steps.count(1) == 1  # continued from the checkpoint
+
+
+def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+    rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000", "lm.tune_extensions=0"]
+    run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
+    assert [name for name in ray.submitted if name.startswith("tuning")] == [
+        "tuning-0000",
+        "tuning-0001",
+    ]
+    made = {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")}
+    assert len(made) == 8
+    run_stages("train_lm", [*tiny, *rates], tmp_path / "local")
+    assert {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")} == made
+
+
+def test_artifacts_that_a_worker_does_not_see(
+    tiny: list[str], tmp_path: Path, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = models._made
+
+    def on_another_machine(job: Any, beat: Any) -> Any:
+        return made(replace(job, config=replace(job.config, artifacts=str(tmp_path / "unshared"))), beat)
+
+    monkeypatch.setattr(models, "_made", on_another_machine)
+    with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
+        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
+
+
+def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+    with pytest.raises(UserError, match="training diverged; lower the learning rates"):
+        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0", "lm.train.matrix_lr=1e30"], tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "has", "expected"),
+    [("ray", None, 0, None), ("ray", None, 8, 1), ("ray", 4, 8, 4), ("ray", 0, 8, 0), ("local", 2, 8, None)],
+)
+def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
+    ray.resources["GPU"] = has
+    context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name=name, gpus=asked, address="auto")))
+    place = models.place(context)
+    assert (place and place.gpus) == expected
+
+
+def test_more_gpus_than_this_machine_has(ray: FakeRay) -> None:
+    ray.resources["GPU"] = 1
+    context: Any = SimpleNamespace(config=SimpleNamespace(runner=RunnerConfig(name="ray", gpus=2)))
+    with pytest.raises(UserError, match=r"runner.gpus=2, but this machine has 1; set runner.gpus=0"):
+        models.place(context)

@@ -1,0 +1,155 @@
+"""Phase 2 over the parts of a corpus equals phase 2 in one process."""
+
+import random
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import strategies as st
+
+from experiments.cluster import parts as cluster_parts
+from experiments.cluster.parts import ClusterSources
+from superbpe import Rules, Source, passes, train_superbpe
+from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
+from tests.properties import examples
+from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES
+from tokenizer import UserError, count_pretokens, train_bpe
+
+pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+
+
+def train(larger, text, rules, **options):
+    transition = "auto" if rules.interleave else 800
+    options = {"vocab_size": 1200, "transition": transition, "threads": 1, **options}
+    return train_superbpe(larger[1], text, rules=rules, **options)
+
+
+def split(sources, n):
+    """Distribute the documents of sources over N parts; with many parts, some are empty."""
+    return [[replace(source, batches=source.batches[i::n]) for source in sources] for i in range(n)]
+
+
+def about(tokenizer):
+    """Statistics of phase 2 except the time."""
+    return {name: value for name, value in tokenizer.provenance["phase2"].items() if name != "seconds"}
+
+
+def in_parts(sources, n, folder, **faults):
+    return ClusterSources(cluster_of(FakeRay(**faults)), split(sources, n), "text", folder)
+
+
+def check(larger, sources, rules, folder, n_parts, **options):
+    whole = train(larger, sources, rules, **options)
+    found = train(larger, in_parts(sources, n_parts, folder, fragments_00000=["lost"]), rules, **options)
+    assert found.sha256 == whole.sha256
+    assert about(found) == about(whole)
+    return about(whole)
+
+
+@pytest.mark.parametrize("n_parts", [1, 3])
+@pytest.mark.parametrize("name", ["uw-2025", "uw-paper", "runs", "boundless", "spans", "none", "sentence", "truncated"])
+def test_every_preset_in_parts_equals_the_whole(name, n_parts, larger, tmp_path):
+    check(larger, [Source(larger[0])], RULES[name], tmp_path, n_parts)
+
+
+@pytest.mark.parametrize("memory_bytes", [None, 300_000, 100_000])
+def test_stages_in_parts_equal_those_of_the_whole(memory_bytes, larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_parts, "FAN_IN", 2)
+    options = {"memory_bytes": memory_bytes, "threshold": 2 if memory_bytes else 1000}
+    assert check(larger, [Source(larger[0])], RULES["uw-2025"], tmp_path, 7, **options)["stages"] > 1
+
+
+def test_a_memory_limit_that_cannot_be_kept_is_exceeded_in_parts_too(larger, tmp_path):
+    with pytest.warns(UserWarning, match="phase 2 needs more memory"):
+        check(larger, [Source(larger[0])], RULES["words"], tmp_path, 2, memory_bytes=1)
+
+
+@pytest.mark.parametrize("name", ["uw-2025", "none", "boundless"])
+def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "SAMPLE_EVERY", 1)
+    found = check(larger, [Source(larger[0])], RULES[name], tmp_path / "a", 3)
+    monkeypatch.setattr(passes, "SAMPLE_CELLS", 500)
+    limited = check(larger, [Source(larger[0])], RULES[name], tmp_path / "b", 3)
+    assert limited["threshold"] != found["threshold"]
+    assert limited["last_count"] == found["last_count"]
+
+
+@pytest.mark.parametrize("sample", [{"sample": 0.5}, {"sample_bytes": 60_000, "sample_salt": "x"}], ids=str)
+def test_weights_and_samples_in_parts(sample, larger, tmp_path):
+    documents = larger[0]
+    sources = [Source(documents[::2], weight=3, name="even"), Source(documents[1::2], name="odd")]
+    found = check(larger, sources, replace(RULES["truncated"], **sample), tmp_path, 3)
+    assert found["corpus_documents"] < 2 * len(documents)
+
+
+@examples(
+    quick=15,
+    full=60,
+    documents=CORPORA,
+    rules=SMALL_RULES,
+    n_parts=st.sampled_from([1, 2, 3, 9]),
+    threshold=st.sampled_from([None, 1, 2, 3, 7]),
+    memory_bytes=st.sampled_from([None, None, 1000, 3000]),
+)
+@pytest.mark.filterwarnings("ignore:phase 2 needs more memory")
+def test_random_texts_in_parts_equal_the_whole(documents, rules, n_parts, threshold, memory_bytes):
+    documents = [text for text in documents if text]
+    phase1 = train_bpe(count_pretokens(documents, "gpt2", unit=rules.unit), 300)
+    transition = "auto" if rules.interleave else min(260, 256 + phase1.n_phase1_merges)
+    options = {"vocab_size": 290, "transition": transition}
+    options |= {"threshold": threshold, "memory_bytes": memory_bytes}
+    with tempfile.TemporaryDirectory() as folder:
+        check((documents, phase1), [Source(documents, weight=2)], rules, Path(folder), n_parts, **options)
+
+
+def test_results_of_an_interrupted_run_are_used_again(larger, tmp_path):
+    failing = in_parts([Source(larger[0])], 5, tmp_path, fragments_00003=["lost"] * 100)
+    with pytest.raises(UserError, match="fragments-00003 was lost again and again"):
+        train(larger, failing, Rules())
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    assert len(written) >= 5 + 1
+    resumed = in_parts([Source(larger[0])], 5, tmp_path)
+    assert train(larger, resumed, Rules()).sha256 == train(larger, [Source(larger[0])], Rules()).sha256
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    again = in_parts([Source(larger[0])], 5, tmp_path)
+    train(larger, again, Rules())
+    assert not again.cluster.ray.submitted
+    other = replace(again, key="other")
+    train(larger, other, Rules())
+    assert len(other.cluster.ray.submitted) > 10
+
+
+def test_a_source_without_text_is_named(larger, tmp_path):
+    parts = [[Source(larger[0]), Source([], name="code")], [Source([""], name="code")]]
+    text = ClusterSources(cluster_of(FakeRay()), parts, "text", tmp_path)
+    with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
+        train(larger, text, Rules())
+
+
+def test_a_full_disk_is_foreseen_from_the_first_part(larger, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(UserError, match=r"results of the other parts need about .* GB, but 1e-06 GB .*runner.folder"):
+        train(larger, in_parts([Source(larger[0])], 8, tmp_path), Rules())
+
+
+def test_a_disk_that_is_just_large_enough_is_not_rejected(larger, tmp_path, monkeypatch):
+    text = in_parts([Source(larger[0])], 8, tmp_path)
+    expected = train(larger, text, Rules())
+    used = sum(path.stat().st_size for path in tmp_path.glob("seams-0*.data"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=used))
+    assert train(larger, in_parts([Source(larger[0])], 8, tmp_path / "again"), Rules()).sha256 == expected.sha256
+
+
+def test_results_take_less_space_on_disk_than_the_text(larger, tmp_path):
+    """Without a threshold, all of the text is in fragments, and random words do not compress."""
+    rng = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz" + " " * 6
+    texts = ["".join(rng.choices(letters, k=2000)) for _ in range(200)]
+    train(larger, in_parts([Source(texts)], 2, tmp_path), Rules(), threshold=1, vocab_size=810)
+    for kind in ("seams", "fragments"):
+        sizes = [path.stat().st_size for path in tmp_path.glob(f"{kind}-0*.data")]
+        assert len(sizes) == 2
+        assert 10_000 < sum(sizes) < 2 * 400_000, sizes

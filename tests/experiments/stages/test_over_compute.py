@@ -1,0 +1,148 @@
+"""A ladder of budgets: what the run writes, and its measurements under other assumptions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.report.ladder_page import render
+from experiments.stages.over_compute import ArmRuns, Assumptions, describe, reprice, study, verdicts_csv
+from lm.evaluate.bits_per_byte import Evaluation
+from lm.evaluate.deployment import Deployment
+from tests.experiments.outputs import run_until as run
+from tests.lm.evaluate.test_evaluation import made_up
+from tokenizer.errors import UserError
+
+RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "deployment.batch=8"]
+
+
+@pytest.fixture(scope="module")
+def ladder(tiny_module: list[str]) -> Path:
+    """Folder of a run with three budgets."""
+    settings = ["lm.train.warmup_steps=2", "lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024"]
+    overrides = [*tiny_module, *settings, "budget=equal_flops", "budget.train_bytes=40960", "budget.tolerance=0.1"]
+    assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", *RUN]) == 0
+    (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
+    return Path(text.partition("=")[2])
+
+
+def repriced(ladder: Path, out: Path, *settings: str) -> dict:
+    reprice(ladder, settings, out)
+    return json.loads((out / "ladder.json").read_text())
+
+
+def test_a_ladder_is_priced_from_its_evaluations(ladder: Path, tmp_path: Path) -> None:
+    found = repriced(ladder, tmp_path)
+    record = json.loads((ladder / "run.json").read_text())
+    assert [arm["name"] for arm in found["arms"]] == ["BPE", "SuperBPE"]
+    for place, arm in enumerate(found["arms"]):
+        for rung, bits in zip(record["rungs"], arm["bits_per_byte"], strict=True):
+            names = rung["arms"][place]["evaluations"]
+            scores = [Evaluation.load(Path(record["store"]) / name).bits_per_byte for name in names]
+            assert bits == pytest.approx(sum(scores) / len(scores), rel=1e-12)
+    assert found["arms"][0]["flops"] == sorted(found["arms"][0]["flops"])
+    page = (tmp_path / "ladder.html").read_text()
+    assert "Loss over compute" in page
+    assert "No verdict: 1 seed, at least 3 are required" in page
+    assert f"superbpe compare {ladder}" in page
+    (gap,) = found["gaps"]
+    assert (gap["withheld"], gap["signs"]) == ("1 seed, at least 3 are required", gap["signs"])
+    assert found["arms"][1]["equivalent"]["decode"]["answer"] in ("withheld", "unknown")
+    assert found["next"]["command"].endswith(" lm.n_seeds=3")
+    assert found["next"]["seconds"] > 0
+
+
+def test_verdicts_are_a_table(ladder: Path, tmp_path: Path) -> None:
+    found = repriced(ladder, tmp_path)
+    with (tmp_path / "ladder.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    (gap,) = found["gaps"]
+    assert [float(row["flops"]) for row in rows] == gap["flops"]
+    assert [float(row["gap_percent"]) for row in rows] == gap["percent"]
+    assert [[float(row["low"]), float(row["high"])] for row in rows] == gap["intervals"]
+    assert {(row["arm"], row["reference"], row["decision"]) for row in rows} == {("SuperBPE", "BPE", "withheld")}
+    assert {row["withheld"] for row in rows} == {"1 seed, at least 3 are required"}
+
+
+def test_the_run_writes_the_page_too(ladder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = json.loads((ladder / "ladder.json").read_text())
+    found = repriced(ladder, tmp_path)
+    capsys.readouterr()
+    assert {**own, "next": None, "run": None} == {**found, "next": None, "run": None}
+    assert own["next"]["what"] == found["next"]["what"]
+    assert (ladder / "ladder.csv").read_bytes() == (tmp_path / "ladder.csv").read_bytes()
+    assert (ladder / "ladder.html").stat().st_size > 100_000
+
+
+def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp_path: Path) -> None:
+    usual = repriced(ladder, tmp_path / "a")
+    other = repriced(ladder, tmp_path / "b", "deployment=dense-1b", "deployment.rho=4.5", "average=macro")
+    assert (other["deployment"]["rho"], other["average"]) == (4.5, "macro")
+    # The run's own settings are the defaults.
+    assert usual["confidence"] == other["confidence"] == 0.9
+    assert (usual["deployment"]["batch"], other["deployment"]["batch"]) == (8, 64)
+    assert usual["deployment"]["n_experts"] > 0 == other["deployment"]["n_experts"]
+    assert repriced(ladder, tmp_path / "c", "deployment.batch=4")["deployment"]["n_experts"] > 0
+    for one, two in zip(usual["arms"], other["arms"], strict=True):
+        assert one["flops"] == two["flops"]
+        assert one["cost"]["decode"]["flops_per_byte"] > two["cost"]["decode"]["flops_per_byte"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["deployment=dense-9b"], "dense-9b"),
+        (["deployment.rho=-1"], "deployment.rho=-1"),
+        (["average=median"], "average=median is not one of micro, macro"),
+        (["shares.web=much"], "the share of a source is a number between 0 and 1"),
+        (["shares.nowhere=0.5"], "nowhere"),
+        (["lm=small"], "write deployment=NAME"),
+    ],
+)
+def test_wrong_assumptions_are_rejected(ladder: Path, tmp_path: Path, settings: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        reprice(ladder, settings, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_budgets_or_none_are_rejected(ladder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_flops, or accept a larger"):
+        reprice(ladder, [], tmp_path / "out", tolerance=0.01)
+    with pytest.raises(UserError, match="name the folder of a run"):
+        reprice(tmp_path, [], tmp_path / "out")
+
+
+def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute() -> None:
+    rng, sizes = np.random.default_rng(0), np.full(40, 1000)
+    base = sizes * rng.normal(1.0, 0.1, 40)
+
+    def runs(label: str, shift: float, changed: int) -> ArmRuns:
+        def models(bits: float) -> list[Any]:
+            train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
+            summary = SimpleNamespace(flops=1e15 / bits, seconds=1.0, run={"train": train})
+            return [
+                (
+                    SimpleNamespace(summary=summary, seed=i),
+                    made_up(bits * base * (1 + shift), sizes, changed=np.arange(40) < changed),
+                )
+                for i in range(3)
+            ]
+
+        return ArmRuns(label, 300, [models(1.0), models(0.9)])
+
+    arms = [runs("bpe", 0.0, 0), runs("lower", -0.07, 40)]
+    found, note = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95)
+    numbers = describe(found, Deployment())
+    assert note == ""
+    reason = "lower changes or loses text in 40 of 40 documents, 100 % of the bytes"
+    (row, last) = csv.DictReader(io.StringIO(verdicts_csv(numbers)))
+    assert {(each["decision"], each["withheld"]) for each in (row, last)} == {("withheld", reason)}
+    assert numbers["arms"][1]["barred"] == numbers["gaps"][0]["withheld"] == reason
+    assert f"No verdict: {reason}" in render(numbers, found).replace("\N{NO-BREAK SPACE}", " ")

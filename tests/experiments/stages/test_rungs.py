@@ -1,0 +1,106 @@
+"""A ladder of budgets: models at several budgets from one trunk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments import pipeline
+from experiments.cli.compose import load
+from experiments.stages import outlook
+from experiments.store.artifacts import Artifact
+from lm.train.trainer import CHECKPOINT
+from tokenizer.errors import UserError
+
+LADDER = [
+    "lm.train.warmup_steps=2",
+    "lm.train.context_sample_bytes=10_000",
+    "lm.train.decay=sqrt",
+    "lm.train.bytes_per_step=1024",
+]
+
+
+def run(overrides: list[str], folder: Path) -> tuple[pipeline.Outcome, list[Artifact]]:
+    made: list[Artifact] = []
+    outcome = pipeline.run(load([*overrides, *LADDER]), "evaluate", folder, on_artifact=made.append)
+    return outcome, made
+
+
+def fresh(made: list[Artifact], kind: str) -> list[int]:
+    """Steps of the models of this kind that the run trained."""
+    models = {each.name: each for each in made if each.fresh and each.name.startswith(f"{kind}-")}
+    return [each.contents.summary.steps for each in models.values()]
+
+
+def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path) -> None:
+    train_bytes = load(tiny).budget.train_bytes
+    single, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}"], tmp_path)
+    (steps,) = set(fresh(made, "lm"))
+    outcome, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    assert fresh(made, "lm") == [2 * steps, 2 * steps]  # the smaller budget is reused
+    half, whole = outcome.rungs
+    assert [arm.lm.name for arm in half.arms] == [arm.lm.name for arm in single.result.arms]
+    assert whole is outcome.result
+    assert all(each.lm.contents.summary.steps == 2 * steps for each in whole.arms)
+    rows = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert "lm/bpe rung 2" in {row["group"] for row in rows}  # no arm has a space in its name
+
+
+@pytest.mark.slow
+def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> None:
+    train_bytes = load(tiny).budget.train_bytes
+    _, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}", "budget.ladder=[0.5]"], tmp_path)
+    trunks = fresh(made, "trunk")
+    assert len(trunks) == 4
+    outcome, made = run([*tiny, f"budget.ladder=[{train_bytes // 4},{train_bytes // 2}]"], tmp_path)
+    assert len(fresh(made, "trunk")) == len(fresh(made, "lm")) == 2
+    assert len(outcome.rungs) == 3
+    budgets = [[arm.lm.contents.summary.flops for arm in each.arms] for each in outcome.rungs]
+    assert budgets == sorted(budgets)
+
+
+@pytest.mark.parametrize("entry", ["0", "-1", "1e12"])
+def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, entry: str) -> None:
+    with pytest.raises(UserError, match=r"budget.ladder has .*: use shares of budget.train_bytes below 1, or bytes up"):
+        run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
+
+
+def own_flops(made: list[Artifact]) -> int:
+    """FLOPs of all models of a run; a trunk that a model starts from counts once."""
+    models = [each for each in made if each.name.startswith(("lm-", "trunk-"))]
+    total, trunk = 0, (None, 0)
+    for each in {each.name: each for each in models}.values():
+        shards, flops = each.manifest.inputs["shards"], each.contents.summary.flops
+        total += flops - (trunk[1] if trunk[0] == shards else 0)
+        if each.name.startswith("trunk-"):
+            trunk = shards, flops
+    return total
+
+
+@pytest.mark.slow
+def test_finished_models_need_no_trunk(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs: list[outlook.Cost] = []
+    cost = outlook.cost
+    monkeypatch.setattr(outlook, "cost", lambda *arguments: costs.append(cost(*arguments)) or costs[-1])
+    _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    files = [
+        each.folder / name
+        for each in {each.name: each for each in made}.values()
+        for name in ("model.safetensors", CHECKPOINT)
+    ]
+    assert sum(each.flops for each in costs) == own_flops(made)
+    assert sum(each.n_bytes for each in costs) == pytest.approx(
+        sum(path.stat().st_size for path in files if path.exists()), rel=0.2
+    )
+    assert "4 language models to train: " in capsys.readouterr().out
+    for each in made:
+        if each.name.startswith("trunk-") and each.folder.exists():
+            shutil.rmtree(each.folder)
+    _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    assert not fresh(made, "trunk")
+    assert not fresh(made, "lm")

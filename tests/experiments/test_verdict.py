@@ -1,0 +1,289 @@
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from experiments.report.comparison_page import render
+from experiments.stages.comparison import ArmResult, Result
+from experiments.verdict import (
+    comparison_headings,
+    decision,
+    decisions,
+    detail,
+    fertility_headings,
+    over_compute,
+    verdict,
+    worth,
+    worth_headline,
+)
+from lm.data.shards import TextLoss
+from lm.evaluate.comparison import Comparison
+from lm.evaluate.deployment import Deployment
+from lm.scaling.equivalent import Equivalent
+from lm.scaling.pricing import Study
+from tests.experiments.report.sample import sample_report
+from tests.lm.scaling.ladders import SIZES, SOURCES, gap, points
+from tests.lm.scaling.ladders import compared as compared_over_compute
+
+_REQUIRES = " A verdict about the tokenizers requires 3 seeds."
+
+
+def scored(
+    label: str,
+    bits: float,
+    vocab_size: int = 8192,
+    parameters: int = 1000,
+    layers: int = 600,
+    n_seeds: int = 1,
+    barred: str = "",
+) -> ArmResult:
+    summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
+    model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
+    found = SimpleNamespace(
+        label=label,
+        tokenizer=SimpleNamespace(vocab_size=vocab_size),
+        lm=model,
+        lms=[model] * n_seeds,
+        scores=SimpleNamespace(bits_per_byte=bits),
+        heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
+        partner=None,
+        barred=barred,
+    )
+    return cast("ArmResult", found)
+
+
+def compared(difference: float, *, n_documents: int = 50, apart: bool = True, **settings: Any) -> Comparison:
+    """A comparison whose interval contains 0 unless `apart`."""
+    interval = (difference, difference) if apart else (-abs(difference), abs(difference))
+    counts = {"n_clusters": n_documents, "effective_clusters": float(n_documents), "n_seeds": 3}
+    settings = {**counts, "seed_error": 0.0021, "document_error": 0.0013, **settings}
+    return Comparison(2.0, 2.0 + difference, difference, interval, 0.95, n_documents, **settings)
+
+
+def result(difference: float, **settings: Any) -> Result:
+    n = settings.get("n_seeds", 3)
+    both = [scored("BPE", 2.0, n_seeds=n), scored("SuperBPE", 2.0 + difference, n_seeds=n)]
+    return Result(both, {(0, 1): compared(difference, **settings)})
+
+
+@pytest.mark.parametrize(
+    ("difference", "apart", "sentence"),
+    [
+        (-0.2, True, "SuperBPE predicts held-out text better than BPE: 10.00 % fewer bits per byte (3 seeds each)."),
+        (0.5, True, "BPE predicts held-out text better than SuperBPE: SuperBPE needs 25.00 % more bits per byte (3"),
+        (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
+    ],
+)
+def test_the_verdict_is_a_sentence(difference, apart, sentence):
+    assert verdict(result(difference, apart=apart)).startswith(sentence)
+
+
+def test_fewer_than_three_seeds_name_no_better_tokenizer():
+    one = result(-0.2, n_seeds=1)
+    assert one.winner is None
+    assert verdict(one) == (
+        "Of these two models, the lower held-out loss is that of SuperBPE: 10.00 % fewer bits per byte "
+        f"(one training run each).{_REQUIRES}"
+    )
+    assert decision(one, (0, 1)) == "withheld: 1 seed, at least 3 are required"
+    assert verdict(result(0.1, n_seeds=2, apart=False)) == (
+        "No significant difference between these 4 models in how well they predict held-out text "
+        f"(2 seeds each).{_REQUIRES}"
+    )
+    three = result(-0.2)
+    assert three.winner is three.arms[1]
+    assert decision(three, (0, 1)) == "SuperBPE"
+    assert decision(result(0.1, apart=False), (0, 1)) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("unit", "n", "effective", "fewest"),
+    [("document", 12, 8.04, 10), ("source", 21, 4.25, 5), ("document", 1, 1.0, 10)],
+)
+def test_few_effective_documents_allow_no_conclusion(unit, n, effective, fewest):
+    few = result(-0.2, cluster=unit, n_clusters=n, effective_clusters=effective)
+    assert few.leader is few.winner is None
+    assert verdict(few) == (
+        f"Too few held-out {unit}s to compare BPE and SuperBPE: there are {n}, which count as {effective:.1f} of "
+        f"equal size, "
+        f"and at least {fewest} are required."
+    )
+    assert decision(few, (0, 1)).startswith(f"withheld: {effective:.1f} effective {unit}s")
+
+
+def test_the_detail_says_what_the_interval_holds():
+    assert "so it does not include the spread between seeds" in detail(result(-0.2, n_seeds=1))
+    assert "3 paired seeds; standard error from seeds 0.0021, from documents 0.0013" in detail(result(-0.2))
+    clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
+    assert "the 40 sources of 1,000 held-out documents, which count as 17.2 of equal size" in clustered
+    assert "no interval, because one document has all of the text" in detail(
+        Result(result(-0.2).arms, {(0, 1): Comparison(2.0, 1.8, -0.2, None, 0.95, 1)})
+    )
+
+
+def test_the_detail_says_what_else_differs():
+    both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
+    told = detail(Result(both, {(0, 1): compared(-0.2)}))
+    assert "The vocabularies differ: 8,192 and 9,000 tokens." in told
+    assert "The models differ: 1,000 and 1,200 parameters, only in the embeddings." in told
+    both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
+    assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2)}))
+
+
+def test_of_three_the_winner_is_better_than_each():
+    three = [scored("BPE", 2.0), scored("SuperBPE", 1.8), scored("BoundlessBPE", 1.9)]
+    pairs = {
+        (0, 1): compared(-0.2),
+        (0, 2): compared(-0.1),
+        (1, 2): compared(0.1),
+    }
+    assert verdict(Result(three, pairs)).startswith(
+        "SuperBPE predicts held-out text better than all others: "
+        "5.26 % fewer bits per byte than BoundlessBPE, the next best"
+    )
+    pairs[1, 2] = compared(0.1, apart=False)
+    unclear = Result(three, pairs)
+    assert unclear.winner is None
+    assert verdict(unclear).startswith(
+        "SuperBPE has the lowest held-out loss of 3 tokenizers, but does not differ significantly from BoundlessBPE"
+    )
+    assert "corrected for 3 comparisons" in detail(unclear)
+
+
+def test_of_many_the_verdict_stays_a_sentence():
+    many = [scored(f"SuperBPE t={i}", 2 + i / 100) for i in range(13)]
+    pairs = {(i, j): compared((j - i) / 100, apart=False, n_seeds=1) for i in range(13) for j in range(i + 1, 13)}
+    level = "does not differ significantly from SuperBPE t=1, SuperBPE t=2 and 10 more"
+    assert verdict(Result(many, pairs)) == (
+        f"Of these 13 models, the lowest held-out loss is that of SuperBPE t=0, which {level} (one training run each)."
+        + _REQUIRES
+    )
+    seeds = {pair: replace(found, n_seeds=3) for pair, found in pairs.items()}
+    assert verdict(Result(many, seeds)).startswith(
+        f"SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but {level}"
+    )
+    few = {pair: replace(found, effective_clusters=3.0) for pair, found in pairs.items()}
+    assert verdict(Result(many, few)).startswith(
+        "Too few held-out documents to compare 13 tokenizers: there are 50, which count as 3.0"
+    )
+
+
+def test_the_winner_is_measured_against_its_own_baseline():
+    four = [scored("BPE a", 2.0), scored("BPE b", 2.1), scored("SuperBPE a", 1.9), scored("SuperBPE b", 1.8)]
+    four[2].partner, four[3].partner = 0, 1
+    pairs = {
+        (i, j): compared(d, p_adjusted=0.012)
+        for i in range(4)
+        for j in range(i + 1, 4)
+        for d in [four[j].scores.bits_per_byte - four[i].scores.bits_per_byte]
+    }
+    found = Result(four, pairs)
+    assert found.pair == (1, 3)
+    assert "SuperBPE b − BPE b = −0.3000" in detail(found)
+    assert Result(four, pairs, fixed_reference=True).pair == (0, 3)
+
+
+def test_an_arm_that_loses_text_is_named():
+    found = result(-0.2)
+    loss = TextLoss(changed_documents=3, unknown_tokens=5, unaccounted_bytes=7)
+    cast("Any", found.arms[1]).heldout.contents.text_loss = loss
+    assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes covered by no token)" in detail(found)
+
+
+def test_a_gap_names_the_range_and_the_trend():
+    shrinking = gap([-1.4, -1.2, -1.0, -0.8], scatter=0.05)
+    assert over_compute(shrinking)[:2] == [
+        "between 2e15 and 6e16 FLOPs, arm needs fewer bits per byte than ref, by 0.8 to 1.4 %",
+        "the gap shrinks with compute (slope 0.2 points per e-fold of FLOPs, 95 % interval 0.2 to 0.2)",
+    ]
+    assert decisions(shrinking) == ["better"] * 4
+    # At the two smaller budgets, 0 is within the intervals of half width 0.5.
+    mixed = gap([0.1, 0.3, 0.8, 0.9], scatter=0.2)
+    assert over_compute(mixed)[0] == (
+        "between 2e15 and 6.2e15 FLOPs, undecided: 0.1 to 0.3 %, with 95 % intervals from −0.4 to 0.8 %; "
+        "between 1.9e16 and 6e16 FLOPs, arm needs more bits per byte than ref, by 0.8 to 0.9 %"
+    )
+    assert decisions(mixed) == ["undecided", "undecided", "worse", "worse"]
+    crossing = over_compute(gap([1.0, 0.5, -0.5, -1.0], scatter=0.1))
+    assert crossing[1].startswith("the gap falls with compute")
+    assert crossing[2] == (
+        "inside the measured 2e15 to 6e16 FLOPs the curves cross near 1.1e16 FLOPs (between 6.2e15 and 1.9e16)"
+    )
+
+
+def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
+    two = over_compute(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
+    assert two[0].startswith("between 2e15 and 6e16 FLOPs, the models of arm need fewer bits per byte than the models")
+    assert two[1].startswith("no trend with compute is claimed from so few runs (slope 0.2 points")
+    assert two[3] == "2 runs per arm: this is about these models, and names no better tokenizer"
+    assert over_compute(gap([-1.4, -1.0], scatter=0.05))[1].startswith("no trend with compute is claimed from so few")
+    assert over_compute(gap([0.7]))[1] == "one budget: neither a trend nor a crossing can be seen"
+    assert over_compute(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
+
+
+def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
+    arms = points("ref", [0.0] * 4), points("lower", [-7.0] * 4, barred="lower changes or loses text")
+    (found,) = compared_over_compute(*arms)
+    said = over_compute(found)
+    assert said[0].startswith("the verdict is withheld: lower changes or loses text; between 2e15 and 6e16 FLOPs, ")
+    assert "no trend with compute is shown" in said[1]
+    assert set(decisions(found)) == {"withheld"}
+    (priced,) = Study.of(arms, SIZES, SOURCES).at(Deployment())[1:]
+    assert worth(found, priced, 1.0).startswith("lower instead of ref: no verdict (lower changes or loses text); −7.0")
+    assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
+
+
+def test_worth_is_said_of_every_arm():
+    arms = points("bpe", [0.0] * 4), points("superbpe", [0.5] * 4, bytes_per_token=5.0)
+    (priced,) = Study.of(arms, SIZES, SOURCES).at(Deployment())[1:]
+    said = worth(compared_over_compute(*arms)[0], priced, 1.0)
+    assert said.startswith("superbpe instead of bpe: worth it; +0.5 % (+0.5 to +0.5) bits per byte at 6e16 training")
+    assert "where training and serving together cost the same (ρ = 1)." in said
+    answers = {name: Equivalent(cast("Any", name), "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
+    assert worth_headline(answers, "bpe") == (
+        "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "
+        "bpe; undecided whether undecided is worth it; no verdict about unknown"
+    )
+
+
+def headings(**found: Any) -> dict[str, str]:
+    report = sample_report()
+    report["verdict"] |= found
+    return comparison_headings(report)
+
+
+def test_a_heading_claims_no_more_than_the_verdict() -> None:
+    assert headings(withheld="1 seed, at least 3 are required")["loss"] == (
+        "No verdict about the tokenizers: 1 seed, at least 3 are required"
+    )
+    assert headings(withheld="")["loss"] == "Undecided which tokenizer predicts held-out text best"
+    assert headings(withheld="", winner="superbpe")["loss"] == "SuperBPE needs fewer bits per byte than BPE"
+    assert "<h2><small>Compression and learning</small>SuperBPE needs 20.1\N{NO-BREAK SPACE}% fewer" in render(
+        sample_report()
+    )
+
+
+def test_compression_is_stated_of_tokenizers_that_lose_no_text() -> None:
+    report = sample_report(["BPE", "SuperBPE", "third"])
+    assert comparison_headings(report)["compression"].startswith("SuperBPE needs 20.1 % fewer tokens than BPE")
+    report["tokenizers"][1]["text_lost"] = "3 documents changed"
+    assert comparison_headings(report)["compression"].startswith("third needs 18.6 % fewer tokens")
+    report["tokenizers"] = report["tokenizers"][:2]
+    assert "compression" not in comparison_headings(report)
+
+
+def test_intervals_decide_the_headings_of_fertility() -> None:
+    def report(reach: float, lost: int = 0) -> dict[str, Any]:
+        rows = [
+            {"tokenizer": name, "by": by, "group": group, "tokens": 100 * parity, "bytes_per_token": 4 / parity}
+            | {"parity": parity, "parity_low": parity - reach, "parity_high": parity + reach}
+            | {"lost_bytes": 0, "changed_documents": lost if name == "B" else 0}
+            for by, group, b in (("all", "all text", 0.9), ("source", "code", 0.8), ("source", "web", 0.95))
+            for name, parity in (("A", 1.0), ("B", b))
+        ]
+        return {"reference": "A", "rows": rows}
+
+    assert fertility_headings(report(0.01))["source"] == "From −20.0 % (code) to −5.0 % (web) tokens for B against A"
+    assert fertility_headings(report(0.1))["source"].endswith("; undecided in 1 of 2 sources")
+    assert "source" not in fertility_headings(report(0.01, lost=3))

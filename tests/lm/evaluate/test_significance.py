@@ -1,0 +1,225 @@
+"""Intervals, p-values and corrections: by hand, and in simulations whose true difference is known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from lm.evaluate.comparison import enough
+from lm.evaluate.significance import Ratio, holm, holm_levels
+
+
+def test_holm_by_hand():
+    # 0.005 * 4, 0.01 * 3, 0.03 * 2, 0.04 * 1 -> not below the one before.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_equal_sizes_give_the_interval_of_the_mean():
+    """Student's t from the tables: 2.570582 for 5 degrees of freedom, 4.302653 for 2."""
+    values = np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])  # not skewed; variance 0.8
+    ratio = Ratio.of(values[None] * 2, np.full(6, 2.0))
+    half = 2.570582 * math.sqrt(0.8 / 6)
+    assert ratio.interval(0.95) == (pytest.approx(2 - half, rel=1e-6), pytest.approx(2 + half, rel=1e-6))
+    assert ratio.effective_units == pytest.approx(6)
+    shifted = Ratio.of((values[None] - 2 + half) * 2, np.full(6, 2.0))
+    assert shifted.p_value() == pytest.approx(0.05, rel=1e-5)
+    # Three seeds that agree on no document: their differences alone.
+    seeds = Ratio.of(np.outer([1.0, 2.0, 3.0], np.ones(6)), np.ones(6))
+    assert seeds.interval(0.95)[1] == pytest.approx(2 + 4.302653 / math.sqrt(3), rel=1e-6)
+    # Independent seeds and documents: the squares of the half widths add up.
+    both = Ratio.of(np.add.outer([1.0, 2.0, 3.0], values), np.ones(6))
+    assert both.interval(0.95)[1] == pytest.approx(4 + math.hypot(half, 4.302653 / math.sqrt(3)), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("numerators", "denominators"),
+    [
+        ([-0.0001, 0.0016, -0.0091, -0.0152], [0.12, 0.50, 0.99, 4.64]),
+        ([0.0193, 0.0006, -0.0014, 0.0022], [3.81, 0.05, 0.14, 0.09]),
+    ],
+)
+def test_few_effective_units_have_a_p_value_that_agrees_with_the_interval(numerators, denominators):
+    ratio = Ratio.of(np.array([numerators]), np.array(denominators))
+    low, high = ratio.known_interval(0.95)
+    assert low < 0 < high
+    assert ratio.p_value() > 0.05
+
+
+def test_noise_of_single_runs_counts_once():
+    """Noise of each run on each document is part of the spread of seeds, and not of that of documents."""
+    noise = np.random.default_rng(0).normal(size=(2000, 3, 50))
+    ratio = Ratio.of(noise, np.ones((2000, 50)))
+    assert float(np.median(ratio.unit_variance)) < 0.1 / 150
+    low, high = ratio.interval(0.95)
+    assert 0.93 <= float(np.mean((low <= 0) & (high >= 0))) <= 0.99
+
+
+def test_a_long_tail_lengthens_its_side_of_the_interval():
+    values = np.random.default_rng(0).exponential(size=40)
+    ratio = Ratio.of(values[None], np.ones(40))
+    low, high = ratio.interval(0.95)
+    assert high - ratio.value > 1.3 * (ratio.value - low)
+    low, high = Ratio.of(-values[None], np.ones(40)).interval(0.95)
+    assert -values.mean() - low > 1.3 * (high + values.mean())
+
+
+def test_the_sample_that_is_needed_finds_the_difference():
+    rng = np.random.default_rng(0)
+
+    def draw(seeds, documents, rounds=500):
+        return rng.normal(0, 0.02, (rounds, seeds, 1)) + rng.normal(0, 0.3, (rounds, 1, documents))
+
+    clusters, seeds = Ratio.of(draw(400, 2000, 1)[0], np.ones(2000)).needed(0.05, 0.95)
+    assert (seeds, 300 < clusters < 1000) == (5, True)
+    low, _ = Ratio.of(0.05 + draw(seeds, clusters), np.ones((500, clusters))).interval(0.95)
+    assert 0.75 <= float(np.mean(low > 0)) <= 0.97
+    alone = Ratio.of(draw(1, 4000, 1)[0], np.ones(4000)).needed(0.05, 0.95)
+    assert alone.seeds is None
+    assert 200 < alone.clusters < 350  # (1.96 + 0.84)² · 0.3² / 0.05² = 283
+
+
+def test_a_function_of_one_ratio_is_that_ratio():
+    rng = np.random.default_rng(0)
+    numerators, denominators = rng.normal(1, 0.3, (3, 40)), rng.uniform(1, 5, 40)
+    one, same = Ratio.of(numerators, denominators), Ratio.of_function(lambda r: r[0], numerators[None], denominators)
+    for name in ("value", "by_seed", "seed_variance", "unit_variance", "size_covariance", "skewness"):
+        assert getattr(one, name) == pytest.approx(getattr(same, name), rel=1e-9), name
+    # A sum of two ratios with the same denominators is the ratio of the sums.
+    two = Ratio.of_function(lambda r: r[0] + r[1], np.stack([numerators, 2 * numerators]), denominators)
+    assert two.interval(0.95) == pytest.approx(Ratio.of(3 * numerators, denominators).interval(0.95), rel=1e-9)
+    alone = Ratio.of_function(lambda r: r[0], np.ones((1, 2, 1)), np.ones(1))
+    assert alone.known_interval(0.95) is None
+
+
+SIZES: dict[str, Callable[..., Any]] = {
+    "equal": lambda _, shape: np.ones(shape),
+    "lognormal": lambda rng, shape: rng.lognormal(0, 1, shape),
+    "Pareto 1.5": lambda rng, shape: 1 + rng.pareto(1.5, shape),
+    "Zipf": lambda _, shape: np.broadcast_to(1 / np.arange(1.0, shape[-1] + 1), shape),
+}
+"""Distributions of the sizes of documents or sources."""
+NOISE: dict[str, Callable[..., Any]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "t3": lambda rng, shape: rng.standard_t(3, shape) / np.sqrt(3),
+    "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1,
+    "lognormal": lambda rng, shape: (rng.lognormal(0, 1, shape) - np.exp(0.5)) / np.sqrt((np.e - 1) * np.e),
+}
+"""Distributions of differences per byte, with mean 0 and variance 1; their skewness is 0, 0, 2 and 6.2."""
+
+
+class Scenario(NamedTuple):
+    """A distribution of differences whose mean is 0.
+
+    Attributes:
+        n_units: Number of documents or sources.
+        sizes: Distribution of their sizes.
+        noise: Distribution of their differences per byte.
+        n_seeds: Number of seeds.
+        variance: Shares of the variance of the result from seeds, from units, and from single runs on single units.
+        n_arms: Number of tokenizers, all pairs of which are compared.
+        budgets: Budgets; with several, the slope of the difference over their logarithms is measured. Half of the
+            variance of seeds and of units is common to all budgets, as with a trunk.
+        by_size: Share of the variance of a difference per byte that is inversely proportional to the size.
+        unit: `document` or `source`.
+    """
+
+    n_units: int
+    sizes: str
+    noise: str
+    n_seeds: int = 1
+    variance: tuple[float, float, float] = (0.0, 1.0, 0.0)
+    n_arms: int = 2
+    budgets: int = 1
+    by_size: float = 0.0
+    unit: str = "document"
+
+
+def coverage(scenario: Scenario, rounds: int) -> float:
+    """Share of 95 % intervals that contain 0, where a verdict would not be withheld; of many pairs, all together."""
+    rng = np.random.default_rng(1)
+    n, seeds, k = scenario.n_units, scenario.n_seeds, scenario.budgets
+    drawn = 1 if scenario.n_arms == 2 else scenario.n_arms
+    sizes = SIZES[scenario.sizes](rng, (rounds, n))
+    sizes = sizes / sizes.mean(-1, keepdims=True)
+
+    def per_byte(n_runs: int, budgets: int) -> Any:
+        shape = (rounds, drawn, budgets, n_runs, n)
+        values = math.sqrt(1 - scenario.by_size) * NOISE[scenario.noise](rng, shape)
+        if scenario.by_size:
+            values += np.sqrt(scenario.by_size / sizes)[:, None, None, None] * NOISE[scenario.noise](rng, shape)
+        return values
+
+    def common(draw: Callable[[int], Any]) -> Any:
+        return draw(1) if k == 1 else math.sqrt(0.5) * (draw(1) + draw(k))
+
+    of_seeds, of_units, of_both = (math.sqrt(share) for share in scenario.variance)
+    values = of_units * common(lambda budgets: per_byte(1, budgets))
+    if seeds > 1:
+        # The variances of the mean over seeds and units are in the proportion of the shares.
+        scale = of_seeds * np.sqrt(seeds * (sizes**2).mean(-1) / n)[:, None, None, None, None]
+        values = values + scale * common(lambda budgets: rng.standard_normal((rounds, drawn, budgets, seeds, 1)))
+        values = values + of_both * math.sqrt(seeds) * per_byte(seeds, k)
+    nats = values * sizes[:, None, None, None]
+    pairs = [nats[:, 0]]
+    if drawn > 1:
+        pairs = [nats[:, j] - nats[:, i] for i, j in itertools.combinations(range(drawn), 2)]
+    x = np.linspace(-1, 1, k)
+
+    def ratio(difference: Any) -> Ratio:
+        if k == 1:
+            return Ratio.of(difference[:, 0], sizes)
+        return Ratio.of_function(lambda ratios: np.tensordot(x, ratios, 1), difference, sizes)
+
+    ratios = [ratio(each) for each in pairs]
+    p_values = np.stack([each.p_value() for each in ratios], -1) if drawn > 1 else np.zeros((rounds, 1))
+    levels = np.array([holm_levels(row, 0.95) for row in p_values])
+    covered = np.ones(rounds, bool)
+    for each, level in zip(ratios, levels.T, strict=True):
+        low, high = each.interval(level)
+        covered &= (low <= 0) & (high >= 0)
+    known = np.asarray(enough(ratios[0].effective_units, scenario.unit))
+    return float(covered[known].mean()) if known.mean() > 0.1 else math.nan
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("budgets", [1, 4])
+def test_intervals_contain_the_truth_as_often_as_they_say(noise: str, budgets: int) -> None:
+    """At least 93 % where a verdict is given, less two standard errors, for differences and for slopes over budgets."""
+    scenarios = [
+        *(Scenario(n, "equal", noise) for n in (30, 100, 1000)),
+        *(
+            Scenario(n, sizes, noise, by_size=s)
+            for n in (100, 500)
+            for sizes in ("lognormal", "Pareto 1.5")
+            for s in (0, 1)
+        ),
+        # Differences of sources are sums over documents, so five sources are not as skewed as lognormal noise.
+        *(Scenario(n, "equal", noise, unit="source") for n in (5, 10, 20) if n > 5 or noise != "lognormal"),
+        *(Scenario(20, sizes, noise, by_size=0.5, unit="source") for sizes in ("lognormal", "Zipf")),
+        *(
+            Scenario(100, "lognormal", noise, n_seeds, variance, by_size=0.5)
+            for n_seeds in (2, 3, 5)
+            for variance in ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (0.2, 0.4, 0.4), (0.0, 0.0, 1.0))
+        ),
+    ]
+    rates = {each: coverage(each._replace(budgets=budgets), 1000) for each in scenarios}
+    low = {each: rate for each, rate in rates.items() if rate < 0.92}
+    assert not low
+    assert np.nanmean(list(rates.values())) > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_arms", [3, 6])
+def test_all_pairs_of_equal_tokenizers_are_undecided_as_often_as_they_say(n_arms: int) -> None:
+    for n_seeds, variance in ((1, (0.0, 1.0, 0.0)), (3, (0.4, 0.4, 0.2))):
+        for noise in NOISE:
+            scenario = Scenario(100, "lognormal", noise, n_seeds, variance, n_arms, by_size=0.5)
+            assert coverage(scenario, 500) > 0.93

@@ -1,0 +1,124 @@
+"""Gaps over compute: known differences, slopes and crossings, and the budgets at which they are shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.significance import Ratio
+from lm.scaling.gaps import Pair
+from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
+
+
+def test_gaps_are_measured_in_percent_of_the_reference():
+    found = gap([-0.2, 0.1, 0.5, 1.0], documents=0.5)
+    assert found.percent == pytest.approx([-0.2, 0.1, 0.5, 1.0], abs=0.2)
+    assert len({round(b - a, 9) for a, b in zip(found.percent, [-0.2, 0.1, 0.5, 1.0], strict=True)}) == 1
+    assert all(low < value < high for (low, high), value in zip(found.intervals, found.percent, strict=True))
+    assert (found.n_clusters, found.n_seeds, found.withheld) == (60, 3, "")
+    assert found.effective_clusters == pytest.approx(48)
+
+
+def test_the_slope_is_that_of_least_squares():
+    found = gap([-1.4, -1.2, -1.0, -0.8], scatter=0.05)
+    assert found.slope.points == pytest.approx(np.polyfit(np.log(FLOPS), [-1.4, -1.2, -1.0, -0.8], 1)[0])
+    # All seeds have the same slope.
+    assert found.slope.interval == pytest.approx((found.slope.points,) * 2)
+    assert found.slope.direction == 1
+
+
+def test_one_budget_is_the_comparison_at_that_budget():
+    """The interval of a gap is that of the ratio of differences to the reference, to first order."""
+    reference, arm = points("ref", [0.0], n_seeds=1), points("arm", [0.7], n_seeds=1, documents=1.0)
+    (found,) = compared(reference, arm)
+    bits = [each.nats[:, 0] / math.log(2) for each in (reference, arm)]
+    ratio = Ratio.of(bits[1] - bits[0], bits[0].sum(0))
+    assert found.percent[0] == pytest.approx(100 * float(ratio.value), rel=1e-9)
+    low, high = (100 * end for end in ratio.known_interval(0.95))
+    assert found.intervals[0][1] - found.intervals[0][0] == pytest.approx(high - low, rel=0.15)
+    assert (found.slope, found.crossings) == (None, ())
+
+
+def test_budgets_are_tested_from_the_largest_down():
+    """A difference that is shown at a smaller budget only does not count."""
+    assert gap([2.0, 2.0, 0.1, 2.0], scatter=0.2).signs == (0, 0, 0, 1)
+    assert gap([2.0, 2.0, 2.0, 0.1], scatter=0.2).signs == (0, 0, 0, 0)
+    # At the two smaller budgets, 0 is within the intervals of half width 0.5.
+    assert gap([0.1, 0.3, 0.8, 0.9], scatter=0.2).signs == (0, 0, 1, 1)
+
+
+def test_more_arms_widen_the_intervals():
+    reference, arm = points("ref", [0.0] * 4), points("arm", [0.5] * 4, scatter=0.15)
+    (alone,) = compared(reference, arm)
+    first, _ = compared(reference, arm, dataclasses.replace(arm, name="other"))
+    assert (alone.level, first.level) == (0.95, 0.975)
+    assert set(alone.signs) == {1}
+    assert set(first.signs) == {0}
+
+
+def test_barred_arms_have_gaps_and_no_part_in_the_verdict():
+    reference, arm = points("ref", [0.0] * 4), points("arm", [0.5] * 4, scatter=0.15)
+    lossy = points("lower", [-7.0] * 4, barred="lower changes or loses text")
+    found, barred = compared(reference, arm, lossy)
+    assert found == compared(reference, arm)[0]
+    assert barred.percent == pytest.approx([-7.0] * 4)
+    assert (barred.signs, barred.withheld, barred.barred) == ((0,) * 4, lossy.barred, True)
+    assert {each.withheld for each in compared(lossy, reference, arm)} == {lossy.barred}
+
+
+@pytest.mark.parametrize(
+    ("percent", "scatter", "expected"),
+    [
+        ([1.0, 0.5, -0.5, -1.0], 0.1, ((FLOPS[1] * FLOPS[2]) ** 0.5, FLOPS[1], FLOPS[2])),
+        ([1.0, 0.1, -0.5, -1.0], 0.1, (FLOPS[1] * (FLOPS[2] / FLOPS[1]) ** (1 / 6), FLOPS[0], FLOPS[2])),
+        ([1.0, 1.0, 0.5, -0.1], 0.1, (FLOPS[2] * (FLOPS[3] / FLOPS[2]) ** (5 / 6), FLOPS[2], None)),
+    ],
+)
+def test_crossings_are_between_the_budgets_that_exclude_zero(percent, scatter, expected):
+    (found,) = gap(percent, scatter=scatter).crossings
+    assert found == pytest.approx(expected)
+
+
+def test_identical_arms_do_not_cross():
+    found = gap([0.0] * 4)
+    assert (found.crossings, set(found.signs)) == ((), {0})
+    assert found.slope.direction == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cluster", "reason"),
+    [
+        ([1000], "document", "1.0 effective documents, at least 10 are required"),
+        ([1_000_000, 10, 10, 10], "document", "1.0 effective documents, at least 10 are required"),
+        ([1000] * 4, "source", "4.0 effective sources, at least 5 are required"),
+    ],
+)
+def test_too_little_text_shows_nothing(sizes, cluster, reason):
+    sizes = np.array(sizes)
+    text = heldout(sizes, Grouping(tuple(map(str, range(len(sizes)))), np.arange(len(sizes), dtype=np.int32)), cluster)
+    arms = [points(name, [value] * 4, sizes=sizes) for name, value in (("ref", 0.0), ("better", -5.0))]
+    (found,) = compared(*arms, text=text)
+    assert (found.withheld, set(found.signs), found.too_few) == (reason, {0}, True)
+    assert (found.intervals is None) == (found.effective_clusters < 1.01)
+    json.dumps(dataclasses.asdict(found), allow_nan=False)
+
+
+def test_documents_are_paired():
+    """Documents differ much more between each other than between arms."""
+    found = gap([-0.7], n_seeds=1, documents=0.1)
+    assert found.intervals[0][1] - found.intervals[0][0] < 0.1
+    pair = Pair.of(points("ref", [0.0], n_seeds=1), points("arm", [0.0], n_seeds=1), heldout())
+    alone = pair.estimate(lambda a, _: a[0]).known_interval(0.95)
+    assert 100 * (alone[1] - alone[0]) > 5
+
+
+def test_documents_without_weight_do_not_count():
+    text = dataclasses.replace(heldout(), shares={"code": 0.0, "web": 1.0})
+    (found,) = compared(points("ref", [0.0] * 2), points("arm", [1.0] * 2, documents=1.0), text=text)
+    assert (found.n_clusters, found.effective_clusters) == (30, pytest.approx(30))
+    assert len(SIZES) == 60

@@ -1,0 +1,146 @@
+"""Documents of files before they are filtered, read ahead on background threads.
+
+The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet into buffers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from tokenizer import _native
+from tokenizer.corpus.config import CorpusConfig
+from tokenizer.corpus.ranges import Range
+from tokenizer.corpus.remote import File
+from tokenizer.corpus.rows import read_parquet
+from tokenizer.corpus.skipped import Skipped
+from tokenizer.errors import UserError
+from tokenizer.files import without_credentials
+
+FILES_AHEAD = 4
+"""Minimum number of remote files that are read at the same time, ahead of the consumer."""
+
+
+def read_files(
+    skipped: Skipped,
+    files: Sequence[tuple[File | Range, str]],
+    config: CorpusConfig,
+    readers: int = 1,
+    *,
+    in_order: bool = True,
+    parts: bool = False,
+    skip_long: bool = False,
+) -> Generator[_native.Batch]:
+    """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
+    left_out = config.skip_above if skip_long else None
+    for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
+        if is_parquet:
+            yield from ahead(partial(_parquet, [path for path, _ in group], config), skipped)
+            continue
+        named = list(group)
+        with feeding([path for path, _ in named], readers) as feeds:
+            reader = _native.Reader(
+                [(str(path), form, feed) for (path, form), feed in zip(named, feeds, strict=True)],
+                field=config.field,
+                separator=config.separator and config.separator.replace("\\n", "\n").replace("\\t", "\t"),
+                score_field=config.score_field,
+                min_score=0.0 if config.min_score is None else config.min_score,
+                replace_invalid=config.on_invalid_utf8 == "replace",
+                skip_damaged=config.on_error == "skip",
+                batch_bytes=config.batch_bytes,
+                document_limit_bytes=config.document_limit_bytes,
+                skip_above=left_out,
+                parts=parts,
+                threads=readers,
+                in_order=in_order,
+            )
+            try:
+                yield from reader
+            except UserError as error:
+                path = named[0][0]
+                raise path.explained(error) if isinstance(path, Range) else error from None
+            finally:  # also if the rest is not wanted
+                for file, count, places in reader.skipped():
+                    skipped.add(file, count, places)
+
+
+def _parquet(paths: Sequence[File | Range], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
+    for path in paths:
+        yield from read_parquet(path, config, skipped)
+
+
+def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped) -> Generator[_native.Batch]:
+    """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work.
+
+    Args:
+        start: returns the batches; gets a list of what they lack.
+        skipped: gets what the batches lack that the consumer has taken, however many were read.
+    """
+    from multiprocessing.pool import ThreadPool
+
+    lacking = Skipped()
+    batches, pool = start(lacking), ThreadPool(1)
+
+    def take() -> tuple[_native.Batch | None, Skipped]:
+        return next(batches, None), lacking.copy()
+
+    try:
+        following = pool.apply_async(take)
+        while True:
+            batch, known = following.get()
+            skipped.update(known)
+            if batch is None:
+                return
+            following = pool.apply_async(take)
+            yield batch
+    finally:
+        pool.terminate()  # does not wait for a read that waits for a server
+
+
+class Fed(Protocol):
+    """A file or a part of one whose bytes are read in Python."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """See `RemoteFile.blocks`."""
+
+
+@contextmanager
+def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.Feed | None]]:
+    """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
+
+    Memory is at most `remote.BLOCK_BYTES` times `remote.AHEAD + 2` per file that is being read.
+
+    Args:
+        files: files in the order in which they are read.
+        readers: number of files that the consumer reads at the same time.
+    """
+    feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
+    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and not isinstance(file, Path))
+
+    def run() -> None:
+        while True:
+            try:
+                file, feed = left.popleft()
+            except IndexError:
+                return
+            try:
+                if all(map(feed.put, file.blocks())):
+                    feed.end()
+            except BaseException as error:  # reported where the file is read
+                feed.end(without_credentials(error).removeprefix(f"{file}: "))
+
+    # Files are fed in order, so the files that the consumer reads have a thread if there is one for each reader.
+    for _ in range(min(len(left), max(FILES_AHEAD, readers + 1))):
+        threading.Thread(target=run, name="remote-file", daemon=True).start()  # not waited for at exit
+    try:
+        yield feeds
+    finally:
+        left.clear()
+        for feed in filter(None, feeds):
+            feed.close()

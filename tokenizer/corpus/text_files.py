@@ -1,0 +1,164 @@
+"""The files of a corpus: finding them, and telling whether they changed."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path, PurePath
+from typing import Any
+
+from tokenizer.corpus import remote
+from tokenizer.corpus.remote import File, RemoteFile
+from tokenizer.errors import UserError
+from tokenizer.files import check_file, is_file, is_remote, shown
+
+_FORMATS = {
+    ".txt": "txt",
+    ".text": "txt",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+COMPRESSIONS = (".gz", ".zst", ".zstd")
+_SAMPLE_BYTES = 1 << 16
+
+
+def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
+    """The files of paths, URLs and globs in order, each once, with their formats.
+
+    Args:
+        paths: see `CorpusConfig.paths`.
+        form: the format of all of them; None to infer it from their names.
+
+    Raises:
+        UserError: a path names no file, or a file is of an unknown type.
+    """
+    found: dict[File, tuple[File, str]] = {}  # by resolved path, so that a file counts once under several names
+    for given in paths:
+        if not isinstance(given, str | Path):  # types are not checked in user code
+            raise UserError(f"the path {given!r} is not a string")
+        for file in _matches(str(given)):
+            detected = form or _format(file)
+            if detected is None:
+                raise UserError(
+                    f"{file}: unknown file type; name it .txt, .jsonl or .parquet, or set format=jsonl, for example"
+                )
+            found.setdefault(file.resolve(), (file, detected))
+    return list(found.values())
+
+
+def _matches(path: str) -> Sequence[File]:
+    """The files that a path, a URL or a glob names.
+
+    Raises:
+        UserError: there is none.
+    """
+    if is_remote(path):
+        if not (distant := remote.find(path, lambda file: _format(file) is not None)):
+            raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl or .parquet files")
+        return distant
+    if glob.has_magic(path) and not Path(path).exists():
+        matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
+    elif (Path(path) / "dataset_info.json").is_file() or (Path(path) / "dataset_dict.json").is_file():
+        raise UserError(
+            f"{path} is a dataset that `save_to_disk` wrote, not a folder of text: read it with dataset={path}"
+        )
+    elif Path(path).is_dir():
+        matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
+    else:
+        matches = [Path(path)]
+    if files := [match for match in matches if is_file(match)]:
+        return files
+    what = "no such file"
+    if Path(path).is_dir():
+        what = "the directory contains no .txt, .jsonl or .parquet file"
+    elif Path(path).exists():
+        check_file(Path(path))
+    raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
+
+
+def state(path: File) -> tuple[int, Any]:
+    """Size in bytes and modification time in nanoseconds, or version of a remote file, to detect changes."""
+    if isinstance(path, RemoteFile):
+        return path.stat
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return -1, 0
+    return stat.st_size, stat.st_mtime_ns
+
+
+def check_unchanged(states: dict[File, tuple[int, Any]]) -> None:
+    """Compare files with an earlier `state`.
+
+    Raises:
+        UserError: a file changed.
+    """
+    distant = [path for path in states if isinstance(path, RemoteFile)]
+    for file, stat in zip(distant, remote.current(distant), strict=True):
+        if stat != file.stat:
+            raise UserError(remote.changed(file, stat))
+    for path in states.keys() - set(distant):
+        before, now = states[path], state(path)
+        if now != before:
+            raise UserError(
+                f"{path} changed while it was in use: it had {before[0]} bytes, written at {_time(before[1])}, and "
+                f"has {now[0]} bytes, written at {_time(now[1])}. The unfinished result is discarded. "
+                "Wait until the program that writes the file has finished, then run the same command again"
+            )
+
+
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+def _format(path: File) -> str | None:
+    suffixes = [suffix for suffix in map(str.lower, PurePath(str(path)).suffixes) if suffix not in COMPRESSIONS]
+    return _FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def fingerprint(path: File) -> dict[str, Any]:
+    """Fingerprint of a file: name, size, modification time, and a hash of its first, middle and last 64 kB.
+
+    Of a remote file: URL, size, and the version or ETag that the server reports.
+    """
+    if isinstance(path, RemoteFile):
+        url = re.sub("@[0-9a-f]{40}(?=/)", "", path.url)  # a commit of the hub may leave the file as it is
+        return {"url": url, "bytes": path.stat.size, "version": path.stat.version}
+    stat = path.stat()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for start in (0, max(0, stat.st_size // 2), max(0, stat.st_size - _SAMPLE_BYTES)):
+            file.seek(start)
+            digest.update(file.read(_SAMPLE_BYTES))
+    return {
+        "name": path.name,
+        "bytes": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "sample": digest.hexdigest()[:16],
+    }
+
+
+def local_files(dataset: str | None) -> list[Path]:
+    """The files of a dataset that is a local folder."""
+    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if is_file(path))
+
+
+def dataset_identity(name: str | None) -> Any:
+    """Identity of a dataset: fingerprints of its files if it is local, otherwise the hub's revision."""
+    if not name:
+        return None
+    if Path(name).exists():
+        return [fingerprint(path) for path in local_files(name)]
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().dataset_info(name).sha
+    except (OSError, ValueError) as error:  # offline, or no such dataset: loading it reports the error
+        warnings.warn(f"cannot determine the revision of {name} ({error}); results are cached by name", stacklevel=2)
+        return None

@@ -1,0 +1,120 @@
+"""Checks of the JSON of tokenizer files, and atomic writing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+from tokenizer.definition import MOST_IDS, Definition
+from tokenizer.durable import naming, partial_name, sync
+from tokenizer.errors import UserError, quoted
+from tokenizer.files import make_folder
+
+
+def conforms(value: Any, hint: Any) -> bool:
+    """Whether a JSON value has a type: a plain one, a union, `list[T]`, `dict[str, T]`, or `tuple[T, U]` for a row."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return any(conforms(value, part) for part in parts)
+    if origin is list:
+        return isinstance(value, list) and all(conforms(item, parts[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(conforms(item, parts[1]) for item in value.values())
+    if origin is tuple:
+        return isinstance(value, list) and len(value) == len(parts) and all(map(conforms, value, parts))
+    return hint is Any or type(value) is hint  # true and false are not whole numbers
+
+
+def check_members(parent: Mapping[str, Any], types: Mapping[str, Any], path: Path, at: str = "", end: str = "") -> None:
+    """Reject a JSON object in which a key is missing or has a value of another type.
+
+    Args:
+        parent: the object.
+        types: key to type, see `conforms`; a key that ends in "?" is optional.
+        path: the file, for messages.
+        at: prefix of the key in messages, such as "model.".
+        end: end of the message: the remedy.
+
+    Raises:
+        UserError: a key is missing or has another type; the message names the file and the key.
+    """
+    for key, hint in types.items():
+        name = key.removesuffix("?")
+        if name in parent:
+            if not conforms(parent[name], hint):
+                kind = hint if get_origin(hint) else hint.__name__
+                raise UserError(f"{path} is damaged: {at + name!r} is {quoted(parent[name])}, not {kind}{end}")
+        elif name == key:
+            raise UserError(f"{path} is damaged: the key {at + name!r} is missing{end}")
+
+
+def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
+    """Reject a vocabulary whose ids are invalid or not unique.
+
+    Raises:
+        UserError: an id is not a whole number, is too large, or belongs to two tokens.
+    """
+    names: dict[int, str] = {}
+    for name, token_id in vocab.items():
+        if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
+            raise UserError(
+                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {quoted(token_id)} "
+                f"({quoted(name)})"
+            )
+        if names.setdefault(token_id, name) != name:
+            raise UserError(
+                f"{path} is damaged: {quoted(names[token_id])} and {quoted(name)} both have the id {token_id}"
+            )
+
+
+def check_plain(definition: Definition, target: str) -> None:
+    """Reject what only our own file and tokenizer.json express: two passes, added tokens and normalization.
+
+    Args:
+        definition: the tokenizer.
+        target: end of the message: "for tiktoken", "as vocab.json and merges.txt".
+
+    Raises:
+        UserError: the tokenizer has one of them.
+    """
+    preparation = definition.preparation
+    if definition.mode != "one-pass":
+        raise UserError(f"a two-pass tokenizer cannot be written {target}")
+    if preparation.forms:
+        raise UserError(
+            f"the tokenizer cannot be written {target}: it normalizes text ({' + '.join(preparation.forms)})"
+        )
+    if preparation.added_tokens:
+        raise UserError(
+            f"the tokenizer cannot be written {target}: it has added tokens that are found in any text, such as "
+            f"{quoted(min(preparation.added_tokens))}"
+        )
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
+    """Write the files of a folder atomically: all are written to temporary files first, then renamed.
+
+    Args:
+        folder: created if missing.
+        files: contents by name, in the order in which they are renamed.
+        remove: names of files to delete before the renames.
+    """
+    make_folder(folder)
+    ready: list[tuple[Path, Path]] = []
+    try:
+        for name, content in files.items():
+            partial = partial_name(folder / name)
+            ready.append((partial, folder / name))
+            with naming(folder / name):
+                partial.write_bytes(content.encode() if isinstance(content, str) else content)
+                sync(partial)
+        for name in remove:
+            (folder / name).unlink(missing_ok=True)
+        for partial, final in ready:
+            partial.replace(final)
+        sync(folder)
+    finally:
+        for partial, _ in ready:
+            partial.unlink(missing_ok=True)
