@@ -286,7 +286,7 @@ def sum_counts(
     parts: Sequence[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64], int]],
 ) -> _CountArrays: ...
 def train_bpe(
-    ranks: npt.NDArray[np.uint32],
+    ranks: npt.NDArray[np.uint8] | npt.NDArray[np.uint32],
     offsets: npt.NDArray[np.int64],
     counts: npt.NDArray[np.uint64],
     tokens: Sequence[bytes],

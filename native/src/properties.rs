@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::count::counter::{Counter, Spill};
 use crate::encode::encoder::Encoder;
-use crate::encode::stream::text_stream::TextStream;
+use crate::encode::stream::text::TextStream;
 use crate::encode::tests::{encode_all, one_pass, plain_ids};
 use crate::files::hf_model;
 use crate::pretokenize::tests::{by_regex, cut, scalar_cut, ALPHABET, ASCII};

@@ -221,7 +221,7 @@ def _merge(
         "progress_seconds": every,
     }
     if start is None and not before:
-        rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint32)
+        rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
         tokens, words, offsets = [bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets
     else:
         tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)

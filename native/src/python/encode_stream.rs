@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::{arrays::Array, calls::detached, encoder::Encoder, preparation::Preparation};
 use crate::encode::preparation;
-use crate::encode::stream::prepared::{PreparedStream, Target};
+use crate::encode::stream::text::{PreparedStream, Target};
 
 /// Incremental encoding of a text.
 #[pyclass(module = "tokenizer._native")]

@@ -20,7 +20,7 @@ use crate::vocabulary::Tokens;
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn train_bpe<'py>(
     py: Python<'py>,
-    ranks: PyReadonlyArray1<u32>,
+    ranks: Ranks<'py>,
     offsets: PyReadonlyArray1<i64>,
     counts: PyReadonlyArray1<u64>,
     tokens: Vec<Vec<u8>>,
@@ -37,16 +37,14 @@ pub fn train_bpe<'py>(
         table.push(token);
     });
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
-    let (ranks, offsets, counts) = (arrays::to_vec(&ranks)?, arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
-    check_counts(&ranks, &offsets, &counts)?;
-    if ranks.iter().any(|&rank| rank as usize >= tokens.len()) {
-        return Err(user_error(format!("a pretoken has a rank that is not below the {} tokens", tokens.len())));
-    }
+    let (offsets, counts) = (arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
+    let words = match ranks {
+        Ranks::Narrow(ranks) => words(&arrays::slice(&ranks)?, &offsets, &counts, tokens.len()),
+        Ranks::Wide(ranks) => words(&arrays::slice(&ranks)?, &offsets, &counts, tokens.len()),
+    }?;
     let tie = Tie::parse(tie_break).map_err(user_error)?;
     let mut progress = Progress::new(progress, progress_seconds);
     let result = detached(py, || {
-        let words = Words::new(&counts, |i| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().copied())?;
-        drop(ranks);
         let mut merging = MergeLoop::new(words, table, tie, &veto, min_count);
         match interrupt::catch(|| merging.run(n_merges, progress.every, |merges| progress.report(merges))) {
             Ok(stop) => Ok((merging.report, stop)),
@@ -61,4 +59,20 @@ pub fn train_bpe<'py>(
     }
     let (report, stop) = result?;
     merge_result(py, report, stop)
+}
+
+/// Ranks of tokens; bytes while no merges are known.
+#[derive(FromPyObject)]
+pub enum Ranks<'py> {
+    Narrow(PyReadonlyArray1<'py, u8>),
+    Wide(PyReadonlyArray1<'py, u32>),
+}
+
+fn words<T: Copy + Into<u32>>(ranks: &[T], offsets: &[i64], counts: &[u64], n_tokens: usize) -> PyResult<Words> {
+    check_counts(ranks, offsets, counts)?;
+    if ranks.iter().any(|&rank| rank.into() as usize >= n_tokens) {
+        return Err(user_error(format!("a pretoken has a rank that is not below the {n_tokens} tokens")));
+    }
+    let word = |i: usize| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().map(|&rank| rank.into());
+    Words::new(counts, word).map_err(user_error)
 }

@@ -143,3 +143,35 @@ impl Cache {
         position
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::tests::{one_pass, random_merges};
+    use crate::runtime::random::Random;
+
+    #[test]
+    fn records_are_kept_until_they_are_overwritten() {
+        let (tokens, merges) = random_merges(&mut Random(1), 3, 9);
+        let level = Level1::new(&one_pass(&tokens, &merges, 9, ""), &[], false, Vec::new());
+        let mut cache = Cache::new(&level, 1 << 17);
+        let piece = |i: usize| format!("{i:0width$}", width = 8 + i % 90).into_bytes();
+        let packed = |i: usize| (0..1 + i % 9).map(|j| (i + j) as u32).collect::<Vec<u32>>();
+        let n = 80_000;
+        for i in 0..n {
+            let key = key(&piece(i), 0, piece(i).len());
+            let set = cache.set(key);
+            cache.insert(set, key, &piece(i), &packed(i));
+        }
+        let mut found = 0;
+        for i in 0..n {
+            let key = key(&piece(i), 0, piece(i).len());
+            let set = cache.set(key);
+            if let Some(record) = cache.get_record(set, key, &piece(i)) {
+                assert!(record.eq(packed(i)), "{i}");
+                found += 1;
+            }
+        }
+        assert!((n / 4..n * 3 / 4).contains(&found), "{found}"); // the older half is overwritten
+    }
+}
