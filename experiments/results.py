@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Cost
 from lm.train.summary import TrainingSummary
-from superbpe.inspection.history import Progressed
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -221,7 +220,6 @@ class TrainedTokenizer(Reading):
         vocab_size: Size of its vocabulary.
         exhausted: Phase 1: whether the corpus ran out of pairs.
         training: Phase 2: statistics of the training.
-        early: Phase 2: effect of the first merges (`superbpe.inspection.history.training_statistics`).
     """
 
     tokenizer: str
@@ -229,7 +227,6 @@ class TrainedTokenizer(Reading):
     vocab_size: int
     exhausted: bool = False
     training: Phase2Training | None = None
-    early: list[Progressed] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

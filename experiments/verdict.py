@@ -202,13 +202,15 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def over_compute(gap: Gap) -> list[str]:
-    """What the points of an arm show: the verdict at the budgets, the trend, crossings, and what limits them."""
+    """Sentences about an arm over compute: the verdict at the budgets, the trend, crossings, and their limits."""
     sentences = [_at_budgets(gap)]
+    if gap.barred:
+        return sentences
     if gap.slope is not None:
         sentences += [_trend(gap), _crossings(gap)]
     else:
         sentences.append("one budget: neither a trend nor a crossing can be seen")
-    if gap.n_seeds < FEWEST_SEEDS and not gap.barred:
+    if gap.n_seeds < FEWEST_SEEDS:
         runs = "one run" if gap.n_seeds == 1 else f"{gap.n_seeds} runs"
         sentences.append(f"{runs} per arm: this is about these models, and names no better tokenizer")
     return sentences
@@ -272,7 +274,7 @@ def _trend(gap: Gap) -> str:
     numbers = f"slope {_decimal(gap.slope.points)} points per e-fold of FLOPs"
     if gap.slope.interval is not None:
         numbers += f", {100 * gap.confidence:g} % interval {' to '.join(map(_decimal, gap.slope.interval))}"
-    direction = 0 if gap.too_few or gap.barred else gap.slope.direction
+    direction = 0 if gap.too_few else gap.slope.direction
     if not direction:
         return f"no trend with compute is shown ({numbers})"
     if gap.n_seeds < FEWEST_SEEDS or len(gap.flops) < 3:

@@ -1,258 +1,204 @@
-"""The passes of phase 2 over a corpus, and its merge loop.
+"""One pass of phase 2 over a corpus: in this process, or over its parts in other processes or on other machines.
 
-The first pass counts the pairs of adjacent tokens. The second pass cuts the text at every seam (boundary between two
-tokens) that is too rare for any merge to come, and counts the fragments between the cuts. The merge loop then works on
-distinct fragments. `native/src/train/phase2/trainer.rs` explains why this is exact.
-
-Both passes are repeated, after applying the merges found so far, if merges turn out to be rarer than the threshold, or
-if the fragments fit into memory only with a higher threshold. The threshold does not change the merges.
+Partial results of a pass are sums, so they add up to the result of a single process, whatever the parts are. This holds
+for seams, too: their counters saturate at a value that no threshold exceeds.
 """
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, replace
-from math import inf, isqrt
-from typing import Any
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
 
-from superbpe.counting import MemoryFullError, Pass, Runner, State
-from superbpe.sources import Selection
-from superbpe.start import Start
-from superbpe.transition import Merges, interleave, times_applied
-from tokenizer import _native, patterns
-from tokenizer.definition import ALPHABET, longest_token
+from superbpe.sources import Selection, Source, check_not_empty
+from superbpe.transition import Merges
+from tokenizer import _native
+from tokenizer.corpus import texts
 from tokenizer.progress import Progress, Throttle
-from tokenizer.tokenizer import Tokenizer
 
-_SATURATED = 2**31 - 1  # seam counts in the core saturate here
-_MOST_BYTES = 28_000_000_000  # limit of the cells that one merge loop can index
-SAMPLE_EVERY = 25
-"""One in this many pieces of text is sampled to estimate the count of the last merge."""
-SAMPLE_CELLS = 10_000_000
-"""Maximum number of tokens in the sample, which is sufficient for any corpus: about 40 MB of text."""
-SAFETY = 0.4
-"""Threshold as a fraction of that estimate: too high costs another pass, too low only memory."""
+Kind = Literal["spans", "seams", "fragments"]
+_TABLES: dict[Kind, tuple[str, ...]] = {
+    "spans": ("lengths",),
+    "seams": ("seams", "tokens", "sample"),
+    "fragments": ("fragments",),
+}
+"""Tables of the core that each pass fills."""
+_SUMS = ("documents", "bytes", "tokens", "spans", "seams", "dead_seams")
+_ROWS = 1 << 18  # rows per block, which bounds the memory for reading
+
+
+class MemoryFullError(Exception):
+    """The fragments of a pass exceed the memory limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """A pass over the corpus.
+
+    Attributes:
+        kind: "spans" measures the lengths of spans; "seams" counts seams and tokens; "fragments" counts fragments.
+        sample_every: seams: one in this many pieces is also sampled; 0 for no sample.
+        threshold: fragments: seams that occur less often are cut.
+        memory_bytes: fragments: memory limit for the fragments and a merge loop over them; None for no limit.
+    """
+
+    kind: Kind
+    sample_every: int = 0
+    threshold: int = 1
+    memory_bytes: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Unit of the progress."""
+        fragments = f"bytes: fragments between seams of {self.threshold:,} or more"
+        return {"spans": "bytes measured", "seams": "bytes: seams", "fragments": fragments}[self.kind]
+
+    def check_memory(self, trainer: _native.SuperwordTrainer) -> None:
+        """Stop a pass that exceeds the memory limit.
+
+        Raises:
+            MemoryFullError: the fragments exceed the limit.
+        """
+        if self.kind == "fragments" and self.memory_bytes is not None and trainer.memory > self.memory_bytes:
+            raise MemoryFullError
+
+    def count(
+        self, trainer: _native.SuperwordTrainer, sources: Sequence[Source], tick: Throttle, *, whole: bool
+    ) -> Counter[str]:
+        """Run the pass in this process; returns the number of bytes read by the names of the sources.
+
+        Args:
+            trainer: gets the result.
+            sources: the text.
+            tick: reports bytes.
+            whole: whether the sources are the whole corpus, so that none may be empty.
+
+        Raises:
+            MemoryFullError: the fragments exceed the memory limit.
+        """
+        sums = Counter[str]()
+        trainer.begin_pass()
+        for source in sources:
+            n_bytes = 0
+            for batch in texts.batches(source.batches):
+                self._add(trainer, source, batch)
+                n_bytes += batch.n_bytes
+                tick(sums.total() + n_bytes)
+            if whole:
+                check_not_empty({source.name: n_bytes})
+            sums[source.name] += n_bytes
+        tick.finish(sums.total())
+        trainer.end_pass()
+        return sums
+
+    def _add(self, trainer: _native.SuperwordTrainer, source: Source, batch: _native.Batch) -> None:
+        if self.kind == "spans":
+            trainer.measure_spans(batch, source.weight)
+        elif self.kind == "seams":
+            trainer.count_seams(batch, source.weight, sample_every=self.sample_every)
+        else:
+            trainer.count_fragments(batch, source.weight, threshold=self.threshold)
+            self.check_memory(trainer)
+
+    def dump(self, trainer: _native.SuperwordTrainer) -> Generator[dict[str, npt.NDArray[Any]], None, dict[str, Any]]:
+        """Yield what a trainer has counted, as blocks of arrays; returns the rest, as JSON."""
+        tables = []
+        for table in _TABLES[self.kind]:
+            keys, offsets, counts = trainer.rows(table)
+            for start in range(0, len(counts), _ROWS):
+                bounds = offsets[start : start + _ROWS + 1]
+                tables.append(table)
+                rows = {"keys": keys[bounds[0] : bounds[-1]], "offsets": bounds - bounds[0]}
+                yield {**rows, "counts": counts[start : start + _ROWS]}
+        statistics = {name: trainer.statistics[name] for name in _SUMS}
+        return {"tables": tables, "statistics": statistics, "sample": trainer.sample_sizes()}
+
+    def add(
+        self, trainer: _native.SuperwordTrainer, about: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Add what `dump` yielded and returned to a trainer.
+
+        Raises:
+            MemoryFullError: the fragments exceed the memory limit.
+        """
+        lowest, sizes = about["sample"]
+        trainer.add_sample_sizes(lowest, [tuple(size) for size in sizes])
+        for name, count in about["statistics"].items():
+            trainer.add_statistic(name, count)
+        for table, rows in zip(about["tables"], blocks, strict=True):
+            trainer.add_rows(table, rows["keys"], rows["offsets"], rows["counts"])
+            self.check_memory(trainer)
 
 
 @dataclass
-class Found:
-    """Result of the passes.
+class State:
+    """A trainer, and what another process needs to make one that counts the same.
 
     Attributes:
-        n_kept: number of phase-1 merges kept; the first ones.
-        superwords: superword merges, by rank.
-        about: statistics for the tokenizer's provenance.
+        settings: arguments of `_native.SuperwordTrainer` except `threads`.
+        trainer: the trainer, which gets the results of passes.
+        selection: the documents to read.
+        longest: spans are truncated to this many phase-1 tokens.
+        merges: pairs of tokens that were merged so far, which passes apply to the text.
     """
 
-    n_kept: int
-    superwords: Merges
-    about: dict[str, Any]
+    settings: dict[str, Any]
+    trainer: _native.SuperwordTrainer
+    selection: Selection = field(default_factory=Selection)
+    longest: int | None = None
+    merges: list[tuple[int, int]] = field(default_factory=list)
 
+    def truncate(self, quantile: float) -> None:
+        """Truncate spans to a quantile of the lengths that the last pass has measured."""
+        self.longest = self.trainer.truncate_spans(quantile)
 
-class Passes:
-    """The passes over the corpus, and the merge loop."""
+    def start_over(self, merges: Merges) -> None:
+        """Apply the merges that the trainer has found so far in the following passes."""
+        self.trainer.start_over()
+        self.merges = list(zip(merges.left.tolist(), merges.right.tolist(), strict=True))
 
-    def __init__(
-        self,
-        start: Start,
-        *,
-        tie_break: str,
-        threads: int,
-        memory_bytes: int | None,
-        progress: Progress | None,
-    ) -> None:
-        rules = start.rules
-        self.start, self.rules, self.progress = start, rules, progress
-        self.unmerged = start.tokenizer.unmerged  # tokens that exist already, although no merge produces them
-        self.memory_bytes: float = _MOST_BYTES if memory_bytes is None else min(memory_bytes, _MOST_BYTES)
-        self.n_found = 0
-        self.rivals: npt.NDArray[np.int64] | None = None  # counts of phase-1 merges, if superwords compete
-        self.n_new = start.n_merges if start.competing else start.n_merges - len(start.ranks)
-        special_tokens = [*start.specials, *start.tokenizer.preparation.added_tokens]
-        settings: dict[str, Any] = {
-            "alphabet": ALPHABET,
-            "merges": [(left, right) for left, right in start.ranks.tolist()],
-            "pattern": start.tokenizer.pattern.regex,
-            "fence": patterns.resolve(rules.fence).regex,
-            "two_pass": rules.phase1_fence == "kept",
-            "eligible": rules.eligible if rules.atoms == "pretokens" else None,
-            "unit": rules.unit,
-            "span_trigger": rules.span_trigger,
-            "span_cap": rules.span_cap,
-            "special_tokens": special_tokens,
-            "sample_cells": SAMPLE_CELLS,
-            "sample_memory": int(self.memory_bytes),
-        }
-        self.trainer = _native.SuperwordTrainer(**settings, threads=threads)
-        self.state = State(settings, self.trainer)
-        self.limits: dict[str, Any] = {
-            "tie_break": rules.tie_break or tie_break,
-            "max_bytes": longest_token(rules.max_bytes),
-            "max_words": rules.max_words,
-            "max_tokens": rules.max_tokens,
-            "forbid": [string.encode() for string in rules.forbid],
-            "special_tokens": special_tokens,
-            "non_overlapping": rules.counting == "non-overlapping",
-        }
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the trainer; `reopened` makes another."""
+        return {**vars(self), "trainer": None}
 
-    def run(self, corpus: Runner, normalizer: Tokenizer | None, threshold: int | None) -> Found:
-        """Read the corpus at least twice, and merge.
+    def reopened(self, live_seams: bytes | None, threads: int) -> _native.SuperwordTrainer:
+        """Make a trainer in this state, in another process.
 
         Args:
-            corpus: the corpus.
-            normalizer: tokenizer that normalizes the text, if it does.
-            threshold: seams that occur less often are cut; None to choose it from a sample.
+            live_seams: for a pass over fragments: result of `live_seams` of the trainer.
+            threads: number of threads.
         """
-        trainer, share, selection = self.trainer, self.rules.sample, Selection(normalizer)
-        if self.rules.sample_bytes is not None:
-            share = self.rules.sample_bytes / corpus.n_bytes(selection, self.progress)
-        state = self.state
-        state.selection = replace(selection, share=share, salt=self.rules.sample_salt)
-        if self.rules.truncate_quantile is not None:
-            corpus.run(state, Pass(kind="spans"), self.progress)
-            state.truncate(self.rules.truncate_quantile)
-        corpus.run(state, Pass(kind="seams", sample_every=SAMPLE_EVERY), self.progress)
-        seen = trainer.statistics
-        if self.start.competing:
-            self.rivals = times_applied(self.start.ranks, trainer.token_counts())
-        if threshold is None:
-            threshold = self._guess_threshold(seen["sampled_tokens"] / max(seen["tokens"], 1))
-        found = self._search(corpus, max(threshold, self.rules.min_count))
-        # If superwords compete, phase-1 merges after the transition are undone.
-        undone = 0 if self.rivals is None else int(self.rivals[found.n_kept :].sum())
-        found.about = {
-            "corpus_bytes": seen["bytes"],
-            "corpus_documents": seen["documents"],
-            "phase1_tokens": seen["tokens"] + undone,
-            **found.about,
-            "longest_span": state.longest,
-        }
-        return found
+        trainer = _native.SuperwordTrainer(**self.settings, threads=threads)
+        if self.longest is not None:
+            trainer.set_longest(self.longest)
+        trainer.apply(self.merges)
+        if live_seams is not None:
+            trainer.set_live_seams(live_seams)
+        return trainer
 
-    def _search(self, corpus: Runner, lowest: int) -> Found:
-        """Count fragments and merge, until no merge of the vocabulary can be missing.
 
-        Args:
-            corpus: the corpus, whose seams were already counted.
-            lowest: estimated count of the last merge.
+@runtime_checkable
+class Runner(Protocol):
+    """Text that passes can be run over."""
+
+    def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
+        """Run a pass; its result is then in the trainer, as if the trainer had counted all text itself.
+
+        Raises:
+            MemoryFullError: the fragments exceed the memory limit.
+            UserError: a source is empty. Without this check, a missing language could go unnoticed.
         """
-        trainer, min_count = self.trainer, self.rules.min_count
-        threshold, stages = lowest, 0
-        complete = 2**64  # all merges of at least this count are found
-        while True:
-            threshold = self._count_fragments(corpus, threshold, complete)
-            stages += 1
-            fragments = trainer.statistics
-            dead = fragments["dead_seams"] / max(fragments["seams"], 1)
-            what = f"superword merges ({dead:.0%} of seams dead, {fragments['fragments']:,} fragments)"
-            tick = Throttle(self.progress, what, self.n_new)
-            trained = self._merge(self.n_new, threshold, tick=tick)
-            merges = _columns(trained)
-            # Merges rarer than the threshold were not searched for.
-            sizes = self._taken(merges, threshold - 1 if threshold > min_count else 0)
-            if sizes is not None:
-                break
-            # The last merges are rarer than the estimate, or than the threshold that memory allowed.
-            complete = threshold
-            threshold = lowest if lowest < threshold else max(min_count, threshold // 4)
-            self.state.start_over(merges)
-            corpus.run(self.state, Pass(kind="seams"), self.progress)
-        n_kept, made = sizes
-        tick.finish(made)
-        about = {
-            "threshold": threshold,
-            "stages": stages,
-            **{key: fragments[key] for key in ("dead_seams", "seams", "fragments")},
-            "fragment_tokens": fragments["cells"],
-            **{key: trained[key] for key in ("rejected", "already_tokens", "too_long")},
-        }
-        return Found(n_kept, _renumbered(merges, len(self.start.ranks), n_kept, made), about)
-
-    def _taken(self, merges: Merges, unseen: int) -> tuple[int, int] | None:
-        """Number of phase-1 and superword merges in the vocabulary; None if more superword merges are needed."""
-        if self.rivals is not None:
-            return interleave(self.rivals, merges, self.start.n_merges, unseen=unseen)
-        made = len(merges.counts)
-        return None if made < self.n_new and unseen else (len(self.start.ranks), min(self.n_new, made))
-
-    def _guess_threshold(self, share: float) -> int:
-        """A count that the last merge most likely reaches on the whole corpus. `share` is the sample's share of it."""
-        sample = _columns(self._merge(self.n_new, 1, sample=True))
-        if not share:
-            return 1
-        # Drop the parts, so that no superword waits: in a sample it can be more frequent than its parts' merges.
-        no_parts = np.zeros_like(sample.left)
-        sizes = self._taken(Merges(no_parts, no_parts, (sample.counts / share).astype(np.int64)), 0)
-        made = 0 if sizes is None else sizes[1]
-        return max(1, int(SAFETY * int(sample.counts[made - 1]) / share)) if made else 1
-
-    def _count_fragments(self, corpus: Runner, threshold: int, complete: int) -> int:
-        """Count fragments; returns the threshold, raised until the fragments fit into memory."""
-        wanted = threshold
-        while not self._fits(corpus, threshold):
-            # At most the geometric mean of this threshold and the last complete one.
-            higher = min(4 * threshold, isqrt(threshold * complete), _SATURATED)
-            # Each stage must make enough progress to be worth its passes.
-            if higher in (threshold, _SATURATED) or 4 * higher > 3 * complete:
-                warnings.warn(
-                    f"phase 2 needs more memory than {self.memory_bytes / 1e6:.0f} MB even for a few merges at a time, "
-                    "and exceeds the limit; a narrower fence, a smaller vocabulary or a sample of the text need less",
-                    stacklevel=5,
-                )
-                self.memory_bytes = inf
-                higher = wanted
-            threshold = higher
-        return threshold
-
-    def _fits(self, corpus: Runner, threshold: int) -> bool:
-        """Count fragments; returns False if they exceed the memory limit."""
-        limit = None if self.memory_bytes == inf else int(self.memory_bytes)
-        pass_ = Pass(kind="fragments", threshold=min(threshold, _SATURATED), memory_bytes=limit)
-        try:
-            corpus.run(self.state, pass_, self.progress)
-        except MemoryFullError:
-            return False
-        return True
-
-    def _exists(self, left: bytes, right: bytes, count: int) -> bool:
-        del count
-        return left + right in self.unmerged
-
-    def _merge(
-        self, n_merges: int, min_count: int, *, sample: bool = False, tick: Throttle | None = None
-    ) -> _native.MergeResult:
-        """Merge the sample, or continue merging with the counts of the last pass."""
-        before = self.n_found
-
-        def report(n: int, merges: object = None) -> None:
-            del merges
-            if tick is not None:
-                tick(before + n)
-
-        found = self.trainer.merge(
-            n_merges,
-            sample=sample,
-            min_count=min_count,
-            judge=self._exists if self.unmerged and not sample else None,
-            progress=report,
-            **self.limits,
-        )
-        if not sample:
-            self.n_found = len(found["left"])
-        return found
 
 
-def _columns(trained: _native.MergeColumns) -> Merges:
-    left, right, count = (trained[name].astype(np.int64) for name in ("left", "right", "count"))
-    return Merges(left, right, count)
+@dataclass(frozen=True)
+class Local:
+    """Sources that this process reads."""
 
+    sources: Sequence[Source]
 
-def _renumbered(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges:
-    """The first `made` merges, with ranks that follow `n_kept` phase-1 merges instead of `n_before`."""
-    left, right = (
-        np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:made] for ids in (merges.left, merges.right)
-    )
-    return Merges(left, right, merges.counts[:made])
+    def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
+        """See `Runner`."""
+        pass_.count(state.trainer, state.selection.of(self.sources), Throttle(progress, pass_.title), whole=True)

@@ -24,6 +24,15 @@ from tokenizer import _native, patterns
 from tokenizer.errors import UserError, check_choice, check_fields, check_strings, quoted
 from tokenizer.train.bpe import TIE_BREAKS
 
+_CHOICES = {
+    "unit": ("document", "line"),
+    "phase1_fence": ("lifted", "kept"),
+    "atoms": ("tokens", "pretokens"),
+    "counting": ("overlapping", "non-overlapping"),
+    "tie_break": (None, *TIE_BREAKS),
+}
+_LEAST = {"max_words": 1, "max_bytes": 2, "max_tokens": 2, "span_trigger": 2, "span_cap": 2, "min_count": 1}
+
 
 @dataclass(frozen=True, repr=False)
 class Rules:
@@ -56,8 +65,6 @@ class Rules:
             count in phase 2's text. The number of phase-1 merges in the full vocabulary determines the transition.
             Requires `atoms="pretokens"`.
         sample: fraction of the documents of each source to train on, chosen by a hash of their text.
-        sample_bytes: approximate amount of text to train on, in bytes, instead of a fraction; the text is read once
-            more to compute the fraction.
         sample_salt: changes which documents are in the sample.
     """
 
@@ -78,7 +85,6 @@ class Rules:
     truncate_quantile: float | None = None
     interleave: bool = False
     sample: float = 1.0
-    sample_bytes: int | None = None
     sample_salt: str = ""
 
     def __post_init__(self) -> None:
@@ -100,24 +106,10 @@ class Rules:
         """
         check_fields(self)
         patterns.resolve(self.fence)
-        for name, choices in (
-            ("unit", ("document", "line")),
-            ("phase1_fence", ("lifted", "kept")),
-            ("atoms", ("tokens", "pretokens")),
-            ("counting", ("overlapping", "non-overlapping")),
-            ("tie_break", (None, *TIE_BREAKS)),
-        ):
+        for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
         self._check_pretokens()
-        for name, least in (
-            ("max_words", 1),
-            ("max_bytes", 2),
-            ("max_tokens", 2),
-            ("span_trigger", 2),
-            ("span_cap", 2),
-            ("min_count", 1),
-            ("sample_bytes", 1),
-        ):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"{name}={value} must be at least {least}")
@@ -129,11 +121,6 @@ class Rules:
             )
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} must be greater than 0 and at most 1")
-        if self.sample_bytes is not None and self.sample != 1.0:
-            raise UserError(
-                f"sample={self.sample} and sample_bytes={self.sample_bytes} both set the amount of text; "
-                "set sample=1.0, or sample_bytes=null"
-            )
 
     def _check_pretokens(self) -> None:
         if self.phase1_fence == "lifted" and self.atoms == "pretokens":
@@ -184,7 +171,7 @@ PRESETS: dict[str, Rules] = {
     # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence.
     "sentence": Rules(fence="sentence-fence"),
 }
-"""The rules of each preset; see `preset`."""
+"""The rules of each preset."""
 
 
 class Phase1(TypedDict):
@@ -212,14 +199,3 @@ PHASE1: dict[str, Phase1] = {
 
 TRANSITION: dict[str, float | str] = {**dict.fromkeys(PRESETS, 0.8), "boundless": "auto", "sentence": 0.9}
 """Transition of each preset, as an argument of `train_superbpe`; for `none` it is our choice."""
-
-
-def preset(name: str) -> Rules:
-    """The rules of a preset.
-
-    Raises:
-        UserError: the name is unknown.
-    """
-    if name not in PRESETS:
-        raise UserError(f"rules={name!r} is not a preset; the presets are: {', '.join(PRESETS)}")
-    return PRESETS[name]

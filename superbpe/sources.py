@@ -5,7 +5,7 @@ Training reads the text several times, so a text that can be read only once is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
-from tokenizer.progress import Progress, Throttle
+from tokenizer.progress import Progress
 from tokenizer.tokenizer import Tokenizer
 
 MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
@@ -45,14 +45,6 @@ class Source:
         """
         if self.weight != int(self.weight) or not 1 <= self.weight <= MAX_WEIGHT:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
-
-    def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
-        """Pass each batch to `add`; returns `done` plus the number of bytes read."""
-        for batch in texts.batches(self.batches):
-            add(batch)
-            done += batch.n_bytes
-            tick(done)
-        return done
 
 
 def check_not_empty(n_bytes: Mapping[str, int]) -> None:

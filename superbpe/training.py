@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.counting import Local, Runner
-from superbpe.passes import Found, Passes
-from superbpe.rules import PRESETS, Rules, preset
+from superbpe.passes import Local, Runner
+from superbpe.rules import PRESETS, Rules
+from superbpe.search import Found, Search
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
@@ -54,7 +54,7 @@ def train_superbpe(
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
             several times; an iterator, which can be read only once, is copied to a temporary file. Every source must
-            have text (or documents in the sample). A `superbpe.counting.Runner` lets other machines read it.
+            have text (or documents in the sample). A `superbpe.passes.Runner` lets other machines read it.
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
@@ -86,7 +86,7 @@ def train_superbpe(
             "text, ...), with the result of train_bpe or Tokenizer.from_pretrained"
         )
     if isinstance(rules, str):
-        rules = preset(rules)
+        rules = PRESETS.get(rules, rules)
     if not isinstance(rules, Rules):
         raise UserError(f"rules={quoted(rules)} is neither Rules nor the name of a preset: {', '.join(PRESETS)}")
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
@@ -96,7 +96,7 @@ def train_superbpe(
             check_whole(name, value, 1, 2**63 - 1)
     started = time.perf_counter()
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
-    passes = Passes(
+    search = Search(
         start,
         tie_break=tie_break,
         threads=thread_count(threads),
@@ -105,10 +105,10 @@ def train_superbpe(
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
     if isinstance(text, Runner):
-        found = passes.run(text, normalizer, threshold)
+        found = search.run(text, normalizer, threshold)
     else:
         with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
-            found = passes.run(Local(sources), normalizer, threshold)
+            found = search.run(Local(sources), normalizer, threshold)
     missing = start.n_merges - found.n_kept - len(found.superwords.counts)
     if missing:
         warnings.warn(

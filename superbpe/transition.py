@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from superbpe.rules import NO_AUTO, Rules
+from tokenizer import _native
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.train.bpe import MOST_TOKENS
 
@@ -94,6 +95,11 @@ class Merges(NamedTuple):
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, trained: _native.MergeColumns) -> Merges:
+        """The merges of the core."""
+        return cls(*(trained[name].astype(np.int64) for name in ("left", "right", "count")))
 
 
 def interleave(

@@ -31,8 +31,8 @@ class DataError(UserError):
 
 
 DISTRIBUTION = "superbpe-framework"
-_DISTRIBUTIONS = {"hydra": "hydra-core", "vl_convert": "vl-convert-python"}
-"""Names of distributions that are not the names of their packages."""
+_DISTRIBUTIONS = {"aiohttp": "fsspec", "hydra": "hydra-core", "vl_convert": "vl-convert-python"}
+"""Distributions that install packages of other names."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> UserError:

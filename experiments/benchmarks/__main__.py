@@ -31,7 +31,8 @@ def floors(options: argparse.Namespace) -> bool:
     for (tokenizer, kind, length, call), (own, best, peer) in rates.items():
         superwords = LANGUAGES if kind in options.languages else SUPERWORDS
         least = superwords if tokenizer == "superwords" else SHORT if length == "short" else PLAIN
-        rows.append((f"{tokenizer}, {kind}, {length}, {call}, times {peer}, at least", own / best, least))
+        if tokenizer != "superwords" or length == "long":
+            rows.append((f"{tokenizer}, {kind}, {length}, {call}, times {peer}, at least", own / best, least))
     kept = {row: row[1] <= row[2] if row[0].endswith("most") else row[1] >= row[2] for row in rows}
     harness.print_table(
         "Floors",

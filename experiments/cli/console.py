@@ -319,7 +319,6 @@ class Reporter:
         self._console = target
         self._prefix, self._may_draw = prefix, alone and target.is_terminal
         self._plan: dict[str, str] = {}
-        self._forecast: Callable[[str], None] | None = None
         self._at = ""
         self._announced = True
         self._reused: list[str] = []
@@ -331,14 +330,9 @@ class Reporter:
         self._what, self._done, self._pace = "", 0, Pace()
         self._total: int | None = None
 
-    def plan(self, stages: Mapping[str, str], forecast: Callable[[str], None] | None = None) -> None:
-        """Announce the stages of the run, as titles by key; `enter` then names the current one.
-
-        Args:
-            stages: Title by key.
-            forecast: Called with the key of the first stage for which something is made, before it is made.
-        """
-        self._plan, self._forecast = dict(stages), forecast
+    def plan(self, stages: Mapping[str, str]) -> None:
+        """Announce the stages of the run, as titles by key; `enter` then names the current one."""
+        self._plan = dict(stages)
 
     def enter(self, key: str) -> None:
         """Enter a stage of the plan. Its title is printed when something is made for it (`building`)."""
@@ -349,9 +343,6 @@ class Reporter:
         """Something is being made for the current stage; print its title if this is the first."""
         if not self._announced:
             self._announced = True
-            forecast, self._forecast = self._forecast, None
-            if forecast is not None:
-                forecast(self._at)
             number = list(self._plan).index(self._at) + 1
             self.say(f"Stage {number} of {len(self._plan)}: {self._plan[self._at]}", style="bold")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cluster.results import Result, Task, as_progress
 from lm.data.shard_writer import Encoded
 from lm.data.sharding import check_complete, encode_batches, reading_threads
-from superbpe.counting import MemoryFullError, measure
+from superbpe.passes import MemoryFullError
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
 from tokenizer.files import check_free, digest, n_bytes_of
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from experiments.cluster.results import Beat, Blocks, Work
     from experiments.cluster.tasks import Cluster
     from lm.data.shard_writer import Writer
-    from superbpe.counting import Pass, State
-    from superbpe.sources import Selection, Source
+    from superbpe.passes import Pass, State
+    from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
@@ -106,7 +106,7 @@ def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:
 
 @dataclass(frozen=True)
 class ClusterSources:
-    """Text of phase 2 in parts that tasks read, see `superbpe.counting.Runner`.
+    """Text of phase 2 in parts that tasks read, see `superbpe.passes.Runner`.
 
     The tokenizer equals that of one process to the byte. So do its statistics, except that under a memory limit the
     threshold and the number of stages may depend on the number of threads.
@@ -122,14 +122,6 @@ class ClusterSources:
     parts: Sequence[Sequence[Source]]
     key: str
     folder: Path
-
-    def n_bytes(self, selection: Selection, progress: Progress | None) -> int:
-        """See `Runner`."""
-        sums = Counter[str]()
-        for result in self._each("measure", partial(_measure, selection), None, Throttle(progress, "bytes measured")):
-            sums.update(result.value)
-        check_not_empty(sums)
-        return sums.total()
 
     def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
         """See `Runner`."""
@@ -165,11 +157,6 @@ def _checked(result: Result) -> Result:
     if result.value["full"]:
         raise MemoryFullError
     return result
-
-
-def _measure(selection: Selection, part: Sequence[Source], beat: Beat) -> Blocks:
-    yield from ()
-    return measure(selection, part, as_progress(beat), whole=False)
 
 
 def _pass(state: State, pass_: Pass, live: bytes | None, threads: int, part: Sequence[Source], beat: Beat) -> Blocks:

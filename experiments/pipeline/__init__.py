@@ -178,7 +178,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     shown, result = ladder.rungs[-1], results[-1]
     context.reporter.enter("report")
     page = _report(shown, corpus, result) if last >= STAGES.index("report") else None
-    terminal.show_result(shown, result)
+    terminal.show_result(shown, result, last=len(results) == 1)
     if len(results) > 1:
         over_compute.show(context, results, folder)
     if page is not None:

@@ -134,55 +134,29 @@ def dots(
     return spec(rule + whisker + point, height=height, rows=rows, line=[{"value": line}])
 
 
-def tradeoff(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Held-out bits per byte against training FLOPs: further left is cheaper, further down is better.
+def transition(rows: Rows, sizes: Sequence[str]) -> dict[str, Any]:
+    """Held-out bits per byte against the transition as a share of the vocabulary, with a line for each vocabulary.
 
     Args:
-        rows: `tokenizer`, `train_flops`, `bits_per_byte`, `low`, `high`.
-        labels: As for `compression`.
-    """
-    scale, title = alt.Scale(zero=False, padding=20), "bits per byte (held-out)"
-    base = data().encode(
-        x=alt.X("train_flops:Q", title="training FLOPs", scale=scale, axis=si_axis()),
-        color=colour(labels),
-        tooltip=[
-            alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("train_flops:Q", title="training FLOPs", format=".3s"),
-            alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
-        ],
-    )
-    whisker = base.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
-    point = base.mark_point(filled=True, size=110, opacity=1).encode(
-        y=alt.Y("bits_per_byte:Q", title=title, scale=scale), shape=shape(labels)
-    )
-    return spec(whisker + point, rows=rows)
-
-
-def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> dict[str, Any]:
-    """A measure against the transition as a share of the vocabulary, with a line for each vocabulary.
-
-    Args:
-        rows: `vocabulary` (size and other differences, as text), `share`, `transition`, the measures, and `low` and
-            `high` of the bits per byte.
-        measure: `bits_per_byte` or `bytes_per_token`.
-        title: Title of the axis.
+        rows: `tokenizer`, `vocabulary` (size and other differences, as text), `share`, `transition`, `bits_per_byte`,
+            `low`, `high`.
         sizes: All values of `vocabulary`, in order.
     """
-    tooltip = [
-        alt.Tooltip("tokenizer:N"),
-        alt.Tooltip("transition:Q", format=","),
-        alt.Tooltip(f"{measure}:Q", title=title, format=".4f"),
-    ]
-    scale = alt.Scale(zero=False, padding=12)
-    axis = alt.Axis(format="%", tickCount=5)
+    title, scale = "bits per byte (held-out)", alt.Scale(zero=False, padding=12)
     across = alt.Scale(zero=False, padding=12, nice=False)  # the axis must not extend to 105 %
-    x = alt.X("share:Q", title="transition, share of the vocabulary", axis=axis, scale=across)
-    base = data().encode(x=x, color=colour(sizes, "vocabulary"), tooltip=tooltip)
-    line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
-        y=alt.Y(f"{measure}:Q", title=title, scale=scale), shape=shape(sizes, "vocabulary")
+    axis = alt.Axis(format="%", tickCount=5)
+    base = data().encode(
+        x=alt.X("share:Q", title="transition, share of the vocabulary", axis=axis, scale=across),
+        color=colour(sizes, "vocabulary"),
+        tooltip=[
+            alt.Tooltip("tokenizer:N"),
+            alt.Tooltip("transition:Q", format=","),
+            alt.Tooltip("bits_per_byte:Q", title=title, format=".4f"),
+        ],
     )
-    if measure != "bits_per_byte":
-        return spec(line, rows=rows)
+    line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
+        y=alt.Y("bits_per_byte:Q", title=title, scale=scale), shape=shape(sizes, "vocabulary")
+    )
     whisker = base.mark_rule(strokeWidth=2, opacity=0.4).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
     return spec(whisker + line, rows=rows)
 

@@ -157,7 +157,7 @@ def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | Non
 
 
 def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
-    """What decided the number of training steps, if not the amount of text, which is among the models' settings."""
+    """Settings that decided the number of training steps, if the amount of text did not (a setting of the models)."""
     if all(model.contents.summary.run["train"].get("max_steps") is None for model in models):
         return None
     assert run.results is not None

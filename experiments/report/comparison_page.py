@@ -60,7 +60,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
         withheld = report["verdict"]["withheld"]
         note = f" They are about these models; a verdict about the tokenizers is withheld ({withheld})."
         compared = [row for row in report["differences"] if row["by"] == "all"]
-        drawn += [
+        drawn.append(
             Figure(
                 "differences",
                 f"Difference from {labels[0]}",
@@ -76,15 +76,8 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 "Differences on the same documents, with intervals at the level at which Holm's method tests them. An "
                 f"interval left of 0 means fewer bits per byte than {labels[0]}." + (note if withheld else ""),
                 evaluations,
-            ),
-            Figure(
-                "tradeoff",
-                "Better or cheaper",
-                charts.tradeoff([_place(row) | {"train_flops": row["train_flops"]} for row in rows], labels),
-                "Held-out loss and training FLOPs of every model; further left is cheaper, further down is better.",
-                evaluations,
-            ),
-        ]
+            )
+        )
     for name, title, axis, note in (
         ("grad_norm", "Gradient norm", "norm of the gradient", "Before clipping, mean since the previous point."),
         ("activations", "Activation norms", "root mean square", "Inputs of the SiLU of every layer, a line per layer."),
@@ -94,34 +87,21 @@ def figures(report: dict[str, Any]) -> list[Figure]:
     return drawn
 
 
-def _place(row: dict[str, Any]) -> dict[str, Any]:
-    return {"tokenizer": row["label"], **{key: row[key] for key in ("bits_per_byte", "low", "high")}}
-
-
 def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
-    """Loss and compression against the transition, if at least three transitions were tried with equal settings.
+    """Loss against the transition, if at least three transitions were tried with equal settings.
 
     A tokenizer without phase 2 counts as a transition at the end of the vocabulary.
     """
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in report["tokenizers"]:
         transition = row["transition"] or row["vocab_size"]
-        place = {"transition": transition, "share": transition / row["vocab_size"]}
-        point = {**_place(row), **place, "bytes_per_token": row["bytes_per_token"]}
+        point = {"tokenizer": row["label"], "transition": transition, "share": transition / row["vocab_size"]}
+        point |= {key: row[key] for key in ("bits_per_byte", "low", "high")}
         for line in row["lines"]:
             lines.setdefault(line, []).append({**point, "vocabulary": line})
     swept = {line: rows for line, rows in lines.items() if len({row["transition"] for row in rows}) > 2}
-    return [
-        Figure(
-            f"transition_{name}",
-            f"{title} by transition",
-            charts.transition([row for rows in swept.values() for row in rows], measure, axis, list(swept)),
-            "Transition to phase 2; 100 % is a tokenizer without phase 2.",
-            source,
-        )
-        for name, title, measure, axis in (
-            ("loss", "Held-out bits per byte", "bits_per_byte", "bits per byte (held-out)"),
-            ("compression", "Bytes per token", "bytes_per_token", "bytes per token (held-out)"),
-        )
-        if swept
-    ]
+    if not swept:
+        return []
+    chart = charts.transition([row for rows in swept.values() for row in rows], list(swept))
+    note = "Transition to phase 2; 100 % is a tokenizer without phase 2."
+    return [Figure("transition_loss", "Held-out bits per byte by transition", chart, note, source)]

@@ -11,10 +11,10 @@ from experiments.report import texts
 from experiments.report.labels import lines
 from experiments.results import GROUPS
 from experiments.stages.differences import differences
-from experiments.stages.models import METRICS, loss_curve, open_shards
+from experiments.stages.models import METRICS, loss_curve
 from experiments.stages.outlook import next_step
 from experiments.verdict import conditions, decision, detail, lost_text, verdict
-from lm.evaluate.token_statistics import TokenFacts, curves, loss_by_phase
+from lm.evaluate.token_statistics import curves
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -95,9 +95,7 @@ def gather(
             for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
         ],
         "loss": [row for each in result.arms for row in _loss(each)],
-        "by_phase": [row for each in result.arms for row in _by_phase(each)],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
-        "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
         "training": _norms(result),
@@ -230,23 +228,6 @@ def _loss(each: ArmResult) -> list[dict[str, Any]]:
         average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
         rows.append({"tokenizer": each.label, **point._asdict(), "smoothed": average / weight})
     return rows
-
-
-def _by_phase(each: ArmResult) -> list[dict[str, Any]]:
-    """Loss by kind of the predicted tokens."""
-    found, facts = each.evaluations[0], TokenFacts.of(each.tokenizer, open_shards(each.heldout, each.arm))
-    return [{"tokenizer": each.label, **row} for row in loss_by_phase(found.token_nats, found.token_counts, facts)]
-
-
-def _early(result: Result) -> list[dict[str, Any]]:
-    """Effect of the first merges of phase 2, for every arm with a phase 2."""
-    return [
-        {"tokenizer": each.label, **dataclasses.asdict(row)}
-        for each in result.arms
-        if each.arm.record is not None
-        for row in each.arm.record.contents.early
-        if row.merges
-    ]
 
 
 def _norms(result: Result) -> dict[str, list[dict[str, Any]]]:

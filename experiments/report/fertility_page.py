@@ -107,7 +107,7 @@ def lost(row: Mapping[str, Any]) -> str:
 
 
 def notes(report: Mapping[str, Any]) -> list[str]:
-    """What limits the comparison: measured text that was trained on, and tokenizers that lose text."""
+    """Limits of the comparison: measured text that was trained on, and tokenizers that lose text."""
     found = []
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for arm in report["tokenizers"]:

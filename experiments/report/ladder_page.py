@@ -102,8 +102,7 @@ def _cell(study: Study, name: str, deployment: Deployment, phase: Phase, referen
     experts = f", {d.active_experts + d.shared_experts} of {d.n_experts + d.shared_experts} experts" * bool(d.n_experts)
     shape_text = (
         f"A model of {d.n_layers} layers of width {d.hidden_size:,}, {d.n_kv_heads} key-value heads{experts}, at a "
-        f"context of {d.context_bytes:,} bytes, {d.batch} sequences at a time. Seconds are a lower bound at the "
-        "device's peak."
+        f"context of {d.context_bytes:,} bytes."
     )
     return _Cell(
         f"{name}|{phase}|{d.rho:g}",

@@ -105,7 +105,7 @@ def version(*files: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints for a value."""
+    """Text that a template prints for a value."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.stages.models import open_shards
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
@@ -52,7 +54,7 @@ def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None
 
 def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
     tokenizer = each.tokenizer
-    counts = inspection.token_counts(tokenizer, texts, threads=threads)
+    counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
     found = inspection.superwords(tokenizer, counts)
     frequent = sorted(found, key=lambda word: -word.count)
     longest = sorted(frequent, key=lambda word: -word.n_bytes)

@@ -44,7 +44,7 @@ _MOST_HELDOUT = 0.3
 
 
 class Step(NamedTuple):
-    """What to run next.
+    """A change to the run, with its command.
 
     Attributes:
         what: The change.
@@ -79,7 +79,8 @@ def next_step(
     if not between:
         return None
     one = between[0]
-    needed = [each.needed for each in between if each.needed is not None and not each.decided]
+    # Variances from too little text are not worth planning with.
+    needed = [each.needed for each in between if each.needed and not each.decided and not each.too_few]
     seeds = max([FEWEST_SEEDS, one.n_seeds, *(each.seeds or 0 for each in needed)])
     fewest, n_units, unit = FEWEST_EFFECTIVE[one.cluster], one.n_clusters, one.cluster
     too_few = one.too_few

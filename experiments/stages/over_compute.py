@@ -55,7 +55,7 @@ class ArmRuns(NamedTuple):
 
 
 class Assumptions(NamedTuple):
-    """What can be changed after the measurements.
+    """Assumptions that can change after the measurements.
 
     Attributes:
         deployment: The model that will be deployed.

@@ -13,7 +13,7 @@ from experiments.cluster.parts import ClusterSources
 from experiments.config import part
 from experiments.results import Phase2Training, TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
-from superbpe.inspection.history import merge_log, training_statistics
+from superbpe.inspection.history import merge_log
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
@@ -80,7 +80,6 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
             tokenizer,
             mixture.read,
             training=Phase2Training.load(tokenizer.provenance["phase2"]),
-            early=training_statistics(tokenizer, counts[0]),
         )
 
     inputs = {"phase1": prefix.sha256, "corpus": mixture.hash}

@@ -12,7 +12,7 @@ from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from experiments.stages.outlook import next_step
 from experiments.store.manifest import command_line
-from experiments.verdict import decision, detail, lost_text, verdict
+from experiments.verdict import decision, detail, verdict
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 
@@ -74,8 +74,14 @@ def warn_of_few(context: Context, n_documents: int, n_sources: int) -> None:
         )
 
 
-def show_result(context: Context, result: Result) -> None:
-    """Print the result: the tables, the verdict and its uncertainty, and what to run next."""
+def show_result(context: Context, result: Result, *, last: bool = True) -> None:
+    """Print the result: the tables, the verdict and its uncertainty.
+
+    Args:
+        context: Context of the run.
+        result: The comparison.
+        last: Whether nothing follows, so that the command that would settle what is open is printed here.
+    """
     for each in result.arms:
         context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
     what = context.config.budget.mode.removeprefix("equal_")
@@ -99,7 +105,7 @@ def show_result(context: Context, result: Result) -> None:
         )
     settings = result.arms[0].arm.settings
     step = next_step(list(result.comparisons.values()), settings, command_line(), result.seed_seconds)
-    if step is not None:
+    if step is not None and last:
         say(step.sentence())
     context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
 
@@ -109,8 +115,8 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     base, clean = result.arms[0], result.clean_bits_per_byte()
     columns = ["", "vocabulary", "superwords", "bytes per token", "bits per byte", f"change from {base.label}"]
     columns += ["clean documents"] * (clean is not None) + ["training FLOPs", "inference FLOPs per byte"]
-    losses = [lost_text(each) for each in result.arms]
-    columns += ["text lost"] * any(losses) + ["part in the verdict"] * any(each.barred for each in result.arms)
+    all_judged = len(result.judged) == len(result.arms)
+    columns += [] if all_judged else ["part in the verdict"]
     rows = []
     for i, each in enumerate(result.arms):
         scores, tokenizer = each.scores, each.tokenizer
@@ -126,8 +132,7 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
             *([] if clean is None else [f"{clean[i]:.4f}"]),
             si(each.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
-            *([losses[i] or "none"] if any(losses) else []),
-            *(["none" if each.barred else "yes"] if "part in the verdict" in columns else []),
+            *([] if all_judged else ["none" if each.barred else "yes"]),
         ]
         rows.append(row)
     return columns, rows

@@ -49,11 +49,6 @@ class KVCache:
         self.lengths = torch.zeros(rows, dtype=torch.int64)
         self._parents: Tensor | None = None
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the tensors in bytes, unused slots included."""
-        return sum(2 * layer.keys.numel() * layer.keys.element_size() for layer in self.layers)
-
     def branch(self, parents: Sequence[Sequence[int]]) -> None:
         """Make the next forward pass read a tree of tokens after the cached ones.
 

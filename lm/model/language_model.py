@@ -10,8 +10,6 @@ from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from lm.model.transformer import Transformer
     from tokenizer.interface import TokenizerLike
 
@@ -60,7 +58,3 @@ class LanguageModel:
         """
         limit = self.model.context_tokens - n_more
         return ids if len(ids) <= limit else ids[-max(1, min(limit, self.model.context_tokens // 2)) :]
-
-    def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of logits in nats, float64[..., vocabulary] on the CPU."""
-        return logits.double().cpu().log_softmax(-1)

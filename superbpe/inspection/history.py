@@ -36,8 +36,7 @@ class History:
     """Effect of a tokenizer's merges on a text.
 
     Attributes:
-        n_bytes: UTF-8 bytes of the text.
-        n_documents: number of documents; no token crosses their ends.
+        n_bytes: UTF-8 bytes of the text; no token crosses the ends of its documents.
         applied: int64 [n_merges], by rank: number of applications of each merge when the text is encoded. Phase-1
             merges are applied by phase 1's own tokenizer, inside its pretokens.
         lifted: int64 [n_phase1_merges]: number of applications of phase-1 merges if only phase 2's fence cuts the
@@ -46,7 +45,6 @@ class History:
     """
 
     n_bytes: int
-    n_documents: int
     applied: Ints
     lifted: Ints
     first_size: int
@@ -63,12 +61,8 @@ class History:
         phase2 = self.n_bytes - int(self.lifted.sum()) - np.cumsum(self.applied[n_phase1:])
         return np.concatenate([[self.n_bytes], phase1, phase2]).astype(np.int64)
 
-    def sizes(self) -> Ints:
-        """The vocabulary sizes of `tokens`."""
-        return self.first_size + np.arange(len(self.applied) + 1)
-
     def bytes_per_token(self) -> npt.NDArray[np.float64]:
-        """Bytes per token by vocabulary size, for `sizes`."""
+        """Bytes per token by vocabulary size, as `tokens`."""
         return self.n_bytes / np.maximum(self.tokens(), 1)
 
     def curve(self, points: int) -> list[tuple[int, float]]:
@@ -101,10 +95,9 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
     plain = n_phase1 == len(ranks)
     encoders = [tokenizer] if plain else [tokenizer, Tokenizer.from_ranks(ranks[:n_phase1], pattern=tokenizer.pattern)]
     counts = [np.zeros(encoder.vocab_size, dtype=np.int64) for encoder in encoders]
-    n_bytes = n_documents = 0
+    n_bytes = 0
     for batch in batches:
         n_bytes += batch.n_bytes
-        n_documents += len(batch)
         for encoder, count in zip(encoders, counts, strict=True):
             ids, _ = encoder.encode_batch(batch, threads=threads)
             count += np.bincount(ids, minlength=encoder.vocab_size)
@@ -113,7 +106,6 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
     inside = every[:n_phase1] if plain else times_applied(ranks[:n_phase1], counts[1])
     return History(
         n_bytes=n_bytes,
-        n_documents=n_documents,
         applied=np.concatenate([inside, every[n_phase1:]]),
         lifted=every[:n_phase1],
         first_size=256 + len(tokenizer.special_tokens),
@@ -181,52 +173,3 @@ def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int
             )
         found += part[:wanted] or [None] * wanted
     return found
-
-
-@dataclass(frozen=True)
-class Progressed:
-    """State of phase 2 after some of its merges.
-
-    Attributes:
-        merges: number of phase-2 merges so far.
-        superword_share: fraction of their tokens that are superwords.
-        saved: reduction of the text's token count, as a fraction of phase 1's.
-        bytes_per_token: compression of the text; None if spans were truncated.
-    """
-
-    merges: int
-    superword_share: float
-    saved: float
-    bytes_per_token: float | None
-
-
-SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
-
-
-def training_statistics(
-    tokenizer: Tokenizer, counts: npt.ArrayLike, shares: Sequence[float] = SHARES
-) -> list[Progressed]:
-    """Effect of phase 2 on the text that it was trained on after fractions of its merges, without encoding.
-
-    The effect of lifting the fence is not included: training never saw phase 1's own tokens. For runs of one token,
-    whose pairs overlap (see the module docstring), the saving is an upper bound.
-
-    Args:
-        tokenizer: result of `train_superbpe`.
-        counts: counts passed to `on_counts`.
-        shares: fractions of the phase-2 merges, from 0 to 1.
-    """
-    about = tokenizer.provenance["phase2"]
-    before = int(about["phase1_tokens"])
-    tokens = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
-    whole = about["longest_span"] is None  # otherwise spans were truncated, and their bytes were not counted
-    superword = np.isin(tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2], tokenizer.superword_ids())
-    return [
-        Progressed(
-            merges=merges,
-            superword_share=float(superword[:merges].mean()) if merges else 0.0,
-            saved=1.0 - float(tokens[merges]) / max(before, 1),
-            bytes_per_token=int(about["corpus_bytes"]) / max(int(tokens[merges]), 1) if whole else None,
-        )
-        for merges in sorted({round(share * len(superword)) for share in shares})
-    ]

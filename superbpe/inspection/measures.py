@@ -27,7 +27,6 @@ class Encoded:
 
     Attributes:
         ids: uint32 [n_tokens], concatenated ids of all documents.
-        document_ends: int64 [n_documents]: end of each document in tokens.
         data: concatenated UTF-8 of the documents, uint8 [n_bytes].
         byte_ends: int64 [n_documents]: end of each document in bytes.
         n_words: number of whitespace-separated words.
@@ -35,7 +34,6 @@ class Encoded:
     """
 
     ids: npt.NDArray[np.uint32]
-    document_ends: Ints
     data: npt.NDArray[np.uint8]
     byte_ends: Ints
     n_words: int
@@ -44,26 +42,16 @@ class Encoded:
 
 def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
     """Encode documents. Special strings are ordinary text."""
-    ids, token_ends, data, byte_ends, n_words, tokens, n_bytes = [], [], [], [], 0, 0, 0
-    for batch in batches:
-        found, offsets = tokenizer.encode_batch(batch)
-        ids.append(found)
-        token_ends.append(offsets[1:] + tokens)
-        tokens += len(found)
-        data.append(batch.data)
-        byte_ends.append(batch.offsets[1:] + n_bytes)
-        n_bytes += batch.n_bytes
-        n_words += sum(len(batch.text(i).split()) for i in range(len(batch)))
-    if not n_bytes:
+    batches = list(batches)
+    if not sum(batch.n_bytes for batch in batches):
         raise UserError("the text is empty; name files that contain some")
-    every = np.concatenate(ids)
+    ids = np.concatenate([tokenizer.encode_batch(batch)[0] for batch in batches])
     return Encoded(
-        ids=every,
-        document_ends=np.concatenate(token_ends),
-        data=np.concatenate(data),
-        byte_ends=np.concatenate(byte_ends),
-        n_words=n_words,
-        counts=np.bincount(every, minlength=tokenizer.vocab_size).astype(np.int64),
+        ids=ids,
+        data=np.concatenate([batch.data for batch in batches]),
+        byte_ends=np.cumsum(np.concatenate([np.diff(batch.offsets) for batch in batches])),
+        n_words=sum(len(batch.text(i).split()) for batch in batches for i in range(len(batch))),
+        counts=np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64),
     )
 
 

@@ -20,8 +20,6 @@ from tokenizer.definition import NOT_IN_UTF8
 from tokenizer.interface import n_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tokenizer.interface import TokenizerLike
     from tokenizer.patterns import Pattern
     from tokenizer.tokenizer import Tokenizer
@@ -277,18 +275,12 @@ def display(token: bytes) -> str:
     return token.decode("utf-8", errors="backslashreplace")
 
 
-def token_counts(tokenizer: TokenizerLike, texts: Sequence[str], *, threads: int | None = None) -> Ints:
-    """Return the count of each id in the encoded texts: int64 [vocab_size]."""
-    ids, _ = tokenizer.encode_batch(texts, threads=threads)
-    return np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64)
-
-
 def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Superword]:
     """Return the superwords of a vocabulary in order of their ids.
 
     Args:
         tokenizer: any tokenizer; plain BPE has no superwords.
-        counts: occurrences by id (`token_counts`); None sets all counts to 0.
+        counts: occurrences by id; None sets all counts to 0.
     """
     vocab = tokenizer.vocab
     return [

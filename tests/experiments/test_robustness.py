@@ -83,7 +83,7 @@ def test_an_interrupted_command_resumes(finished: Path, tmp_path: Path, monkeypa
 
 def test_mistakes_are_one_line(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["compare", "--perturb", str(finished), "--documents", "0", "--out", str(tmp_path / "out")]) == 2
-    assert "--documents 0 must be at least 1" in " ".join(capsys.readouterr().err.split())
+    assert "--documents: '0' is not a whole number of at least 1" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
 
 

@@ -227,7 +227,7 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
     (found,) = compared_over_compute(*arms)
     said = over_compute(found)
     assert said[0].startswith("the verdict is withheld: lower changes or loses text; between 2e15 and 6e16 FLOPs, ")
-    assert "no trend with compute is shown" in said[1]
+    assert len(said) == 1
     assert set(decisions(found)) == {"withheld"}
     (priced,) = Study.of(arms, SIZES, SOURCES).at(Deployment())[1:]
     assert worth(found, priced, 1.0).startswith("lower instead of ref: no verdict (lower changes or loses text); −7.0")

@@ -198,7 +198,7 @@ def test_the_number_of_phase_1_tokens_in_a_superword_is_limited():
         ("runs", {"transition": "soon"}, "transition='soon' is neither a number nor 'auto'"),
         ("runs", {"transition": "auto", "transition_merges": 3}, "either as transition or as transition_merges"),
         ("boundless", {"vocab_size": 400}, "compete with 144 phase-1 merges, but the tokenizer has 2; train phase 1"),
-        ("magic", {"transition": 256}, "rules='magic' is not a preset; the presets are: uw-2025, uw-paper"),
+        ("magic", {"transition": 256}, "rules='magic' is neither Rules nor the name of a preset: uw-2025, uw-paper"),
     ],
 )
 def test_impossible_transitions_of_presets_are_errors(rules, options, message):

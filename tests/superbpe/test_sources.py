@@ -110,22 +110,6 @@ def test_a_sample_of_documents_is_chosen_by_their_text(name, phase1, english, ot
     assert train(phase1, batches(documents), replace(rules, sample_salt="y")).sha256 != by_hand.sha256
 
 
-def test_a_sample_in_bytes_becomes_a_share(phase1):
-    documents = [f"{i} and so on and so on" for i in range(2000)]
-    n_bytes = sum(map(len, documents))
-    sources = [Source(batches(documents[:500]), weight=2), Source(batches(documents[500:], 100))]
-    rules = replace(RULES["uw-2025"], sample_bytes=n_bytes // 5)
-    sampled = train(phase1, sources, rules)
-    assert (
-        sampled.sha256
-        == train(phase1, sources, replace(rules, sample_bytes=None, sample=n_bytes // 5 / n_bytes)).sha256
-    )
-    about = sampled.provenance["phase2"]
-    assert about["corpus_bytes"] == pytest.approx(n_bytes / 5 * (1.25), rel=0.15)  # a quarter of it counts twice
-    whole = train(phase1, sources, replace(rules, sample_bytes=n_bytes))
-    assert whole.provenance["phase2"]["corpus_documents"] == 2500
-
-
 def test_samples_and_the_split_are_independent(tmp_path, phase1):
     """The held-out split, the sample of the corpus and that of phase 2 use different hashes: their shares multiply."""
     path = tmp_path / "text.txt"

@@ -37,7 +37,7 @@ ATTEMPTS = 8
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before the second attempt, which double with every further one, and their maximum."""
 TIMEOUT = 60.0
-"""Seconds without data after which a request over https:// fails."""
+"""Seconds without data after which a request over https:// fails; a connection must be made within ten."""
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
     "AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_T|UNKNOWN .*429)"
@@ -342,7 +342,7 @@ def _web(_process: int) -> Any:
     from aiohttp import ClientTimeout
     from fsspec.implementations.http import HTTPFileSystem
 
-    timeout = ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=TIMEOUT)
+    timeout = ClientTimeout(total=None, sock_connect=10, sock_read=TIMEOUT)
     return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
 
 

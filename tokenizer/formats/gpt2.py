@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from tokenizer import patterns
-from tokenizer.definition import (
-    BYTE_CHARACTERS,
-    NO_TOKEN,
-    Definition,
-    Described,
-    Stored,
-    missing_byte,
-    printable,
-    unprintable,
-)
+from tokenizer.definition import BYTE_CHARACTERS, Described, Stored, printable
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import read_json, read_text
-from tokenizer.formats.checks import check_ids, check_plain
+from tokenizer.formats import hf_import
+from tokenizer.formats.checks import check_plain
+from tokenizer.formats.hf import BYTE_LEVEL, pre_tokenizer
 from tokenizer.patterns import Pattern
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
@@ -42,32 +34,19 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
         UserError: a file is missing or damaged, or the files are inconsistent.
     """
     vocab = read_json(vocab_file)
-    check_ids(vocab, vocab_file)
-    if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in vocab):
-        raise UserError(f"{vocab_file} is not byte-level: {missing}")
-    lines = read_text(merges_file).split("\n")
+    lines = read_text(merges_file).replace("\r\n", "\n").split("\n")
     header = lines[0] if lines[0].startswith(_HEADER) else None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if (number == 1 and header is not None) or not line.strip("\r"):
-            continue
-        parts = line.rstrip("\r").split(" ")
-        if len(parts) != 2 or not all(parts):
-            raise UserError(f"{merges_file}, line {number}: {quoted(line)} is not two tokens with a space between them")
-        for name in (*parts, "".join(parts)):
-            if name not in vocab or unprintable(name) is None:
-                raise UserError(f"{merges_file}, line {number}: {quoted(name)} is not a token of {vocab_file}")
-        rows.append([vocab[parts[0]], vocab[parts[1]], vocab["".join(parts)]])
-    merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
-    byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
-    ordinary = set(byte_ids) | set(merges[:, 2].tolist())
-    definition = Definition(
-        byte_ids=byte_ids,
-        merge_ids=merges,
-        n_phase1_merges=len(merges),
-        pattern=patterns.resolve(pattern),
-        special_tokens={name: i for name, i in vocab.items() if i not in ordinary},
-    )
+    merges = [line.split(" ") for line in lines[header is not None :] if line]
+    ordinary = {*BYTE_CHARACTERS.values(), *map("".join, merges)}
+    specials = [{"id": i, "content": name, "special": True} for name, i in vocab.items() if name not in ordinary]
+    content = {
+        "added_tokens": specials,
+        "pre_tokenizer": pre_tokenizer(patterns.resolve(pattern)),
+        "decoder": BYTE_LEVEL,
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges},
+    }
+    found = hf_import.parse(content, vocab_file, ("regex",)).definition
+    definition = replace(found, pattern=patterns.resolve(pattern))
     return Stored(definition, {"imported": {"format": "gpt2", "header": header}})
 
 

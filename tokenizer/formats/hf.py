@@ -88,7 +88,7 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
         "padding": template.get("padding"),
         "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
         "normalizer": normalizer(definition.preparation.forms, template.get("normalizer")),
-        "pre_tokenizer": _pre_tokenizer(cut, template) if encodes else None,
+        "pre_tokenizer": pre_tokenizer(cut, _parts(template, "pre_tokenizer")) if encodes else None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
         "model": model,
@@ -224,10 +224,10 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
     return inside
 
 
-def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
-    as_read = _parts(template, "pre_tokenizer")
+def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The pre-tokenizer for tokenizer.json: `as_read` if it cuts by the same pattern."""
     with suppress(UserError, AttributeError, KeyError, TypeError):
-        if as_read and cuts.regex(as_read, Path(HF_FILE)) == cut.regex:  # keep the imported one
+        if as_read and cuts.regex(as_read, Path(HF_FILE)) == cut.regex:
             return as_read
     if not cut.regex:
         return BYTE_LEVEL

@@ -121,96 +121,72 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     # --- encoding ---
 
-    def _encode_plus(self, text: Any, text_pair: Any = None, **options: Any) -> Any:
-        made = self._quickly(text, text_pair, **options)
-        return self._stock_encode_plus(text, text_pair, **options) if made is None else made
+    def _encode_plus(self, text: Any, text_pair: Any = None, **call: Any) -> Any:
+        made = None if text_pair is not None else self._quickly(text, call)
+        return self._stock_encode_plus(text, text_pair, **call) if made is None else made
 
-    def _stock_encode_plus(self, *texts: Any, **options: Any) -> Any:
+    def _stock_encode_plus(self, *texts: Any, **call: Any) -> Any:
         try:
-            return super()._encode_plus(*texts, **options)
+            return super()._encode_plus(*texts, **call)
         finally:  # a call must not change the pickle of this object
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
 
-    def _quickly(
-        self,
-        text: Any,
-        text_pair: Any,
-        *,
-        add_special_tokens: bool = True,
-        padding_strategy: Any = PaddingStrategy.DO_NOT_PAD,
-        truncation_strategy: Any = TruncationStrategy.DO_NOT_TRUNCATE,
-        max_length: int | None = None,
-        split_special_tokens: bool | None = None,
-        **options: Any,
-    ) -> BatchEncoding | None:
+    def _quickly(self, text: Any, call: dict[str, Any]) -> BatchEncoding | None:
         """The result for texts without details of their tokens, from ids alone; None if the stock method is needed."""
         batched = isinstance(text, list | tuple)
         texts = list(text) if batched else [text]
-        template = self._tokenizer.template(add_special_tokens=add_special_tokens)
-        if text_pair is not None or template is None or any(map(options.get, _DETAILS)):
+        template = self._tokenizer.template(add_special_tokens=call.get("add_special_tokens", True))
+        if template is None or any(map(call.get, _DETAILS)) or not all(isinstance(one, str) for one in texts):
             return None
         before, after, types = template
-        room = None
-        if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE:
-            room = (max_length or 0) - len(before) - len(after)
-            if room < 1 or truncation_strategy == TruncationStrategy.ONLY_SECOND:
-                return None
-        if not all(isinstance(one, str) for one in texts):
+        split = call.get("split_special_tokens")
+        truncation = call.get("truncation_strategy", TruncationStrategy.DO_NOT_TRUNCATE)
+        max_length: int = call.get("max_length") or 0
+        room = max_length - len(before) - len(after)
+        truncated = truncation != TruncationStrategy.DO_NOT_TRUNCATE
+        if truncated and (room < 1 or truncation == TruncationStrategy.ONLY_SECOND):
             return None
-        split = self.split_special_tokens if split_special_tokens is None else split_special_tokens
+        split = self.split_special_tokens if split is None else split
         rows = self._tokenizer.ids(texts, split_special_tokens=bool(split))
-        if room is not None:
+        if truncated:
             rows = [row[:room] if self.truncation_side == "right" else row[-room:] for row in rows]
         longest = max((len(before) + len(row) + len(after) for row in rows), default=0)
-        target = self._padded_length(padding_strategy, max_length, longest, options.get("pad_to_multiple_of"))
-        left = (options.get("padding_side") or self.padding_side) == "left"
+        target = 0
+        padding = call.get("padding_strategy", PaddingStrategy.DO_NOT_PAD)
+        if padding != PaddingStrategy.DO_NOT_PAD:
+            multiple = call.get("pad_to_multiple_of") or 1
+            target = -(-(longest if padding == PaddingStrategy.LONGEST else max_length) // multiple) * multiple
+        left = (call.get("padding_side") or self.padding_side) == "left"
 
         def column(start: list[int], value: int | None, end: list[int], filler: int) -> list[list[int]]:
             """The rows of a column; `value` is that of each token of a text, None for its id."""
             made = [[*start, *(row if value is None else [value] * len(row)), *end] for row in rows]
-            if not target:
-                return made
             gaps = [[filler] * (target - len(row)) for row in made]
             return [gap + row if left else row + gap for gap, row in zip(gaps, made, strict=True)]
 
         ones = [1] * len(before), [1] * len(after)
         columns: dict[str, Any] = {"input_ids": column(before, None, after, self.pad_token_id if target else 0)}
         for row in columns["input_ids"]:
-            self._eventual_warn_about_too_long_sequence(row, max_length, options.get("verbose", True))
-        if self._wants("token_type_ids", options):
+            self._eventual_warn_about_too_long_sequence(row, call.get("max_length"), call.get("verbose", True))
+        if self._wants("token_type_ids", call):
             ends = types[: len(before)], types[len(before) + 1 :]
             columns["token_type_ids"] = column(ends[0], types[len(before)], ends[1], self.pad_token_type_id)
-        if self._wants("attention_mask", options):
+        if self._wants("attention_mask", call):
             columns["attention_mask"] = column(ones[0], 1, ones[1], 0)
-        if options.get("return_special_tokens_mask"):
+        if call.get("return_special_tokens_mask"):
             columns["special_tokens_mask"] = column(ones[0], 0, ones[1], 1)
-        if options.get("return_length"):
+        if call.get("return_length"):
             columns["length"] = list(map(len, columns["input_ids"]))
-        tensors = options.get("return_tensors")
+        tensors = call.get("return_tensors")
         if not batched and tensors is None:
             columns = {name: got[0] if isinstance(got[0], list) else got for name, got in columns.items()}
-        asked = {
-            "add_special_tokens": add_special_tokens,
-            "padding_strategy": padding_strategy,
-            "truncation_strategy": truncation_strategy,
-            "max_length": max_length,
-            "split_special_tokens": split_special_tokens,
-        }
-        encode = partial(self._stock_encode_plus, text, None, **asked, **{**options, "return_tensors": None})
+        encode = partial(self._stock_encode_plus, text, **{**call, "return_tensors": None})
         return LazyBatchEncoding(columns, encode, tensors)
 
-    def _wants(self, name: str, options: dict[str, Any]) -> bool:
-        asked = options.get(f"return_{name}")
+    def _wants(self, name: str, call: dict[str, Any]) -> bool:
+        asked = call.get(f"return_{name}")
         return name in self.model_input_names if asked is None else bool(asked)
-
-    @staticmethod
-    def _padded_length(strategy: Any, max_length: int | None, longest: int, multiple: int | None) -> int:
-        """Length to pad rows to; 0 for no padding."""
-        if strategy == PaddingStrategy.DO_NOT_PAD:
-            return 0
-        target = longest if strategy == PaddingStrategy.LONGEST else max_length or 0
-        return -(-target // multiple) * multiple if multiple else target
 
     def _encode_without_added_tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.ours.encode_ordinary(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from tokenizer.errors import UserError
 
 LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.train.context_sample_bytes=20000"]
 DECAY = ["lm.train.decay=sqrt"]
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 
 
 @pytest.fixture
@@ -53,6 +56,8 @@ def test_models_and_scores_are_equal(
     run_stages("evaluate", [*tiny, *LADDER, *DECAY], tmp_path / "local")
     expected = results(tmp_path / "artifacts")
     assert len([name for name in expected if name.startswith("lm-")]) == 8  # arms, seeds, budgets
+    shared = [path for path in (tmp_path / "artifacts").glob("[!.]*/**/*") if path.is_file()]
+    assert {oct(path.stat().st_mode & 0o777) for path in shared} == {oct(0o666 & ~UMASK)}, "others can read a store"
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     capsys.readouterr()
     run_stages("evaluate", [*elsewhere, *LADDER, *DECAY, "runner=ray", "runner.gpus=0"], tmp_path / "remote")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from experiments.cluster import parts as cluster_parts
 from experiments.cluster.parts import ClusterSources
-from superbpe import Rules, Source, passes, train_superbpe
+from superbpe import Rules, Source, search, train_superbpe
 from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tests.properties import examples
 from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES
@@ -69,15 +69,15 @@ def test_a_memory_limit_that_cannot_be_kept_is_exceeded_in_parts_too(larger, tmp
 
 @pytest.mark.parametrize("name", ["uw-2025", "none", "boundless"])
 def test_a_sample_over_its_limit_does_not_depend_on_the_parts(name, larger, tmp_path, monkeypatch):
-    monkeypatch.setattr(passes, "SAMPLE_EVERY", 1)
+    monkeypatch.setattr(search, "SAMPLE_EVERY", 1)
     found = check(larger, [Source(larger[0])], RULES[name], tmp_path / "a", 3)
-    monkeypatch.setattr(passes, "SAMPLE_CELLS", 500)
+    monkeypatch.setattr(search, "SAMPLE_CELLS", 500)
     limited = check(larger, [Source(larger[0])], RULES[name], tmp_path / "b", 3)
     assert limited["threshold"] != found["threshold"]
     assert limited["last_count"] == found["last_count"]
 
 
-@pytest.mark.parametrize("sample", [{"sample": 0.5}, {"sample_bytes": 60_000, "sample_salt": "x"}], ids=str)
+@pytest.mark.parametrize("sample", [{"sample": 0.5}, {"sample": 0.4, "sample_salt": "x"}], ids=str)
 def test_weights_and_samples_in_parts(sample, larger, tmp_path):
     documents = larger[0]
     sources = [Source(documents[::2], weight=3, name="even"), Source(documents[1::2], name="odd")]

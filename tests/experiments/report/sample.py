@@ -92,11 +92,6 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
             for k, label in enumerate(labels, start=2) for i in range(1, 200)
         ],
-        "by_phase": [
-            {"tokenizer": label, "phase": phase, "share_of_tokens": 0.3, "share_of_bytes": share, "share_of_nats": 0.3, "nats_per_token": 4.2, "bits_per_byte": bits}
-            for label in labels for phase, share, bits in (("subword", 0.9, 1.7), ("special", 0.0, None))
-        ],
-        "early": [{"tokenizer": others[-1], "merges": 100, "superword_share": 0.9, "saved": 0.041}],
         "generated": {
             "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
             "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in labels],

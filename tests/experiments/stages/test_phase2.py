@@ -25,7 +25,6 @@ def test_phase_2_on_other_text_with_weights_and_its_log(
     sources = f"superbpe.sources=[{corpus}:2,{more}]"
     assert run("train_superbpe", [*tiny, sources]) == 0
     out = capsys.readouterr().out
-    assert "of the tokens" in (tmp_path / "outputs" / "superbpe.log").read_text()
     assert "is not checked" not in out  # documents are held out by their text, wherever they come from
     contents = manifest(tmp_path, "superbpe")["contents"]
     assert contents["mixture"] == [f"{corpus}:2", f"{more}:1"]
@@ -36,7 +35,6 @@ def test_phase_2_on_other_text_with_weights_and_its_log(
     assert [row["rank"] for row in rows] == list(range(400 - 257))
     assert rows[-1]["count"] == contents["training"]["last_count"]
     assert all(row["count"] >= following["count"] for row, following in pairwise(rows[:60]))  # of phase 1
-    assert contents["early"][-1]["merges"] == sum(row["phase"] == 2 for row in rows)
     run_stages("train_superbpe", [*tiny, sources], tmp_path / "outputs")
     assert len(names_by_stage(tmp_path)["superbpe"]) == 1
     os.utime(more)
@@ -83,7 +81,7 @@ PHRASES = {
     ("limit", "languages"),
     [
         ("corpus.sample=0.2", set(PHRASES)),
-        ("superbpe.sample_bytes=7_000", set(PHRASES)),
+        ("superbpe.sample=0.2", set(PHRASES)),
         ("corpus.max_bytes=7_000", {"english"}),
     ],
 )

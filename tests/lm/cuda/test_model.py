@@ -19,7 +19,7 @@ from lm.train.optim import build_optimizers
 from tests.lm import tiny
 from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe
 
-EOS, VOCAB, SEQ_LEN = 299, 300, 300  # three blocks of FlexAttention, the last one not full
+EOS, VOCAB, SEQ_LEN = 299, 300, 300
 RATES = TrainConfig(embedding_lr=0.01, weight_decay=0.1)
 
 

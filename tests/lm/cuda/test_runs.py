@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 
 import pytest
@@ -72,7 +71,7 @@ def test_steps_between_log_entries_do_not_synchronize(device, shards, tmp_path):
         pytest.skip("operations that synchronize are counted in tests/lm/train")
     trainer = Trainer(MODEL, dataclasses.replace(CONFIG, device=device, log_every=100), shards, tmp_path)
     trainer.begin()
-    trainer.advance()  # the first step compiles FlexAttention
+    trainer.advance()
     torch.cuda.set_sync_debug_mode("error")
     try:
         assert trainer.advance() is None
@@ -142,9 +141,3 @@ def exhaust(device, monkeypatch, owner, name):
             del hog
 
     monkeypatch.setattr(owner, name, exhausted)
-
-
-def test_a_device_reports_finite_losses(device, shards, tmp_path):
-    _, entries = run(shards, tmp_path / "run", dataclasses.replace(CONFIG, device=device, log_every=4), MODEL)
-    assert [entry["step"] for entry in entries] == [4, 8, 12]
-    assert all(math.isfinite(entry["loss"]) and entry["tokens_per_second"] > 0 for entry in entries)

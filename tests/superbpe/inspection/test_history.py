@@ -38,8 +38,8 @@ def trained(request, documents):
 def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, documents):
     _, whole, _ = trained
     found = history.measure(whole, [Batch.from_texts(documents)])
-    sizes = found.sizes().tolist()
-    assert sizes == list(range(257, whole.vocab_size + 1))
+    sizes = list(range(257, whole.vocab_size + 1))
+    assert found.first_size == 257
     assert found.transition == 257 + 120
     assert found.tokens().tolist() == [len(whole.cut(size).encode_batch(documents)[0]) for size in sizes]
     for points in (2, 5, 50):
@@ -52,7 +52,6 @@ def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, doc
 def test_history_of_plain_bpe(trained, documents):
     phase1, _, _ = trained
     found = history.measure(phase1, [Batch.from_texts(documents[:3]), Batch.from_texts(documents[3:])])
-    assert found.n_documents == len(documents)
     assert found.tokens()[-1] == len(phase1.encode_batch(documents)[0])
     assert np.array_equal(found.applied, found.lifted)
 
@@ -79,7 +78,7 @@ def test_log_of_both_phases(trained, documents, tmp_path):
     log = history.merge_log(whole, counts=counts, history=found).to_pylist()
     assert [row["rank"] for row in log] == list(range(200))
     assert [row["phase"] for row in log] == [1] * 120 + [2] * 80
-    assert [row["vocab_size"] for row in log] == found.sizes().tolist()[1:]
+    assert [row["vocab_size"] for row in log] == list(range(258, whole.vocab_size + 1))
     assert [row["count"] for row in log] == [*counts[0][:120].tolist(), *counts[1].tolist()]
     ids = whole.merge_ids[:, 2]
     assert [row["text"].encode() for row in log if "\\x" not in row["text"]] == [
@@ -106,45 +105,3 @@ def test_counts_of_another_tokenizer_are_rejected(trained, documents):
         history.merge_log(whole, counts=[counts[0], counts[0]])
     with pytest.raises(UserError, match="measure it again"):
         history.merge_log(whole, history=history.measure(phase1, [Batch.from_texts(documents)]))
-
-
-def test_training_statistics_equal_those_of_the_text_except_in_runs(trained, documents):
-    _, whole, (_, counts) = trained
-    rows = history.training_statistics(whole, counts)
-    assert [row.merges for row in rows] == [0, 1, 8, 40, 80]
-    assert rows[0].saved == 0.0
-    about = whole.provenance["phase2"]
-    assert rows[-1].saved == pytest.approx(int(counts.sum()) / about["phase1_tokens"])
-    lines = whole.fence.name == "uw-2025-fence"
-    text = [line for document in documents for line in document.splitlines(keepends=True)] if lines else documents
-    assert rows[-1].superword_share == len(whole.superword_ids()) / 80
-    measured = history.measure(whole, [Batch.from_texts(text)])
-    without = measured.n_bytes - int(measured.lifted.sum())  # tokens once the fence is lifted
-    for row in rows:
-        n_tokens = without if row.merges == 0 else measured.tokens()[120 + row.merges]
-        assert row.bytes_per_token == pytest.approx(measured.n_bytes / n_tokens, rel=0.02)
-        assert row.bytes_per_token >= measured.n_bytes / n_tokens
-
-
-@pytest.mark.parametrize("rules", ["runs", "boundless"])
-def test_statistics_of_training_are_exact_where_pairs_do_not_overlap(rules, documents):
-    batch, counts = Batch.from_texts(documents), []
-    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 300 + 1)
-    transition = "auto" if rules == "boundless" else 256 + 280
-    whole = train_superbpe(
-        phase1, lambda: [batch], vocab_size=256 + 300 + 1, rules=rules, transition=transition, on_counts=counts.append
-    )
-    last = history.training_statistics(whole, counts[0])[-1]
-    n_tokens = len(whole.encode_batch(documents)[0])
-    n_bytes = sum(len(text.encode()) for text in documents)
-    assert last.bytes_per_token == pytest.approx(n_bytes / n_tokens)
-
-
-def test_truncated_spans_give_no_bytes_per_token(documents):
-    batch, counts = Batch.from_texts(documents), []
-    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 130 + 1)
-    rules = Rules(fence="punctuation-fence", truncate_quantile=0.5)
-    whole = train_superbpe(
-        phase1, lambda: [batch], vocab_size=256 + 140 + 1, rules=rules, transition=386, on_counts=counts.append
-    )
-    assert all(row.bytes_per_token is None for row in history.training_statistics(whole, counts[0]))

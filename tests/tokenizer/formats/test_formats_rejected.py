@@ -86,9 +86,9 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("merges.txt", "a\n", "line 1: 'a' is not two tokens"),
-        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "line 4: 'zz' is not a token"),
-        ("vocab.json", "{}", "byte 0 has no token"),
+        ("merges.txt", "a\n", r"merge 0 is \['a'\]"),
+        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "merge 1, 'Ġ' and 'zz', is not in its vocabulary"),
+        ("vocab.json", "{}", "merge 0, .* is not in its vocabulary"),
         ("vocab.json", '{"a": "b"}', "an id is not a whole number"),
         ("vocab.json", "[]", "not a JSON object"),
         ("vocab.json", "{", "is not JSON"),
