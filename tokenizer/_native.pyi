@@ -22,7 +22,6 @@ __all__ = [
     "eligible",
     "equivalent_patterns",
     "named_patterns",
-    "read_hf_model",
     "split",
     "sum_counts",
     "train_bpe",
@@ -276,11 +275,6 @@ class Decoder:
 def eligible(tokens: list[bytes], pattern: str) -> list[bool]: ...
 def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
-def read_hf_model(
-    text: bytes,
-) -> (
-    tuple[str, int, list[tuple[str, int]], list[int], npt.NDArray[np.uint32], bool, list[tuple[bytes, int]]] | None
-): ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(
     parts: Sequence[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64], int]],

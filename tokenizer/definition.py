@@ -553,8 +553,8 @@ def _put_merges(
         while ready:
             rank = ready.pop()
             left, right, new = merges[rank]
-            missing = next((i for i in (left, right) if i >= size or not vocab[i]), None)
-            if missing is not None:
+            if left >= size or not vocab[left] or right >= size or not vocab[right]:
+                missing = left if left >= size or not vocab[left] else right
                 waiting.setdefault(missing, []).append(rank)
                 continue
             token = vocab[left] + vocab[right]

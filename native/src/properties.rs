@@ -16,7 +16,6 @@ use crate::count::counter::{Counter, Spill};
 use crate::encode::encoder::Encoder;
 use crate::encode::stream::text::TextStream;
 use crate::encode::tests::{encode_all, one_pass, plain_ids};
-use crate::files::hf_model;
 use crate::pretokenize::tests::{by_regex, cut, scalar_cut, ALPHABET, ASCII};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::text::batch::Batch;
@@ -89,8 +88,6 @@ static SCANNERS: LazyLock<Vec<(&str, Scanner, Scanner)>> = LazyLock::new(|| {
     named.map(|(name, pattern, _)| (*name, Scanner::new(pattern).unwrap(), by_regex(pattern))).collect()
 });
 
-const MODEL: &str = r#"{"version": "1.0", "added_tokens": [{"id": 3, "content": "<s>"}, {"content": "x\"", "id": 9}],
-    "model": {"type": "BPE", "vocab": {"a": 0, "Ġ": 1, "aĠ": 2, "<s>": 3, "\u0061a": 4}, "merges": ["a Ġ", "a a"]}}"#;
 const LINES: &str = concat!(
     r#"{"text": "one\u00e9\ud83d\ude00", "n": [1.5e3, null]}"#,
     "\n\n",
@@ -233,25 +230,5 @@ proptest! {
         if let Some(expected) = parsed(&content) {
             prop_assert_eq!(found, Some(expected));
         }
-    }
-}
-
-proptest! {
-    #![proptest_config(config(5000))]
-
-    #[test]
-    fn a_changed_model_is_left_to_others_or_read_as_it_is(content in changed(MODEL)) {
-        let Some(found) = hf_model::read(&content) else { return Ok(()) };
-        let value: Value = serde_json::from_slice(&content).unwrap();
-        let vocab = value["model"]["vocab"].as_object().unwrap();
-        prop_assert_eq!(found.n_tokens, vocab.len());
-        let merges = value["model"]["merges"].as_array().unwrap();
-        prop_assert_eq!(found.merges.len(), 3 * merges.len());
-        for (merge, triple) in merges.iter().zip(found.merges.chunks(3)) {
-            let (left, right) = merge.as_str().unwrap().split_once(' ').unwrap();
-            let id = |name: &str| vocab[name].as_u64().unwrap() as u32;
-            prop_assert_eq!(triple, [id(left), id(right), id(&format!("{left}{right}"))]);
-        }
-        prop_assert_eq!(found.byte_ids[97], vocab.get("a").map_or(-1, |id| id.as_i64().unwrap()));
     }
 }

@@ -7,7 +7,7 @@
 //! 3. *Level 1* (`level1`) applies the phase-1 merges. A merge (a, b) joins text only where the last byte of a is
 //!    followed by the first byte of b. So where no phase-1 merge has such a pair of bytes, the text can be cut further
 //!    (`level1::run`), and so it can between two characters that no merge joins (`level1::seams`). The pieces are now
-//!    short and repeat. 256 of them are looked up at a time in the thread's cache, which holds all short tokens from the
+//!    short and repeat. 512 of them are looked up at a time in the thread's cache, which holds all short tokens from the
 //!    start (`level1::pieces`). Those that are not cached are merged together, a step of each at a time, and cached.
 //! 4. *Level 2* (`level2`) applies the phase-2 merges to phase-1 tokens. It never crosses a seam between two tokens that
 //!    is not the (rightmost leaf, leftmost leaf) of one of its merges. A table of pairs says which seams those are and

@@ -1,4 +1,3 @@
 //! Tokenizer files and shards: fast readers and writers.
 
-pub mod hf_model;
 pub mod shards;

@@ -10,10 +10,8 @@ mod patterns;
 mod phase1;
 mod phase2;
 mod preparation;
-
 mod text;
 mod texts;
-
 mod vocabulary;
 
 use std::sync::LazyLock;
@@ -44,7 +42,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(patterns::equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::split, module)?)?;
-    module.add_function(wrap_pyfunction!(vocabulary::read_hf_model, module)?)?;
     module.add_function(wrap_pyfunction!(counting::sum_counts, module)?)?;
     module.add_function(wrap_pyfunction!(phase1::train_bpe, module)?)?;
     Ok(())

@@ -254,9 +254,9 @@ impl Reader {
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         files: Vec<(PathBuf, String, Option<PyRef<'_, Feed>>)>,
-        field: &str,
+        field: String,
         separator: Option<String>,
-        score_field: Option<&str>,
+        score_field: Option<String>,
         min_score: f64,
         replace_invalid: bool,
         skip_damaged: bool,
@@ -267,7 +267,6 @@ impl Reader {
         threads: usize,
         in_order: bool,
     ) -> PyResult<Self> {
-        let path = |name: &str| name.split('.').map(str::to_string).collect();
         let files = files
             .into_iter()
             .map(|(path, format, feed)| {
@@ -280,9 +279,9 @@ impl Reader {
             })
             .collect::<PyResult<_>>()?;
         let settings = Settings {
-            field: path(field),
+            field,
             separator: separator.filter(|separator| !separator.is_empty()),
-            score_field: score_field.map(path),
+            score_field,
             min_score,
             replace_invalid,
             skip_damaged,

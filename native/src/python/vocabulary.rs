@@ -1,4 +1,4 @@
-//! The bytes of tokens: decoding, spelling merges, merges in files.
+//! The bytes of tokens: decoding.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -6,7 +6,6 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::arrays;
 use super::calls::detached;
-use crate::files::hf_model;
 use crate::runtime::interrupt::poll;
 use crate::text::documents::BYTES_PER_TOKEN;
 use crate::vocabulary::Tokens;
@@ -92,16 +91,4 @@ impl Decoder {
         }
         Ok(())
     }
-}
-
-type ReadModel<'py> =
-    (String, usize, Vec<(String, u32)>, Vec<i64>, Bound<'py, PyArray1<u32>>, bool, Vec<(Bound<'py, PyBytes>, u32)>);
-
-/// Reads a tokenizer.json (see `hf_model`). None if the Python reader has to report what is wrong.
-#[pyfunction]
-pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<ReadModel<'py>>> {
-    let Some(found) = detached(py, || Ok(hf_model::read(text)))? else { return Ok(None) };
-    let unmerged = found.unmerged.iter().map(|(token, id)| (PyBytes::new(py, token), *id)).collect();
-    let merges = found.merges.into_pyarray(py);
-    Ok(Some((found.rest, found.n_tokens, found.added, found.byte_ids, merges, found.as_strings, unmerged)))
 }

@@ -26,7 +26,14 @@ pub(super) fn key(text: &[u8], start: usize, end: usize) -> u128 {
     if end - start <= SHORT {
         return short_key(text, start, end);
     }
-    HASH | ((end - start) as u128) << 64 | u128::from(xxhash_rust::xxh3::xxh3_64(&text[start..end]))
+    long_key(&text[start..end])
+}
+
+/// Out of line: few pieces are long.
+#[cold]
+#[inline(never)]
+fn long_key(piece: &[u8]) -> u128 {
+    HASH | (piece.len() as u128) << 64 | u128::from(xxhash_rust::xxh3::xxh3_64(piece))
 }
 
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::runtime::interrupt::poll;
 
 /// A batch is full with this many pieces. It has space for those of one more window.
-const FULL: usize = 256;
+const FULL: usize = 512;
 const SPACE: usize = FULL + 64;
 
 /// Pieces of a window that are added together: a branch on their number would often be mispredicted.
@@ -20,7 +20,7 @@ const TOGETHER: usize = 8;
 const MOST_RECORDED: usize = 31;
 
 /// Size of the table of absent pieces, which finds those that recur in a batch: a new word often comes again at once.
-const RECENT: usize = 64;
+const RECENT: usize = 256;
 
 /// In the end of a piece: its first token gets `packed::FIRST`.
 pub(super) const MARK_FIRST: u64 = 1 << 63;

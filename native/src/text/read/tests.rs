@@ -9,7 +9,7 @@ use crate::text::batch::Batch;
 
 pub fn settings() -> Settings {
     Settings {
-        field: vec!["text".into()],
+        field: "text".into(),
         separator: None,
         score_field: None,
         min_score: 0.0,
@@ -115,8 +115,8 @@ fn json_lines_along_a_path_with_a_score() {
 {"m": {"score": 4}, "a": {"text": null}}
 "#;
     let mut s = settings();
-    s.field = vec!["a".into(), "text".into()];
-    s.score_field = Some(vec!["m".into(), "score".into()]);
+    s.field = "a.text".into();
+    s.score_field = Some("m.score".into());
     s.min_score = 2.75;
     assert_eq!(documents(content, "path.jsonl", s).unwrap(), ["oneé"]);
 }
@@ -231,8 +231,8 @@ fn parts_of_a_document_may_be_longer_together() {
 #[test]
 fn errors_show_little_of_a_long_line() {
     let long = "x".repeat(1_000_000);
-    let nested = Settings { field: vec!["a".into(), "text".into()], ..settings() };
-    let scored = Settings { score_field: Some(vec!["n".into()]), ..settings() };
+    let nested = Settings { field: "a.text".into(), ..settings() };
+    let scored = Settings { score_field: Some("n".into()), ..settings() };
     for (line, s) in [
         (format!(r#"{{"{long}": 1}}"#), settings()),
         (format!(r#"{{"a": "{long}"}}"#), nested),
