@@ -22,6 +22,7 @@ use crate::text::batch::Batch;
 use crate::text::read::{input::Input, reader::Reader, settings::Format, tests::settings};
 use crate::text::unit::Unit;
 use crate::train::options::{Phase2Options, Tie, Veto};
+use crate::train::report::Stop;
 use crate::train::tests::{fast, naive};
 use crate::vocabulary::{MergeRule, Tokens};
 
@@ -185,13 +186,17 @@ proptest! {
         non_overlapping in any::<bool>(),
         max_bytes in proptest::option::of(2..8usize),
         max_words in proptest::option::of(1..3usize),
+        max_tokens in proptest::option::of(2..6u32),
+        forbid in vec(letters().prop_map(|part| part[..part.len().min(2)].to_vec()), 0..2),
+        reserved in vec(letters().prop_map(|part| part[..part.len().min(3)].to_vec()), 0..2),
     ) {
         let words: Vec<(Vec<u32>, u64)> =
             words.into_iter().map(|(word, n)| (word.into_iter().map(u32::from).collect(), n)).collect();
-        let veto = Veto { max_bytes, max_words, ..Veto::default() };
-        let options = Phase2Options { non_overlapping, ..Phase2Options::default() };
-        let (found, _) = fast(&words, 20, tie, &veto, min_count, options);
-        prop_assert_eq!(found, naive(&words, 20, tie, &veto, min_count, non_overlapping, None));
+        let veto = Veto { max_bytes, max_words, forbid, reserved };
+        let options = Phase2Options { non_overlapping, max_tokens, ..Phase2Options::default() };
+        let (found, stop) = fast(&words, 20, tie, &veto, min_count, options);
+        prop_assert_eq!(stop == Stop::Full, found.len() == 20);
+        prop_assert_eq!(found, naive(&words, 20, tie, &veto, min_count, non_overlapping, max_tokens));
     }
 }
 

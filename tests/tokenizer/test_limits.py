@@ -22,7 +22,6 @@ from tokenizer import (
     Tokenizer,
     UserError,
     _native,
-    count_pretokens,
     definition,
     formats,
     patterns,
@@ -98,20 +97,6 @@ def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
     """
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_files_read_in_parts_may_exceed_the_document_limit(tmp_path):
-    (tmp_path / "a.txt").write_text("some words " * (3 * MB // 11), encoding="utf-8")
-    (tmp_path / "b.txt").write_text("x" * (3 * MB), encoding="utf-8")
-
-    def config(name):
-        return Corpus(CorpusConfig(paths=[str(tmp_path / name)], document_limit_bytes=2 * MB))
-
-    counts = count_pretokens(config("a.txt"), "gpt2", threads=1)
-    assert counts.n_documents == 1
-    assert dict(counts.items())[b" words"] == 3 * MB // 11
-    with pytest.raises(UserError, match=r"b\.txt: text without the end of a word .*document_limit_bytes="):
-        count_pretokens(config("b.txt"), "gpt2", threads=1)
 
 
 def test_the_limit_on_documents_is_not_part_of_their_identity(tmp_path):

@@ -174,7 +174,7 @@ def test_forks_of_a_process_whose_threads_encode():
     done = threading.Event()
     def work():
         while not done.is_set():
-            tokenizer._encoder.encode_stream(texts, 257, lengths, True)
+            tokenizer._encoder.encode_stream(texts, 257, lengths)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -182,7 +182,7 @@ def test_forks_of_a_process_whose_threads_encode():
     for _ in range(FORKS):
         child = os.fork()
         if child == 0:
-            tokenizer._encoder.encode_stream(texts[:1], 257, lengths, True)
+            tokenizer._encoder.encode_stream(texts[:1], 257, lengths)
             os._exit(0)
         for _ in range(2000):
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -212,7 +212,7 @@ def test_a_fork_without_the_threads_exits():
         reader = _native.Reader(
             [(file.name, "txt", None)], field="text", separator=",", score_field=None, min_score=0.0,
             replace_invalid=False, skip_damaged=False,
-            document_limit_bytes=1 << 30, skip_above=None, batch_bytes=1 << 16, parts=False, threads=1, in_order=True,
+            document_limit_bytes=1 << 30, skip_above=None, batch_bytes=1 << 16, threads=1, in_order=True,
         )
         next(reader)
         if child := os.fork():

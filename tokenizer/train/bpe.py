@@ -222,7 +222,8 @@ def _merge(
     }
     if start is None and not before:
         rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
-        tokens, words, offsets = [bytes([byte]) for byte in ALPHABET], rank_of_byte[counts.data], counts.offsets
+        words: npt.NDArray[np.uint8] | npt.NDArray[np.uint32] = rank_of_byte[counts.data]
+        tokens, offsets = [bytes([byte]) for byte in ALPHABET], counts.offsets
     else:
         tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
     trained = _native.train_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)

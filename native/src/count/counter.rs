@@ -70,11 +70,6 @@ impl Counter {
         Ok(Self { settings, tables })
     }
 
-    /// Whether documents may be passed in parts that were cut at word ends.
-    pub fn takes_parts(&self) -> bool {
-        self.settings.cuts
-    }
-
     /// Number of runs written to disk.
     #[cfg(test)]
     pub(super) fn n_spilled(&self) -> usize {

@@ -248,34 +248,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sorted_orders_prefixes_before_their_extensions() {
-        let mut table = Table::default();
-        let words: [&[u8]; 8] = [
-            b"b",
-            b"a",
-            b"a\0",
-            b"a\0\0",
-            b"aaaaaaaaaaaaaaaaaaaa",
-            b"aaaaaaaaaaaaaaa",
-            b"aaaaaaaaaaaaaaaa",
-            b"aaaaaaaaaaaaaab",
-        ];
-        for word in words {
-            table.add(word, 0, word.len());
-            table.add(word, 0, word.len());
-        }
-        let mut sorted = table.into_sorted();
-        let mut expected = words.to_vec();
-        expected.sort_unstable();
-        let mut bytes = Vec::new();
-        for word in expected {
-            assert_eq!(sorted.next_into(&mut bytes), Some(2));
-            assert_eq!(bytes, word);
-        }
-        assert_eq!(sorted.next_into(&mut bytes), None);
-    }
-
-    #[test]
     fn heads_order_as_bytes_do() {
         let words: [&[u8]; 6] = [b"", b"a", b"a\0", b"ab", b"abcdefghijklmno", b"abcdefghijklmnop"];
         for pair in words.windows(2) {

@@ -25,20 +25,3 @@ pub fn spans(text: &[u8], ids: &[u32], length: impl Fn(u32) -> usize) -> Result<
     }
     Ok((bytes, characters))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_character_cover_it() {
-        // a | é's first byte | its second, then b | 🙂's first two | the rest
-        let text = "aéb🙂".as_bytes();
-        let (bytes, characters) = spans(text, &[1, 1, 2, 2, 2], |id| id as usize).unwrap();
-        assert_eq!(bytes, [0, 1, 1, 2, 2, 4, 4, 6, 6, 8]);
-        assert_eq!(characters, [0, 1, 1, 2, 1, 3, 3, 4, 3, 4]);
-        assert!(spans(text, &[9], |id| id as usize).is_err());
-        assert!(spans(text, &[7], |id| id as usize).is_err());
-        assert_eq!(spans(b"", &[], |_| 1).unwrap(), (vec![], vec![]));
-    }
-}

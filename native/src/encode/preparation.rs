@@ -108,7 +108,7 @@ impl Preparation {
             !self.length(batch.document(i)).1
         };
         let Some(first) = (0..batch.len()).find(|&i| !is_same(i)) else { return Arc::clone(batch) };
-        let mut made = Batch { continued: batch.continued, ..Batch::default() };
+        let mut made = Batch::default();
         (0..first).for_each(|i| made.push(batch.document(i)));
         for document in &batch.documents()[first..] {
             let mut text = Vec::with_capacity(document.len());

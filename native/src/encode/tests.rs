@@ -98,26 +98,6 @@ fn long_documents_give_the_same_ids_in_parts() {
     }
 }
 
-#[test]
-fn one_pass_equals_plain_merging() {
-    let mut random = Random(3);
-    for case in 0..400 {
-        let letters = 2 + random.below(3);
-        let (tokens, merges) = random_merges(&mut random, letters, 25);
-        let phase1 = random.below(26);
-        let encoder = Encoder::new(one_pass(&tokens, &merges, phase1, ""));
-        let texts: Vec<Vec<u8>> = (0..20)
-            .map(|_| {
-                let length = random.below(if case % 10 == 0 { 300 } else { 30 });
-                (0..length).map(|_| 97 + random.below(letters) as u8).collect()
-            })
-            .collect();
-        for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
-            assert_eq!(ids, plain_ids(&encoder.definition().scanner, text, &merges));
-        }
-    }
-}
-
 /// Adds other derivations of tokens, repeats pairs, and shuffles some.
 fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
     for _ in 0..8 {
@@ -417,31 +397,6 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
 }
 
 #[test]
-fn runs_of_one_byte_equal_plain_merging() {
-    let mut random = Random(19);
-    for case in 0..40 {
-        let n = 2 + random.below(10);
-        let (tokens, merges) = random_merges(&mut random, 2, n);
-        let encoder = Encoder::new(one_pass(
-            &tokens,
-            &merges,
-            if case % 2 == 0 { merges.len() } else { random.below(merges.len()) },
-            "a+|b+",
-        ));
-        let lengths: Vec<usize> = (0..8).map(|i| 1 + random.below([20, 100, 1200][i % 3])).collect();
-        let runs: Vec<Vec<u8>> =
-            (0..40).map(|i| [b"a", b"b"][i % 2].repeat(lengths[random.below(lengths.len())])).collect();
-        let mut expected = Vec::new();
-        for run in &runs {
-            let mut ids: Vec<u32> = run.iter().map(|&byte| byte as u32).collect();
-            plain(&mut ids, &merges);
-            expected.append(&mut ids);
-        }
-        assert_eq!(encode_all(&encoder, &[runs.concat()], 2), [expected], "case {case}");
-    }
-}
-
-#[test]
 fn pieces_that_recur_before_they_are_cached_equal_plain_merging() {
     let mut random = Random(21);
     for case in 0..60 {
@@ -468,55 +423,4 @@ fn pieces_that_recur_before_they_are_cached_equal_plain_merging() {
             assert_eq!(found, expected, "case {case}: {merges:?} on {text:?}");
         }
     }
-}
-
-#[test]
-fn caches_and_lookahead_do_not_show() {
-    // Many more pieces than a batch, with long ones among them, repeatedly, cut at every dead byte pair.
-    let mut random = Random(18);
-    for case in 0..24 {
-        let (tokens, merges) = random_merges(&mut random, 4, 30);
-        let phase1 = if case % 2 == 0 { merges.len() } else { random.below(31) };
-        let encoder = Encoder::new(one_pass(&tokens, &merges, phase1, if case % 3 == 0 { "e+" } else { "" }));
-        let texts: Vec<Vec<u8>> = (0..3).map(|_| (0..700).map(|_| 97 + random.below(5) as u8).collect()).collect();
-        for threads in [1, 2] {
-            for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts, threads)) {
-                assert_eq!(ids, plain_ids(&encoder.definition().scanner, text, &merges), "case {case}");
-            }
-        }
-    }
-}
-
-#[test]
-fn ids_of_a_batch_do_not_depend_on_threads() {
-    let mut random = Random(19);
-    let (tokens, merges) = random_merges(&mut random, 4, 30);
-    let encoder = Encoder::new(one_pass(&tokens, &merges, merges.len(), "d"));
-    let text = |_| (0..random.below(600)).map(|_| 97 + random.below(4) as u8).collect(); // several chunks in total
-    let texts: Vec<Vec<u8>> = (0..3000).map(text).collect();
-    assert_eq!(encode_all(&encoder, &texts, 3), encode_all(&encoder, &texts, 1));
-    assert_eq!(encoder.encode_batch(&[], 2).unwrap(), (vec![], vec![0]));
-}
-
-#[test]
-fn known_tokens_are_those_that_make_themselves() {
-    let mut random = Random(20);
-    let (mut known, mut others) = (0, 0);
-    for case in 0..400 {
-        let letters = 1 + random.below(3);
-        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 6 } else { 30 });
-        if case % 4 == 0 {
-            disturb(&mut random, &tokens, &mut merges);
-        }
-        let definition = one_pass(&tokens, &merges, merges.len(), "");
-        let encoder = Encoder::new(definition);
-        for id in 256..tokens.len() as u32 {
-            let bytes = tokens.get(id);
-            let mut ids: Vec<u32> = bytes.iter().map(|&byte| byte as u32).collect();
-            plain(&mut ids, &merges);
-            assert_eq!(encoder.level1.knows(id), ids == [id], "{merges:?} {id}");
-            (known, others) = if ids == [id] { (known + 1, others) } else { (known, others + 1) };
-        }
-    }
-    assert!(known > 1000 && others > 1000);
 }

@@ -3,35 +3,11 @@
 use crate::runtime::interrupt::poll;
 use crate::text::documents::BYTES_PER_TOKEN;
 
-/// Ids converted and measured at a time, while they are in the L1 cache.
+/// Ids copied and measured at a time, while they are in the L1 cache.
 const PART: usize = 1 << 11;
 
 /// Lengths from here on are looked up in the full table.
 const LONG: u8 = u8::MAX;
-
-/// Integer types of ids in a file.
-pub trait Width: Copy + 'static {
-    /// Number of possible ids.
-    const IDS: u64;
-
-    fn of(id: u32) -> Self;
-}
-
-impl Width for u16 {
-    const IDS: u64 = 1 << u16::BITS;
-
-    fn of(id: u32) -> Self {
-        id as u16
-    }
-}
-
-impl Width for u32 {
-    const IDS: u64 = 1 << u32::BITS;
-
-    fn of(id: u32) -> Self {
-        id
-    }
-}
 
 /// Lengths of tokens in bytes, by id. Most are short, so a table of bytes stays in the L1 cache.
 struct Lengths<'a> {
@@ -55,8 +31,8 @@ impl<'a> Lengths<'a> {
 
 /// Consecutive documents, each preceded by the mark.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TokenStream<T> {
-    pub ids: Vec<T>,
+pub struct TokenStream {
+    pub ids: Vec<u32>,
     /// By document: its end in `ids`.
     pub ends: Vec<i64>,
     /// By document: the number of bytes that its tokens spell.
@@ -65,10 +41,10 @@ pub struct TokenStream<T> {
     pub marked: Option<usize>,
 }
 
-impl<T: Width> TokenStream<T> {
+impl TokenStream {
     /// Encodes the documents; `encode(text, ids)` appends the ids of one. `lengths`: bytes of a token by id.
     ///
-    /// Fails if ids do not fit the integer type, or an id has no length.
+    /// Fails if an id has no length.
     pub fn of(
         documents: &[&[u8]],
         lengths: &[u32],
@@ -76,9 +52,6 @@ impl<T: Width> TokenStream<T> {
         ids: &mut Vec<u32>,
         mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
     ) -> Result<Self, String> {
-        if lengths.len() as u64 > T::IDS || u64::from(mark) >= T::IDS {
-            return Err(format!("{} tokens and the mark {mark} do not fit ids below {}", lengths.len(), T::IDS));
-        }
         let (lengths, count) = (Lengths::new(lengths), documents.len());
         let n_bytes = documents.iter().map(|document| document.len()).sum::<usize>();
         let mut stream = Self {
@@ -96,11 +69,11 @@ impl<T: Width> TokenStream<T> {
     }
 
     fn push(&mut self, ids: &[u32], lengths: &Lengths, mark: u32) -> Result<(), String> {
-        self.ids.push(T::of(mark));
+        self.ids.push(mark);
         let mut bytes = 0;
         for part in ids.chunks(PART) {
             poll(part.len());
-            self.ids.extend(part.iter().map(|&id| T::of(id)));
+            self.ids.extend_from_slice(part);
             for &id in part {
                 bytes += i64::from(lengths.get(id).ok_or_else(|| format!("the id {id} has no length"))?);
             }
@@ -119,7 +92,7 @@ mod tests {
     use super::*;
 
     /// Every byte is an id.
-    fn stream<T: Width>(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<TokenStream<T>, String> {
+    fn stream(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<TokenStream, String> {
         TokenStream::of(texts, lengths, mark, &mut vec![7], |text, ids| {
             ids.extend(text.iter().map(|&byte| u32::from(byte)));
             Ok(())
@@ -129,31 +102,22 @@ mod tests {
     #[test]
     fn documents_are_marked_and_measured() {
         let lengths = [1, 2, 5, 0];
-        let found = stream::<u16>(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
+        let found = stream(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
         let expected =
             TokenStream { ids: vec![3, 0, 1, 3, 3, 2, 2], ends: vec![3, 4, 7], spelled: vec![3, 0, 10], marked: None };
         assert_eq!(found, expected);
-        let found = stream::<u32>(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
+        let found = stream(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
         assert_eq!((found.ids, found.spelled, found.marked), (vec![3, 1, 3, 3, 3, 3], vec![2, 0, 0], Some(1)));
-        let found = stream::<u16>(&[&[0, 1, 2, 3, 4]], &[254, 255, 256, 70_000, 0], 4).unwrap();
+        let found = stream(&[&[0, 1, 2, 3, 4]], &[254, 255, 256, 70_000, 0], 4).unwrap();
         assert_eq!(found.spelled, [254 + 255 + 256 + 70_000]);
-        assert!(stream::<u16>(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
-        assert!(stream::<u16>(&[], &lengths, 3).unwrap().ids.is_empty());
-    }
-
-    #[test]
-    fn ids_are_never_cut_off() {
-        let lengths = vec![1; (1 << 16) + 1];
-        assert!(stream::<u16>(&[&[0]], &lengths, 3).unwrap_err().contains("do not fit ids below 65536"));
-        assert!(stream::<u16>(&[&[0]], &lengths[1..], 1 << 16).is_err());
-        assert_eq!(stream::<u16>(&[&[0]], &lengths[1..], 0xFFFF).unwrap().ids, [0xFFFF, 0]);
-        assert_eq!(stream::<u32>(&[&[0]], &lengths, 1 << 16).unwrap().ids, [1 << 16, 0]);
+        assert!(stream(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
+        assert!(stream(&[], &lengths, 3).unwrap().ids.is_empty());
     }
 
     #[test]
     fn long_documents_are_measured_whole() {
         let text = [vec![1; 3 * PART], vec![3], vec![0; 5]].concat();
-        let found = stream::<u16>(&[&text], &[1, 2, 5, 0], 3).unwrap();
+        let found = stream(&[&text], &[1, 2, 5, 0], 3).unwrap();
         assert_eq!(
             (found.ends, found.spelled, found.marked),
             (vec![text.len() as i64 + 1], vec![6 * PART as i64 + 5], Some(0))

@@ -140,17 +140,4 @@ mod tests {
             assert!(class & DIGIT == 0 || class & NUMBER != 0, "U+{code_point:04X}");
         }
     }
-
-    #[test]
-    fn the_class_before_is_the_class_at_the_character_before() {
-        let text = "a1 é٣中🦊½\u{10ffff}".as_bytes();
-        for broken in [text.to_vec(), [text, b"\xe4\xb8", text, b"\x80\x80\xff", text].concat()] {
-            let (mut at, mut before) = (0, 0);
-            while at < broken.len() {
-                assert_eq!(CLASSES.before(&broken, at), before, "at {at}");
-                let (class, length) = CLASSES.at(&broken, at);
-                (at, before) = (at + length, class);
-            }
-        }
-    }
 }

@@ -3,15 +3,10 @@
 use std::borrow::Cow;
 
 use numpy::npyffi::NPY_ARRAY_WRITEABLE;
-use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{Element, PyArray1, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use super::calls::detached;
-
 pub type Array<'py, T> = Bound<'py, PyArray1<T>>;
-
-/// Larger copies release the GIL: this many bytes take some microseconds.
-const SHORT: usize = 1 << 16;
 
 /// The values of an array, for use without the GIL. They are copied unless the array is read-only, like those of Arrow.
 ///
@@ -30,21 +25,5 @@ pub fn slice<'a, T: Element + Copy>(array: &'a PyReadonlyArray1<'_, T>) -> PyRes
 
 /// Copies the values of an array.
 pub fn to_vec<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
-    copied(array.py(), array.as_slice()?)
-}
-
-/// Copies values into a new array.
-pub fn from_slice<'py, T: Element + Copy>(py: Python<'py>, values: &[T]) -> PyResult<Array<'py, T>> {
-    if size_of_val(values) < SHORT {
-        return Ok(PyArray1::from_slice(py, values)); // one object instead of an array and the owner of its memory
-    }
-    copied(py, values).map(|values| values.into_pyarray(py))
-}
-
-fn copied<T: Element + Copy>(py: Python<'_>, values: &[T]) -> PyResult<Vec<T>> {
-    if size_of_val(values) < SHORT {
-        Ok(values.to_vec())
-    } else {
-        detached(py, || Ok(values.to_vec()))
-    }
+    Ok(array.as_slice()?.to_vec())
 }

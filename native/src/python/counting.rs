@@ -39,12 +39,6 @@ impl PretokenCounter {
         core(make).map(|counter| Self(Some(counter)))
     }
 
-    /// Whether documents may be passed in parts (see `Reader`).
-    #[getter]
-    fn takes_parts(&self) -> PyResult<bool> {
-        Ok(self.0.as_ref().ok_or_else(finished)?.takes_parts())
-    }
-
     /// Counts a batch. If that fails or is interrupted, the counter is closed.
     fn add(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
         let mut counter = self.0.take().ok_or_else(finished)?;

@@ -1,6 +1,6 @@
 //! The encoder.
 
-use numpy::{Element, IntoPyArray, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -11,17 +11,17 @@ use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
 use crate::encode::rules::{recover_merges, superword_rank};
 use crate::encode::{encoder, preparation};
-use crate::files::shards::{TokenStream, Width};
+use crate::files::shards::TokenStream;
 use crate::pretokenize::scanner::Scanner;
 use crate::text::documents;
-use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
+use crate::vocabulary::MergeRule;
 
 /// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
 const SHORT_TEXT: usize = 1 << 10;
 
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
 type Located<'py> = (Array<'py, u32>, Array<'py, i64>, Array<'py, i64>, Array<'py, i64>);
-type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
+type Streamed<'py> = (Array<'py, u32>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
@@ -54,13 +54,6 @@ impl Encoder {
             .chunks_exact(3)
             .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
             .collect();
-        if n > MOST_IDS {
-            return Err(user_error(format!("{n} tokens are too many: ids are below {}", MOST_IDS)));
-        }
-        if merges.len() > MOST_MERGES {
-            let most = MOST_MERGES;
-            return Err(user_error(format!("{} merges are too many: at most {most}", merges.len())));
-        }
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
@@ -138,7 +131,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, u32>> {
-        self.with_ids(py, text, preparation, |ids| arrays::from_slice(py, ids))?
+        self.with_ids(py, text, preparation, |ids| PyArray1::from_slice(py, ids))
     }
 
     #[pyo3(signature = (texts, threads, preparation=None))]
@@ -156,25 +149,30 @@ impl Encoder {
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
-    /// Documents in the format of a token file: each preceded by the id `mark`, as uint16 if `narrow`, otherwise
-    /// uint32. Returns the ids, the end of each document, the bytes that each one's tokens spell (by `lengths`, indexed
-    /// by id), and the first document with the mark among its own ids. Runs on the calling thread.
-    #[pyo3(signature = (texts, mark, lengths, narrow, preparation=None))]
+    /// Documents in the format of a token file: each preceded by the id `mark`. Returns the ids, the end of each document,
+    /// the bytes that each one's tokens spell (by `lengths`, indexed by id), and the first document with the mark among
+    /// its own ids. Runs on the calling thread.
+    #[pyo3(signature = (texts, mark, lengths, preparation=None))]
     fn encode_stream<'py>(
         &self,
         py: Python<'py>,
         texts: Texts<'py>,
         mark: u32,
         lengths: PyReadonlyArray1<u32>,
-        narrow: bool,
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
         let lengths = arrays::to_vec(&lengths)?;
-        if narrow {
-            self.stream::<u16>(py, &texts, mark, &lengths, preparation)
-        } else {
-            self.stream::<u32>(py, &texts, mark, &lengths, preparation)
-        }
+        let encode = |documents: &[&[u8]]| {
+            self.core.with_state(|state| {
+                state.with_ids(|state, ids| {
+                    TokenStream::of(documents, &lengths, mark, ids, |text, ids| {
+                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
+                    })
+                })
+            })
+        };
+        let TokenStream { ids, ends, spelled, marked } = texts.with(py, encode)?;
+        Ok((ids.into_pyarray(py), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
     /// Number of tokens of each text. Ids are not kept.
@@ -217,27 +215,6 @@ impl Encoder {
 }
 
 impl Encoder {
-    fn stream<'py, T: Width + Element + Send + Sync>(
-        &self,
-        py: Python<'py>,
-        texts: &Texts<'_>,
-        mark: u32,
-        lengths: &[u32],
-        preparation: Option<&Preparation>,
-    ) -> PyResult<Streamed<'py>> {
-        let encode = |documents: &[&[u8]]| {
-            self.core.with_state(|state| {
-                state.with_ids(|state, ids| {
-                    TokenStream::<T>::of(documents, lengths, mark, ids, |text, ids| {
-                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
-                    })
-                })
-            })
-        };
-        let TokenStream { ids, ends, spelled, marked } = texts.with(py, encode)?;
-        Ok((ids.into_pyarray(py).into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
-    }
-
     /// Calls `pass` with the ids of one text, in a buffer that is reused.
     fn with_ids<R>(
         &self,

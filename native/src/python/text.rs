@@ -86,20 +86,14 @@ impl Batch {
         self.0.data.len()
     }
 
-    /// Whether the first document continues the last document of the batch before.
     #[getter]
-    fn continued(&self) -> bool {
-        self.0.continued
+    fn data<'py>(&self, py: Python<'py>) -> Array<'py, u8> {
+        PyArray1::from_slice(py, &self.0.data)
     }
 
     #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        arrays::from_slice(py, &self.0.data)
-    }
-
-    #[getter]
-    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        arrays::from_slice(py, &self.0.offsets)
+    fn offsets<'py>(&self, py: Python<'py>) -> Array<'py, i64> {
+        PyArray1::from_slice(py, &self.0.offsets)
     }
 
     fn text(&self, i: usize) -> PyResult<&str> {
@@ -250,7 +244,7 @@ pub struct Reader(Mutex<reader::Reader>);
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, skip_damaged, batch_bytes, document_limit_bytes, skip_above, parts, threads, in_order))]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, skip_damaged, batch_bytes, document_limit_bytes, skip_above, threads, in_order))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         files: Vec<(PathBuf, String, Option<PyRef<'_, Feed>>)>,
@@ -263,7 +257,6 @@ impl Reader {
         batch_bytes: usize,
         document_limit_bytes: usize,
         skip_above: Option<usize>,
-        parts: bool,
         threads: usize,
         in_order: bool,
     ) -> PyResult<Self> {
@@ -288,7 +281,6 @@ impl Reader {
             batch_bytes,
             limit: document_limit_bytes,
             skip_above,
-            parts,
         };
         core(|| reader::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
     }

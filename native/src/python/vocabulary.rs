@@ -34,12 +34,6 @@ impl Decoder {
         table(tokens).map(Self)
     }
 
-    fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = arrays::slice(&ids)?;
-        let text = detached(py, || self.spell(&ids))?;
-        Ok(PyBytes::new(py, &text))
-    }
-
     /// The bytes of all documents of flat ids, and their offsets.
     fn decode_batch<'py>(
         &self,
@@ -68,12 +62,6 @@ impl Decoder {
 }
 
 impl Decoder {
-    fn spell(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        let mut text = Vec::with_capacity(BYTES_PER_TOKEN * ids.len());
-        self.append(ids, &mut text)?;
-        Ok(text)
-    }
-
     fn append(&self, ids: &[u32], text: &mut Vec<u8>) -> Result<(), String> {
         let n = self.0.len();
         for block in ids.chunks(BLOCK) {

@@ -168,17 +168,6 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_stops_the_work() {
-        let call = Arc::<Call>::default();
-        let stopped = std::thread::scope(|scope| {
-            let worker = scope.spawn(|| catch(|| call.on_this_thread(None, forever)));
-            call.stop();
-            worker.join().unwrap()
-        });
-        assert!(matches!(stopped, Err(Stopped::Interrupted(None))));
-    }
-
-    #[test]
     fn calls_nest() {
         let outer = run(Some(|| Err(Box::new("outer"))), || {
             let inner = run(Some(|| Err(Box::new("inner"))), forever);

@@ -5,13 +5,11 @@
 pub struct Batch {
     pub data: Vec<u8>,
     pub offsets: Vec<i64>,
-    /// Whether the first document continues the last document of the batch before.
-    pub continued: bool,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { data: Vec::new(), offsets: vec![0], continued: false }
+        Self { data: Vec::new(), offsets: vec![0] }
     }
 }
 

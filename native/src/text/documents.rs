@@ -92,36 +92,3 @@ pub fn map<S: Send, T: Copy + Send>(
     items.shrink_to_fit();
     Ok((items, offsets))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_are_checked() {
-        let data = "aéb".as_bytes();
-        assert_eq!(slices(data, &[0, 1, 3, 3, 4]).unwrap()[1], "é".as_bytes());
-        for offsets in [&[0, 5][..], &[-1, 1], &[2, 1], &[0, i64::MAX]] {
-            assert!(slices(data, offsets).unwrap_err().contains("do not fit the buffer"), "{offsets:?}");
-        }
-        assert!(check_utf8(&slices(data, &[0, 2]).unwrap()).unwrap_err().contains("not UTF-8 at its byte 1"));
-        assert!(slices(data, &[]).is_err());
-    }
-
-    #[test]
-    fn results_come_in_the_order_of_the_documents() {
-        let texts: Vec<String> = (0..1000).map(|i| "x".repeat(i % 700)).collect();
-        let documents: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-        for threads in [1, 2, 5] {
-            let (out, offsets) = map(&documents, &mut vec![(); threads], 0, |(), i, text, out| {
-                out.extend(std::iter::repeat_n(i as u32, text.len()));
-                Ok(())
-            })
-            .unwrap();
-            assert!(offsets.windows(2).zip(&texts).all(|(ends, text)| (ends[1] - ends[0]) as usize == text.len()));
-            assert!((0..1000).all(|i| out[offsets[i] as usize..offsets[i + 1] as usize].iter().all(|&x| x == i as u32)));
-        }
-        let failed = map(&documents, &mut [(), ()], 0, |(), i, _, _: &mut Vec<u8>| Err(i.to_string()));
-        assert!(failed.is_err());
-    }
-}

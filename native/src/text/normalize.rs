@@ -239,35 +239,4 @@ mod tests {
             assert_eq!(parts, expected, "{forms:?} of {text:?} cut at {end}");
         }
     }
-
-    /// The properties of plain characters that the module relies on.
-    #[test]
-    fn nothing_before_a_plain_character_meets_it() {
-        let every = || (0..0x11_0000).filter_map(std::char::from_u32);
-        let mut seconds = vec![false; 0x11_0000];
-        for c in every() {
-            let mut parts = Vec::new();
-            char::decompose_canonical(c, |part| parts.push(part));
-            for cut in 1..parts.len() {
-                let before: String = parts[..cut].iter().copied().nfc().map(|change| change.0).collect();
-                let last = before.chars().last().expect("a character");
-                seconds[parts[cut] as usize] |= char::compose(last, parts[cut]).is_some();
-            }
-        }
-        for (_, form) in FORMS {
-            let mut n = 0;
-            for c in every().filter(|&c| form.plain().has(c as u32)) {
-                let alone: Vec<(char, isize)> = form.changes(c.encode_utf8(&mut [0; 4])).collect();
-                assert_eq!(alone, [(c, 0)], "{form:?}");
-                let mut first = None;
-                char::decompose_canonical(c, |part| first = first.or(Some(part)));
-                let first = first.unwrap();
-                assert_eq!(char::canonical_combining_class(first), 0);
-                assert!(!seconds[first as usize] || matches!(form, Form::Nfd | Form::Nfkd), "{form:?} {c:?}");
-                n += 1;
-            }
-            assert!(n > 1_000_000, "{form:?} {n}");
-        }
-        assert!("aé中각🙂".chars().all(|c| Form::Nfc.plain().has(c as u32)));
-    }
 }

@@ -8,8 +8,7 @@ import pytest
 from tests import texts
 from tests.generated import ONE_PASS
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
-from tokenizer import Tokenizer, UserError, _native, formats, patterns
-from tokenizer.files import read_json
+from tokenizer import Tokenizer, UserError, formats, patterns
 from tokenizer.formats import printable, tiktoken, unprintable
 
 

@@ -116,11 +116,6 @@ impl Level1 {
         !self.whole_tokens.is_empty()
     }
 
-    #[cfg(test)]
-    pub(super) fn knows(&self, id: u32) -> bool {
-        self.known.iter().any(|known| known.1 == id)
-    }
-
     /// The packed token of an id.
     #[inline(always)]
     pub(super) fn pack(&self, id: u32) -> u32 {

@@ -13,7 +13,7 @@ use std::thread::Builder;
 
 use super::damage::{Failure, Skipped};
 use super::input::Input;
-use super::plain_text::{read_parts, read_separated, read_whole};
+use super::plain_text::{read_separated, read_whole};
 use super::settings::{Format, Settings};
 use super::{
     collector::{Collector, Read},
@@ -195,7 +195,6 @@ fn read_file(file: &Input, settings: &Settings, collector: &mut Collector) -> Re
         match (file.format, &settings.separator) {
             (Format::JsonLines, _) => read_lines(input, settings, collector),
             (Format::Text, Some(separator)) => read_separated(input, separator.as_bytes(), settings, collector),
-            (Format::Text, None) if settings.parts => read_parts(input, settings, collector),
             (Format::Text, None) => read_whole(input, settings, collector),
         }
     });

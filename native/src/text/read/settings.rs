@@ -16,8 +16,6 @@ pub struct Settings {
     pub limit: usize,
     /// Longer documents are skipped without being held in memory. At most `limit`.
     pub skip_above: Option<usize>,
-    /// Read text files that are one long document in parts, cut between words (see `word_end`).
-    pub parts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
