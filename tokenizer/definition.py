@@ -567,8 +567,11 @@ def _put_merges(
                         f"the tokens up to merge {rank} of {len(merges)} have more than {MOST_BYTES} bytes in total, "
                         "the maximum for a vocabulary; train with fewer or shorter tokens (max_bytes)"
                     )
-                put(new, token, f"merge {rank}")
-                ready.extend(waiting.pop(new, ()))
+                if vocab[new]:
+                    put(new, token, f"merge {rank}")  # raises
+                vocab[new] = token
+                if waiting:
+                    ready.extend(waiting.pop(new, ()))
     if waiting:
         rank = min(rank for ranks in waiting.values() for rank in ranks)
         left, right, _ = merges[rank]

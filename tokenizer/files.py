@@ -225,10 +225,10 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels + 1):
-        containers = [item for item in level if isinstance(item, list | dict)]
-        level = [part for item in containers for part in (item.values() if isinstance(item, dict) else item)]
+    containers = [value] if isinstance(value, (list, dict)) else []
+    for _ in range(levels):
+        parts = (part for item in containers for part in (item.values() if isinstance(item, dict) else item))
+        containers = [part for part in parts if isinstance(part, (list, dict))]
         if not containers:
             return False
     return True
