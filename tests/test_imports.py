@@ -28,8 +28,14 @@ def imported_names(source: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(source)))
     conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     of_types = [inner for node in conditional for inner in node.body]
+    programs = [
+        node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+    ]
+    of_programs = [inner for node in programs for inner in node.body]
     for node in nodes:
         if node in of_types:
+            continue
+        if node in of_programs:  # runs in a program alone, which nothing imports
             continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}

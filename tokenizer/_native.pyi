@@ -19,18 +19,12 @@ __all__ = [
     "SpecialStrings",
     "SuperwordTrainer",
     "TextOverlap",
-    "continue_bpe",
-    "count_pieces",
     "eligible",
     "equivalent_patterns",
     "named_patterns",
-    "read_hf_model",
-    "read_merges",
-    "spell",
     "split",
     "sum_counts",
     "train_bpe",
-    "write_merges",
 ]
 
 @type_check_only
@@ -58,8 +52,6 @@ class Batch:
     def __len__(self) -> int: ...
     @property
     def n_bytes(self) -> int: ...
-    @property
-    def continued(self) -> bool: ...
     @property
     def data(self) -> npt.NDArray[np.uint8]: ...
     @property
@@ -115,7 +107,6 @@ class Reader:
         batch_bytes: int,
         document_limit_bytes: int,
         skip_above: int | None,
-        parts: bool,
         threads: int,
         in_order: bool,
     ) -> Reader: ...
@@ -137,8 +128,6 @@ class PretokenCounter:
         memory_bytes: int | None,
         spill_folder: str,
     ) -> PretokenCounter: ...
-    @property
-    def takes_parts(self) -> bool: ...
     def add(self, batch: Batch) -> None: ...
     def finish(self) -> _CountArrays: ...
     def close(self) -> None: ...
@@ -235,24 +224,14 @@ class Encoder:
     def encode_array(self, text: str, preparation: Preparation | None = None) -> npt.NDArray[np.uint32]: ...
     def encode_batch(self, texts: _Texts, threads: int, preparation: Preparation | None = None) -> _Encoded: ...
     def encode_stream(
-        self,
-        texts: _Texts,
-        mark: int,
-        lengths: npt.NDArray[np.uint32],
-        narrow: bool,
-        preparation: Preparation | None = None,
-    ) -> tuple[
-        npt.NDArray[np.uint16] | npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64], int | None
-    ]: ...
+        self, texts: _Texts, mark: int, lengths: npt.NDArray[np.uint32], preparation: Preparation | None = None
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64], int | None]: ...
     def count_tokens(
         self, texts: _Texts, threads: int, preparation: Preparation | None = None
     ) -> npt.NDArray[np.int64]: ...
     def encode_spans(
         self, text: str, preparation: Preparation | None = None
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    def encode_words(
-        self, text: str, preparation: Preparation
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
 _Tokens = tuple[list[str], list[int | None]] | None
 
@@ -276,43 +255,19 @@ class EncodeStream:
 @final
 class Decoder:
     def __new__(cls, tokens: list[bytes]) -> Decoder: ...
-    def decode(self, ids: npt.NDArray[np.uint32]) -> bytes: ...
     def decode_batch(
         self, ids: npt.NDArray[np.uint32], offsets: npt.NDArray[np.int64]
     ) -> tuple[bytes, npt.NDArray[np.int64]]: ...
 
-def count_pieces(batch: Batch, pattern: str) -> int: ...
 def eligible(tokens: list[bytes], pattern: str) -> list[bool]: ...
 def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
-def read_hf_model(
-    text: bytes,
-) -> (
-    tuple[str, int, list[tuple[str, int]], list[int], npt.NDArray[np.uint32], bool, list[tuple[bytes, int]]] | None
-): ...
-def read_merges(text: bytes, start: int) -> tuple[npt.NDArray[np.uint32], int] | None: ...
-def spell(given: list[bytes], merges: npt.NDArray[np.uint32], longest: int, most: int) -> list[bytes] | None: ...
 def split(text: str, pattern: str) -> list[str]: ...
-def write_merges(merges: npt.NDArray[np.uint32]) -> str: ...
 def sum_counts(
     parts: Sequence[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64], int]],
 ) -> _CountArrays: ...
 def train_bpe(
-    data: npt.NDArray[np.uint8],
-    offsets: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.uint64],
-    alphabet: bytes,
-    n_merges: int,
-    *,
-    tie_break: str,
-    min_count: int,
-    max_token_bytes: int | None,
-    special_tokens: Sequence[str],
-    progress: Callable[..., object] | None,
-    progress_seconds: float = 0.1,
-) -> MergeResult: ...
-def continue_bpe(
-    ranks: npt.NDArray[np.uint32],
+    ranks: npt.NDArray[np.uint8] | npt.NDArray[np.uint32],
     offsets: npt.NDArray[np.int64],
     counts: npt.NDArray[np.uint64],
     tokens: Sequence[bytes],

@@ -501,7 +501,7 @@ def spell(
     if left_over < 0:
         raise UserError(f"the tokens have more than {MOST_BYTES} bytes in total, the maximum for a vocabulary")
 
-    def put(token_id: int, spelling: bytes, what: str) -> None:  # `vocab` is rebound below
+    def put(token_id: int, spelling: bytes, what: str) -> None:
         if token_id < 0 or vocab[token_id]:
             raise UserError(f"id {token_id} of {what} is out of range or taken (vocabulary of {len(vocab)} tokens)")
         vocab[token_id] = spelling
@@ -513,12 +513,8 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {quoted(spelling)} with id {token_id} has no merge, and less than two bytes")
         put(token_id, spelling, f"token {quoted(spelling)}")
-    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), LONGEST_TOKEN, left_over)
-    if spelled is not None:
-        vocab = spelled
-    else:  # the merges are invalid: find the error
-        _put_merges(merge_ids, vocab, put, left_over)
-        _check_distinct(vocab)
+    _put_merges(merge_ids, vocab, put, left_over)
+    _check_distinct(vocab)
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
@@ -557,8 +553,8 @@ def _put_merges(
         while ready:
             rank = ready.pop()
             left, right, new = merges[rank]
-            missing = next((i for i in (left, right) if i >= size or not vocab[i]), None)
-            if missing is not None:
+            if left >= size or not vocab[left] or right >= size or not vocab[right]:
+                missing = left if left >= size or not vocab[left] else right
                 waiting.setdefault(missing, []).append(rank)
                 continue
             token = vocab[left] + vocab[right]
@@ -571,8 +567,11 @@ def _put_merges(
                         f"the tokens up to merge {rank} of {len(merges)} have more than {MOST_BYTES} bytes in total, "
                         "the maximum for a vocabulary; train with fewer or shorter tokens (max_bytes)"
                     )
-                put(new, token, f"merge {rank}")
-                ready.extend(waiting.pop(new, ()))
+                if vocab[new]:
+                    put(new, token, f"merge {rank}")  # raises
+                vocab[new] = token
+                if waiting:
+                    ready.extend(waiting.pop(new, ()))
     if waiting:
         rank = min(rank for ranks in waiting.values() for rank in ranks)
         left, right, _ = merges[rank]

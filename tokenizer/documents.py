@@ -22,10 +22,6 @@ Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int6
 """Texts in a form that the core accepts: strings, UTF-8 with offsets, or a `Batch`."""
 _LONGEST_NAME = 4096
 
-# Load NumPy's C interface now. If it were loaded after a long native call during which Ctrl-C arrived, loading would
-# fail, and the core would panic.
-_native.spell([], np.empty(0, np.uint32), 0, 0)
-
 
 def given(texts: Texts) -> Given:
     """Convert texts for the core; the text of Arrow arrays with one chunk is not copied.

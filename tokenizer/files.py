@@ -17,13 +17,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal, TypeAlias, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from tokenizer.durable import is_damage, naming, write_json
 from tokenizer.errors import UserError, quoted, shortened
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 SCHEMES = ("s3", "gs", "hf", "https", "http")
 """Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
@@ -202,6 +202,8 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
         FileNotFoundError: the path does not exist.
         UserError: the file is damaged.
     """
+    import numpy as np  # takes a fifth of a second, and help does not need it
+
     check_file(path)
     import zlib
     from zipfile import BadZipFile
@@ -225,10 +227,10 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels + 1):
-        containers = [item for item in level if isinstance(item, list | dict)]
-        level = [part for item in containers for part in (item.values() if isinstance(item, dict) else item)]
+    containers = [value] if isinstance(value, (list, dict)) else []
+    for _ in range(levels):
+        parts = (part for item in containers for part in (item.values() if isinstance(item, dict) else item))
+        containers = [part for part in parts if isinstance(part, (list, dict))]
         if not containers:
             return False
     return True

@@ -265,7 +265,11 @@ class Tokenizer(TokenizerLike):
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
     ) -> Stream:
         """Encode documents in the layout of token files; see `TokenizerLike.encode_stream`."""
-        stream = Stream(*self._encoder.encode_stream(batch, mark, token_bytes, narrow, self._specials.ordinary))
+        if narrow and max(len(token_bytes), mark + 1) > 1 << 16:
+            raise UserError(f"{len(token_bytes)} tokens and the mark {mark} do not fit ids below {1 << 16}")
+        stream = Stream(*self._encoder.encode_stream(batch, mark, token_bytes, self._specials.ordinary))
+        if narrow:
+            stream = stream._replace(ids=stream.ids.astype(np.uint16))
         if not self.changes_text:
             return stream
         expected, changed = self.normalized_sizes(batch, threads=1)
@@ -282,7 +286,7 @@ class Tokenizer(TokenizerLike):
                 stacklevel=2,
             )
         preparation = self._specials.check(text, allowed_special, disallowed_special)
-        ids, in_bytes, in_characters = self._encoder.encode_spans(text, preparation)
+        ids, in_bytes, in_characters, _ = self._encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
 
     def normalized_sizes(
@@ -362,7 +366,8 @@ class Tokenizer(TokenizerLike):
         Raises:
             UserError: an id is not in the vocabulary.
         """
-        return self._decoder.decode(documents.ids(ids, len(self.vocab)))
+        of_all = documents.ids(ids, len(self.vocab))
+        return self._decoder.decode_batch(of_all, np.array([0, len(of_all)]))[0]
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
         """The text that ids spell. `errors` (see bytes.decode) applies to malformed UTF-8, which no text encodes to."""

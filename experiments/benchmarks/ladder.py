@@ -438,11 +438,12 @@ def train_native(
 ) -> list[Merge]:
     """The last rung: the Rust core, with the arguments of `tokenizer.reference.train_naive`."""
     pretokens = sorted(counts)
+    rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint32)
     trained = _native.train_bpe(
-        np.frombuffer(b"".join(pretokens), np.uint8),
+        rank_of_byte[np.frombuffer(b"".join(pretokens), np.uint8)],
         np.cumsum([0, *map(len, pretokens)], dtype=np.int64),
         np.array([counts[pretoken] for pretoken in pretokens], np.uint64),
-        ALPHABET,
+        [bytes([byte]) for byte in ALPHABET],
         n,
         min_count=max(min_count, 1),
         max_token_bytes=longest_token(max_token_bytes),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,16 +13,16 @@ use proptest::test_runner::RngSeed;
 use serde_json::Value;
 
 use crate::count::counter::{Counter, Spill};
-use crate::encode::stream::text_stream::TextStream;
-use crate::encode::tests::{byte_ids, plain};
-use crate::encode::{definition::Definition, encoder::Encoder};
-use crate::files::{hf_model, merges};
+use crate::encode::encoder::Encoder;
+use crate::encode::stream::text::TextStream;
+use crate::encode::tests::{encode_all, one_pass, plain_ids};
 use crate::pretokenize::tests::{by_regex, cut, scalar_cut, ALPHABET, ASCII};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::text::batch::Batch;
 use crate::text::read::{input::Input, reader::Reader, settings::Format, tests::settings};
 use crate::text::unit::Unit;
 use crate::train::options::{Phase2Options, Tie, Veto};
+use crate::train::report::Stop;
 use crate::train::tests::{fast, naive};
 use crate::vocabulary::{MergeRule, Tokens};
 
@@ -89,8 +89,6 @@ static SCANNERS: LazyLock<Vec<(&str, Scanner, Scanner)>> = LazyLock::new(|| {
     named.map(|(name, pattern, _)| (*name, Scanner::new(pattern).unwrap(), by_regex(pattern))).collect()
 });
 
-const MODEL: &str = r#"{"version": "1.0", "added_tokens": [{"id": 3, "content": "<s>"}, {"content": "x\"", "id": 9}],
-    "model": {"type": "BPE", "vocab": {"a": 0, "Ġ": 1, "aĠ": 2, "<s>": 3, "\u0061a": 4}, "merges": ["a Ġ", "a a"]}}"#;
 const LINES: &str = concat!(
     r#"{"text": "one\u00e9\ud83d\ude00", "n": [1.5e3, null]}"#,
     "\n\n",
@@ -160,29 +158,10 @@ proptest! {
         threads in 1..3usize,
         parts in vec(any::<Index>(), 0..4),
     ) {
-        let scanner = Scanner::new(pattern).unwrap();
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            phase1: phase1.index(merges.len() + 1),
-            merges: merges.clone(),
-            scanner: Scanner::new(pattern).unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
-        let mut batch = Batch::default();
-        texts.iter().for_each(|text| batch.push(text));
-        let (ids, offsets) = encoder.encode_batch(&batch, threads).unwrap();
-        for (i, text) in texts.iter().enumerate() {
-            let mut expected = Vec::new();
-            scanner
-                .pieces(text, |start, end| {
-                    let mut piece: Vec<u32> = text[start..end].iter().map(|&byte| u32::from(byte)).collect();
-                    plain(&mut piece, &merges);
-                    expected.append(&mut piece);
-                })
-                .unwrap();
-            prop_assert_eq!(&ids[offsets[i] as usize..offsets[i + 1] as usize], &expected[..]);
+        let encoder = Encoder::new(one_pass(&tokens, &merges, phase1.index(merges.len() + 1), pattern));
+        for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts, threads)) {
+            let expected = plain_ids(&encoder.definition().scanner, text, &merges);
+            prop_assert_eq!(&ids, &expected);
             let mut ends: Vec<usize> = parts.iter().map(|at| at.index(text.len() + 1)).collect();
             ends.sort_unstable();
             let (mut stream, mut streamed, mut start) = (TextStream::default(), Vec::new(), 0);
@@ -207,13 +186,17 @@ proptest! {
         non_overlapping in any::<bool>(),
         max_bytes in proptest::option::of(2..8usize),
         max_words in proptest::option::of(1..3usize),
+        max_tokens in proptest::option::of(2..6u32),
+        forbid in vec(letters().prop_map(|part| part[..part.len().min(2)].to_vec()), 0..2),
+        reserved in vec(letters().prop_map(|part| part[..part.len().min(3)].to_vec()), 0..2),
     ) {
         let words: Vec<(Vec<u32>, u64)> =
             words.into_iter().map(|(word, n)| (word.into_iter().map(u32::from).collect(), n)).collect();
-        let veto = Veto { max_bytes, max_words, ..Veto::default() };
-        let options = Phase2Options { non_overlapping, ..Phase2Options::default() };
-        let (found, _) = fast(&words, 20, tie, &veto, min_count, options);
-        prop_assert_eq!(found, naive(&words, 20, tie, &veto, min_count, non_overlapping, None));
+        let veto = Veto { max_bytes, max_words, forbid, reserved };
+        let options = Phase2Options { non_overlapping, max_tokens, ..Phase2Options::default() };
+        let (found, stop) = fast(&words, 20, tie, &veto, min_count, options);
+        prop_assert_eq!(stop == Stop::Full, found.len() == 20);
+        prop_assert_eq!(found, naive(&words, 20, tie, &veto, min_count, non_overlapping, max_tokens));
     }
 }
 
@@ -229,12 +212,12 @@ proptest! {
             .join(format!("superbpe-property-{}-{}", std::process::id(), FILES.fetch_add(1, Ordering::Relaxed)));
         std::fs::create_dir_all(&folder).unwrap();
         let spill = spilled.then(|| Spill { memory: 1, folder: folder.clone() });
-        let counter = Counter::new(Scanner::new(pattern).unwrap(), Unit::Document, &[], spill, threads).unwrap();
+        let mut counter = Counter::new(Scanner::new(pattern).unwrap(), Unit::Document, &[], spill, threads).unwrap();
         let mut expected = BTreeMap::<Vec<u8>, u64>::new();
         for text in &texts {
             let mut batch = Batch::default();
             batch.push(text.as_bytes());
-            counter.add(&Arc::new(batch)).unwrap();
+            counter.add(&batch).unwrap();
             for ends in cut(&Scanner::new(pattern).unwrap(), text.as_bytes()).windows(2) {
                 *expected.entry(text.as_bytes()[ends[0]..ends[1]].to_vec()).or_default() += 1;
             }
@@ -252,34 +235,5 @@ proptest! {
         if let Some(expected) = parsed(&content) {
             prop_assert_eq!(found, Some(expected));
         }
-    }
-}
-
-proptest! {
-    #![proptest_config(config(5000))]
-
-    #[test]
-    fn a_changed_model_is_left_to_others_or_read_as_it_is(content in changed(MODEL)) {
-        let Some(found) = hf_model::read(&content) else { return Ok(()) };
-        let value: Value = serde_json::from_slice(&content).unwrap();
-        let vocab = value["model"]["vocab"].as_object().unwrap();
-        prop_assert_eq!(found.n_tokens, vocab.len());
-        let merges = value["model"]["merges"].as_array().unwrap();
-        prop_assert_eq!(found.merges.len(), 3 * merges.len());
-        for (merge, triple) in merges.iter().zip(found.merges.chunks(3)) {
-            let (left, right) = merge.as_str().unwrap().split_once(' ').unwrap();
-            let id = |name: &str| vocab[name].as_u64().unwrap() as u32;
-            prop_assert_eq!(triple, [id(left), id(right), id(&format!("{left}{right}"))]);
-        }
-        prop_assert_eq!(found.byte_ids[97], vocab.get("a").map_or(-1, |id| id.as_i64().unwrap()));
-    }
-
-    #[test]
-    fn changed_merges_are_left_to_others_or_read_as_they_are(content in changed("[[97, 98, 256], [256, 99, 257]]")) {
-        let Some((found, length)) = merges::read_merges(&content) else { return Ok(()) };
-        let expected: Vec<[u32; 3]> = serde_json::from_slice(&content[..length]).unwrap();
-        prop_assert_eq!(&found, &expected.concat());
-        let written = merges::write_merges(&expected);
-        prop_assert_eq!(written.as_bytes(), &content[..length]);
     }
 }

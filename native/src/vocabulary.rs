@@ -1,7 +1,5 @@
 //! Tokens and merges of a tokenizer.
 
-use crate::runtime::memory;
-
 /// Ids are below this.
 pub const MOST_IDS: usize = 1 << 24;
 
@@ -25,7 +23,6 @@ pub struct Tokens {
 
 impl Tokens {
     pub fn push(&mut self, bytes: &[u8]) -> u32 {
-        memory::reserve(&mut self.data, bytes.len());
         self.data.extend_from_slice(bytes);
         self.ends.push(self.data.len());
         (self.ends.len() - 1) as u32

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.results import ComparisonRecord, CorpusFiles, Overlap, Phase2Training, SplitSize, TrainedTokenizer
+from experiments.results import ComparisonRecord, CorpusFiles, Phase2Training, SplitSize, TrainedTokenizer
 from tokenizer.errors import UserError
 
 TRAINING = dict.fromkeys(Phase2Training.__dataclass_fields__, 3)
@@ -21,11 +21,9 @@ def test_nested_results_are_loaded_and_saved() -> None:
 
 def test_the_embedded_corpus_has_sizes() -> None:
     size = {"documents": 1, "groups": 2, "bytes": 3}
-    overlap = {"heldout_sentences": 9, "shared_sentences": 0.1, "shared_sentence_bytes": 0.2}
-    values = {"package": "p", "version": "1", "fallback": False, "train": size, "heldout": size, "overlap": overlap}
-    found = CorpusFiles.load(values)
+    found = CorpusFiles.load({"packages": {"p": "1"}, "train": size, "heldout": size})
     assert found.train == SplitSize(documents=1, groups=2, bytes=3)
-    assert found.overlap == Overlap(shared_sentences=0.1, shared_sentence_bytes=0.2)
+    assert found.packages == {"p": "1"}
 
 
 def test_a_missing_entry_is_named() -> None:

@@ -19,7 +19,7 @@ def settings(corpus: Path) -> Any:
 
     def of(*overrides: str) -> dict[str, dict[str, Any]]:
         config = load(["corpus=files", f"corpus.paths=[{corpus}]", *overrides])
-        return {arm.name: resolved(config, arm) for arm in resolve_arms(config)}
+        return {arm.name: resolved(config, arm, config.lm.model) for arm in resolve_arms(config)}
 
     return of
 

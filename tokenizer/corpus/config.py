@@ -33,7 +33,7 @@ class Reading:
         batch_bytes: text per batch, in bytes.
         document_limit_bytes: a longer document is an error, unless `max_document_bytes` skips it. Documents are kept
             in memory as a whole, at several times their size, and a small compressed file can hold any amount of
-            text. For JSON lines the limit applies to the line. Text files that are counted in parts may be longer.
+            text. For JSON lines the limit applies to the line.
     """
 
     paths: list[str] = dataclasses.field(default_factory=list)

@@ -206,7 +206,6 @@ class Corpus:
         *,
         readers: int = 1,
         in_order: bool = True,
-        parts: bool = False,
         batch_bytes: int | None = None,
     ) -> Iterator[_native.Batch]:
         """Documents in batches of about `batch_bytes`, prefetched on background threads.
@@ -217,8 +216,6 @@ class Corpus:
             in_order: yield documents in file order. Each reader then buffers up to 16 batches of later files, fewer if
                 a document fills more than a batch. If False, documents are yielded as they are read. A budget
                 (`max_bytes`) depends on order, so it uses one reader.
-            parts: yield .txt files that are a single document in parts, cut between words, if no filter needs the
-                whole document. For counting, which works on parts.
             batch_bytes: text per batch, overrides the configuration.
 
         Raises:
@@ -226,16 +223,8 @@ class Corpus:
                 left.
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
-        whole = (
-            config.min_document_bytes > 1
-            or config.max_document_bytes is not None
-            or config.max_bytes is not None
-            or config.sample < 1.0
-            or (config.heldout_fraction > 0 and not config.heldout_paths)
-        )
-        parts = parts and not whole
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(self._read, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True)
+        read = partial(self._read, config=config, readers=readers, in_order=in_order, skip_long=True)
         explicit = bool(config.heldout_paths)
         keep = self.filter(split)
         sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]

@@ -34,7 +34,6 @@ def read_files(
     readers: int = 1,
     *,
     in_order: bool = True,
-    parts: bool = False,
     skip_long: bool = False,
 ) -> Generator[_native.Batch]:
     """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
@@ -56,7 +55,6 @@ def read_files(
                 batch_bytes=config.batch_bytes,
                 document_limit_bytes=config.document_limit_bytes,
                 skip_above=left_out,
-                parts=parts,
                 threads=readers,
                 in_order=in_order,
             )

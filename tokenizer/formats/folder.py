@@ -6,13 +6,13 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tokenizer import _native, patterns
+from tokenizer import patterns
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
@@ -25,8 +25,6 @@ from tokenizer.special import Preparation
 FILE = "superbpe.json"
 FORMAT_VERSION = 5
 _REMEDY = "restore the file or train again"
-_MERGES = b'"merges": '
-_NO_MERGES = _MERGES + b"[]"  # quotation marks inside strings are escaped, so this can only be the key and its value
 _ABOUT = {"files": dict[str, str], "pattern_name": str, "fence_name?": str | None, "provenance?": dict | None}
 _CONTENT = {
     "mode": str,
@@ -52,14 +50,14 @@ _HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
 
 
-def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict[str, Any]:
-    """Everything that determines the ids of a text, as JSON values; `merges` replaces the definition's merges."""
+def content(definition: Definition) -> dict[str, Any]:
+    """Everything that determines the ids of a text, as JSON values."""
     known: dict[str, Any] = {
         "mode": definition.mode,
         "pattern": definition.pattern.regex,
         "fence": None if definition.fence is None else definition.fence.regex,
         "byte_ids": list(definition.byte_ids),
-        "merges": definition.merge_ids.tolist() if merges is None else list(merges),
+        "merges": definition.merge_ids.tolist(),
         "phase1_merges": definition.n_phase1_merges,
         "special_tokens": definition.special_tokens,
     }
@@ -76,13 +74,11 @@ def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict
 
 def identity(definition: Definition) -> str:
     """Hash of `content`."""
-    return _identity(content(definition, merges=()), definition.merge_ids)
+    return _identity(content(definition))
 
 
-def _identity(content: dict[str, Any], merges: Any) -> str:
-    """Hash of a content from its JSON without merges and the JSON of its merges, which are most of it."""
-    before, _, after = json.dumps(content | {"merges": []}, sort_keys=True).encode().partition(_NO_MERGES)
-    return _hash(b"".join([before, _MERGES, _native.write_merges(merges.reshape(-1)).encode(), after]))
+def _identity(stored: dict[str, Any]) -> str:
+    return _hash(json.dumps(stored, sort_keys=True).encode())
 
 
 def _hash(data: bytes) -> str:
@@ -132,11 +128,10 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
         "pattern_name": definition.pattern.name,
         "fence_name": None if definition.fence is None else definition.fence.name,
         "provenance": tokenizer.provenance,
-        "content": content(definition, merges=()),
+        "content": content(definition),
     }
     about[SEAL] = _seal(about)
-    before, key, after = json.dumps(about).rpartition(_NO_MERGES.decode())
-    return f"{before}{key.removesuffix('[]')}{_native.write_merges(definition.merge_ids.reshape(-1))}{after}\n"
+    return json.dumps(about) + "\n"
 
 
 def load(folder: Path) -> Stored:
@@ -165,7 +160,7 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     Raises:
         UserError: the content is damaged, or was edited in a way that changes ids.
     """
-    about, merges = _parse(text, path)
+    about = parse_json(text, path, _REMEDY)
     end = f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
         raise UserError(f"{path} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
@@ -178,11 +173,11 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     if names := [name for name in about["files"] if name not in (HF_FILE, HF_CONFIG_FILE)]:
         raise UserError(f"{path} is damaged: it names the file {quoted(names[0])}, which no tokenizer folder has{end}")
     try:
-        merges = np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3) if merges is None else merges
+        merges = np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3)
         unmerged = {bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])}
     except (ValueError, OverflowError) as error:  # ids out of range, invalid hexadecimal digits
         raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
-    if _identity(stored, merges) != about.get("sha256"):
+    if _identity(stored) != about.get("sha256"):
         raise UserError(changed.format("mode, patterns, ids, merges or special tokens"))
     definition = Definition(
         byte_ids=stored["byte_ids"],
@@ -205,22 +200,6 @@ def _pattern(name: str | None, regex: str) -> Pattern:
     if name in patterns.NAMES and patterns.resolve(name).regex == regex:
         return patterns.resolve(name)
     return patterns.resolve(regex)
-
-
-def _parse(text: bytes, path: Path) -> tuple[dict[str, Any], Any]:
-    """Content of `FILE`, and its merges as an array: no Python object per number.
-
-    If the merges are not formatted as `save` writes them, the content includes them and the array is None.
-    """
-    place = text.find(_MERGES + b"[[", max(text.rfind(b'"content": {'), 0))
-    start = place + len(_MERGES)
-    found = _native.read_merges(text, start) if place >= 0 else None
-    if found is not None:
-        about = parse_json(text[:start] + b"[]" + text[found[1] :], path, _REMEDY)
-        stored = about.get("content")
-        if isinstance(stored, dict) and stored.get("merges") == []:
-            return about, found[0].reshape(-1, 3)
-    return parse_json(text, path, _REMEDY), None
 
 
 def _check_hf_files(folder: Path, written: dict[str, str], tokenizer: Stored) -> None:

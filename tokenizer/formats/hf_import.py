@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tokenizer import _native, patterns
+from tokenizer import patterns
 from tokenizer.definition import (
     BYTE_CHARACTERS,
     NO_TOKEN,
@@ -43,16 +43,12 @@ class Model(NamedTuple):
     """Vocabulary and merges.
 
     Attributes:
-        n_tokens: size of the vocabulary.
-        ids: name to id; contains at least the added tokens that are in the vocabulary.
         byte_ids: see `Definition`.
         merges: uint32 [n, 3].
         as_strings: whether merges are strings with a space, not pairs.
         unmerged: see `Definition`.
     """
 
-    n_tokens: int
-    ids: dict[str, int]
     byte_ids: list[int]
     merges: np.ndarray[Any, np.dtype[np.uint32]]
     as_strings: bool
@@ -73,31 +69,23 @@ def read(path: Path, ignore: Collection[str] = ()) -> Stored:
     Raises:
         UserError: the file is damaged, or a part of it is not supported.
     """
-    content = read_bytes(path)
-    quick = _native.read_hf_model(content)
-    if quick is None:  # invalid file: the slower path reports the error
-        return parse(parse_json(content, path), path, ignore)
-    rest, n_tokens, added, byte_ids, merges, as_strings, unmerged = quick
-    model = Model(n_tokens, dict(added), byte_ids, merges.reshape(-1, 3), as_strings, dict(unmerged))
-    return parse(parse_json(rest, path), path, ignore, model)
+    return parse(parse_json(read_bytes(path), path), path, ignore)
 
 
-def parse(
-    found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = (), model: Model | None = None
-) -> Stored:
-    """`read` for parsed content; `path` is for messages. `model` is its vocabulary and merges, if already read."""
+def parse(found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = ()) -> Stored:
+    """`read` for parsed content; `path` is for messages."""
     if unknown := set(ignore) - set(IGNORABLE):
         raise UserError(f"ignore={quoted(min(unknown))} cannot be ignored; these can: {', '.join(IGNORABLE)}")
     path = path or Path("tokenizer.json")
     try:
-        return _stored(found, path, set(ignore), model)
+        return _stored(found, path, set(ignore))
     except KeyError as error:
         raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
     except (AttributeError, IndexError, TypeError, OverflowError) as error:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
-def _stored(found: dict[str, Any], path: Path, ignore: set[str], read: Model | None) -> Stored:
+def _stored(found: dict[str, Any], path: Path, ignore: set[str]) -> Stored:
     check_members(found, _MEMBERS, path)
     options = found["model"]
     _check_options(options, path, ignore)
@@ -108,9 +96,9 @@ def _stored(found: dict[str, Any], path: Path, ignore: set[str], read: Model | N
         raise _refusal(
             path, f"HF's regex engine may interpret {part} in its pattern {quoted(regex)} differently", "regex"
         )
-    vocab, n_tokens = (options["vocab"], len(options["vocab"])) if read is None else (read.ids, read.n_tokens)
-    added = _added(found.get("added_tokens") or [], vocab, n_tokens, path, ignore)
-    model = read or _model(options, added, path)
+    vocab = options["vocab"]
+    added = _added(found.get("added_tokens") or [], vocab, path, ignore)
+    model = _model(options, added, path)
     if missing := missing_byte(lambda byte: model.byte_ids[byte] != NO_TOKEN):
         raise UserError(f"{path} is not byte-level: {missing}")
     ignore_merges = options.get("ignore_merges") is True
@@ -220,11 +208,11 @@ def _adds_tokens(processor: Any) -> bool:
 
 
 def _added(
-    listed: list[dict[str, Any]], vocab: dict[str, int], n_tokens: int, path: Path, ignore: set[str]
+    listed: list[dict[str, Any]], vocab: dict[str, int], path: Path, ignore: set[str]
 ) -> dict[str, dict[str, Any]]:
     """The added tokens by string, without the flags to ignore."""
     added: dict[str, dict[str, Any]] = {}
-    following = n_tokens
+    following = len(vocab)
     for i, token in enumerate(listed):
         check_members(token, {"content": str, "id": int}, path, f"added_tokens[{i}].")
         string, token_id = token["content"], token["id"]
@@ -264,21 +252,22 @@ def _model(options: dict[str, Any], added: Collection[str], path: Path) -> Model
     if spelled is None or not all(spelled):
         wrong = next(name for name in names if not unprintable(name))
         raise UserError(f"{path} is not byte-level: its token {quoted(wrong)} is not in the byte alphabet")
-    tokens = dict(zip(names, spelled, strict=True))
-    byte_ids = [vocab[name] if (name := BYTE_CHARACTERS[byte]) in tokens else NO_TOKEN for byte in range(256)]
+    ids = {name: vocab[name] for name in names}
+    byte_ids = [ids.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     as_strings = bool(options["merges"]) and isinstance(options["merges"][0], str)
-    rows = []
+    rows: list[int] = []
     for rank, entry in enumerate(options["merges"]):
         pair = entry.split(" ") if isinstance(entry, str) else entry
         if len(pair) != 2 or isinstance(entry, str) != as_strings:
             raise UserError(f"{path} is damaged: merge {rank} is {quoted(entry)}")
         left, right = pair
-        if not (left in tokens and right in tokens and left + right in tokens):
+        try:
+            rows += ids[left], ids[right], ids[left + right]
+        except KeyError:
             raise UserError(
                 f"{path} is damaged: merge {rank}, {quoted(left)} and {quoted(right)}, is not in its vocabulary"
-            )
-        rows.append((vocab[left], vocab[right], vocab[left + right]))
+            ) from None
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     made = set(byte_ids) | set(merges[:, 2].tolist())
-    unmerged = {token: vocab[name] for name, token in tokens.items() if vocab[name] not in made}
-    return Model(len(vocab), vocab, byte_ids, merges, as_strings, unmerged)
+    unmerged = {token: ids[name] for name, token in zip(names, spelled, strict=True) if ids[name] not in made}
+    return Model(byte_ids, merges, as_strings, unmerged)

@@ -134,15 +134,15 @@ class Backend:
                 f"{type(text).__name__}"
             )
         preparation = self._prepare(split_special_tokens=self._theirs.encode_special_tokens)
-        parts = [self.ours.definition.encoder.encode_words(piece, preparation) for piece in pieces]
+        parts = [self.ours.definition.encoder.encode_spans(piece, preparation) for piece in pieces]
         ids = [i for part in parts for i in part[0].tolist()]
-        numbers = [np.full(len(part[0]), n) for n, part in enumerate(parts)] if words else [part[2] for part in parts]
+        numbers = [np.full(len(part[0]), n) for n, part in enumerate(parts)] if words else [part[3] for part in parts]
         return _encoding(
             ids=ids,
             type_ids=[type_id] * len(ids),
             tokens=[self._strings.get(i) or self._theirs.id_to_token(i) for i in ids],
             words=[number for part in numbers for number in part.tolist()],
-            offsets=[span for part in parts for span in part[1].reshape(-1, 2).tolist()],
+            offsets=[span for part in parts for span in part[2].reshape(-1, 2).tolist()],
         )
 
     def template(self, *, add_special_tokens: bool) -> tuple[list[int], list[int], list[int]] | None:

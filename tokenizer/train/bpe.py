@@ -221,10 +221,12 @@ def _merge(
         "progress_seconds": every,
     }
     if start is None and not before:
-        trained = _native.train_bpe(counts.data, counts.offsets, counts.counts, ALPHABET, n_merges, **options)
+        rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
+        words: npt.NDArray[np.uint8] | npt.NDArray[np.uint32] = rank_of_byte[counts.data]
+        tokens, offsets = [bytes([byte]) for byte in ALPHABET], counts.offsets
     else:
         tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
-        trained = _native.continue_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
+    trained = _native.train_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
     merges = found.then(trained, time.perf_counter() - began)
     if saved is not None and len(merges.ranks) > before:
         saved.save(merges)

@@ -238,8 +238,8 @@ def count_pretokens(
         )
         try:
             # Reading a compressed file takes about half the time of counting it.
-            readers, parts = (n_threads + 1) // 2, counter.takes_parts
-            read = partial(Corpus.batches, readers=readers, in_order=False, parts=parts, batch_bytes=_BATCH_BYTES)
+            readers = (n_threads + 1) // 2
+            read = partial(Corpus.batches, readers=readers, in_order=False, batch_bytes=_BATCH_BYTES)
             batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
             n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"))
             if n_bytes == 0 and not (isinstance(text, Corpus) and text.part):
@@ -258,7 +258,7 @@ def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], ti
     for batch in batches:
         counter.add(batch)
         n_bytes += batch.n_bytes
-        n_documents += len(batch) - batch.continued
+        n_documents += len(batch)
         tick(n_bytes)
     tick.finish(n_bytes)
     return n_bytes, n_documents

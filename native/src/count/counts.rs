@@ -1,7 +1,7 @@
 //! Sums of counts.
 
 use super::spill::{Source, Sum};
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 /// Work of summing one string's counts, in units of `poll`.
 const WORK_PER_SUM: usize = 16;
@@ -20,7 +20,7 @@ impl Counts {
         let most: usize = sources.iter().map(Source::len).sum();
         let mut sum = Sum::new(sources)?;
         let mut this =
-            Self { offsets: memory::with_capacity(most + 1), counts: memory::with_capacity(most), ..Self::default() };
+            Self { offsets: Vec::with_capacity(most + 1), counts: Vec::with_capacity(most), ..Self::default() };
         this.offsets.push(0);
         while let Some(count) = sum.next_onto(&mut this.data)? {
             poll(WORK_PER_SUM);

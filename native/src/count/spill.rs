@@ -1,11 +1,13 @@
 //! Sorted counts on disk, and the k-way merge of sorted counts.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 
 use super::table::{head, Sorted};
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 const BUFFER: usize = 1 << 16;
 /// Log2 of the compression window, which bounds the memory of each run while it is read.
@@ -133,77 +135,47 @@ impl Drop for Run {
 /// K-way merge of sorted sources: every string once, in order, with the sum of its counts.
 pub struct Sum {
     sources: Vec<Source>,
-    /// The current string and count of each source, and a heap of sources by their strings.
-    strings: Vec<Vec<u8>>,
-    counts: Vec<u64>,
-    heap: Vec<(u128, usize)>,
+    /// The next string of each source that has one, the first on top.
+    heap: BinaryHeap<Reverse<Head>>,
+}
+
+/// In order of the string: its head decides nearly every comparison.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    head: u128,
+    bytes: Vec<u8>,
+    source: usize,
+    count: u64,
 }
 
 impl Sum {
     pub fn new(sources: Vec<Source>) -> Result<Self, String> {
-        let n = sources.len();
-        let mut this = Self { sources, strings: vec![Vec::new(); n], counts: vec![0; n], heap: Vec::with_capacity(n) };
-        for source in 0..n {
-            if this.advance(source)? {
-                this.heap.push((head(&this.strings[source]), source));
-            }
-        }
-        (0..this.heap.len() / 2).rev().for_each(|at| this.sift_down(at));
-        Ok(this)
+        let mut sum = Self { heap: BinaryHeap::with_capacity(sources.len()), sources };
+        (0..sum.sources.len()).try_for_each(|source| sum.advance(source, Vec::new()))?;
+        Ok(sum)
     }
 
-    fn advance(&mut self, source: usize) -> Result<bool, String> {
-        let next = self.sources[source].next_into(&mut self.strings[source])?;
-        self.counts[source] = next.unwrap_or(0);
-        Ok(next.is_some())
-    }
-
-    #[inline(always)]
-    fn less(&self, a: (u128, usize), b: (u128, usize)) -> bool {
-        if a.0 != b.0 {
-            return a.0 < b.0;
+    fn advance(&mut self, source: usize, mut bytes: Vec<u8>) -> Result<(), String> {
+        if let Some(count) = self.sources[source].next_into(&mut bytes)? {
+            self.heap.push(Reverse(Head { head: head(&bytes), bytes, source, count }));
         }
-        (&self.strings[a.1], a.1) < (&self.strings[b.1], b.1)
-    }
-
-    fn sift_down(&mut self, mut at: usize) {
-        loop {
-            let mut least = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.less(self.heap[child], self.heap[least]) {
-                    least = child;
-                }
-            }
-            if least == at {
-                return;
-            }
-            self.heap.swap(at, least);
-            at = least;
-        }
+        Ok(())
     }
 
     /// Appends the next string to `data` and returns its count; None at the end.
     pub fn next_onto(&mut self, data: &mut Vec<u8>) -> Result<Option<u64>, String> {
-        let Some(&(first_head, first)) = self.heap.first() else {
-            return Ok(None);
-        };
-        let start = data.len();
-        memory::reserve(data, self.strings[first].len());
-        data.extend_from_slice(&self.strings[first]);
-        let mut total = 0u64;
-        while let Some(&(head_of, source)) = self.heap.first() {
-            if head_of != first_head || self.strings[source] != data[start..] {
-                break;
+        let (start, mut total) = (data.len(), None);
+        while let Some(Reverse(next)) = self.heap.peek() {
+            match total {
+                None => data.extend_from_slice(&next.bytes),
+                Some(_) if next.bytes != data[start..] => break,
+                Some(_) => {}
             }
-            total = total.checked_add(self.counts[source]).ok_or_else(too_many)?;
-            if self.advance(source)? {
-                self.heap[0].0 = head(&self.strings[source]);
-            } else {
-                self.heap.swap_remove(0);
-            }
-            self.sift_down(0);
+            total = Some(total.unwrap_or(0u64).checked_add(next.count).ok_or_else(too_many)?);
+            let Some(Reverse(next)) = self.heap.pop() else { break };
+            self.advance(next.source, next.bytes)?;
         }
-        Ok(Some(total))
+        Ok(total)
     }
 }
 

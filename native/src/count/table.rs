@@ -4,7 +4,7 @@ use hashbrown::hash_table::{Entry, HashTable};
 
 use super::keys::{hash_key, short_key, SHORT};
 use crate::runtime::interrupt::poll;
-use crate::runtime::memory::{self, prefetch};
+use crate::runtime::memory::prefetch;
 
 /// Keys gathered before the table is probed, so that cache misses overlap.
 const AHEAD: usize = 64;
@@ -58,7 +58,7 @@ impl Table {
     /// An empty table that reports `is_full` before it would use more than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
-            slots: memory::filled(1 << 12, Slot::default()),
+            slots: vec![Slot::default(); 1 << 12],
             used: 0,
             pending: [(0, 0); AHEAD],
             n_pending: 0,
@@ -131,7 +131,7 @@ impl Table {
 
     fn grow(&mut self) {
         let factor = if self.slots.len() < 1 << 16 { 4 } else { 2 };
-        let bigger = memory::filled(self.slots.len() * factor, Slot::default());
+        let bigger = vec![Slot::default(); self.slots.len() * factor];
         let old = std::mem::replace(&mut self.slots, bigger);
         self.used = 0;
         for slot in old.into_iter().filter(|slot| slot.high != 0) {
@@ -153,7 +153,6 @@ impl Table {
             Entry::Vacant(entry) => {
                 let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
                 entry.insert(Long { start: arena.len(), length, hash, count });
-                memory::reserve(arena, bytes.len());
                 arena.extend_from_slice(bytes);
                 self.full |= self.memory() > self.limit;
             }
@@ -178,7 +177,7 @@ impl Table {
             (slot.high, slot.low) = ((ordered >> 64) as u64, ordered as u64);
         }
         short.sort_unstable_by_key(|slot| (slot.high, slot.low));
-        let mut long: Vec<Long> = memory::with_capacity(self.long.len());
+        let mut long: Vec<Long> = Vec::with_capacity(self.long.len());
         long.extend(self.long);
         let arena = self.arena;
         let spelled = |long: &Long| &arena[long.start..][..long.length as usize];
@@ -247,34 +246,6 @@ impl Sorted {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sorted_orders_prefixes_before_their_extensions() {
-        let mut table = Table::default();
-        let words: [&[u8]; 8] = [
-            b"b",
-            b"a",
-            b"a\0",
-            b"a\0\0",
-            b"aaaaaaaaaaaaaaaaaaaa",
-            b"aaaaaaaaaaaaaaa",
-            b"aaaaaaaaaaaaaaaa",
-            b"aaaaaaaaaaaaaab",
-        ];
-        for word in words {
-            table.add(word, 0, word.len());
-            table.add(word, 0, word.len());
-        }
-        let mut sorted = table.into_sorted();
-        let mut expected = words.to_vec();
-        expected.sort_unstable();
-        let mut bytes = Vec::new();
-        for word in expected {
-            assert_eq!(sorted.next_into(&mut bytes), Some(2));
-            assert_eq!(bytes, word);
-        }
-        assert_eq!(sorted.next_into(&mut bytes), None);
-    }
 
     #[test]
     fn heads_order_as_bytes_do() {

@@ -1,6 +1,3 @@
-use std::sync::atomic::Ordering;
-use std::sync::Arc;
-
 use super::counter::{Counter, Spill};
 use super::counts::Counts;
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
@@ -14,11 +11,10 @@ fn count(batches: &[Batch], threads: usize, memory: Option<usize>, name: &str) -
     let folder = std::env::temp_dir().join(format!("superbpe-count-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let spill = memory.map(|memory| Spill { memory, folder: folder.clone() });
-    let counter = Counter::new(scanner(), Unit::Document, &["<|s|>".to_string()], spill, threads).unwrap();
-    batches.iter().for_each(|batch| counter.add(&Arc::new(batch.clone())).unwrap());
-    let shared = Arc::clone(&counter.shared);
+    let mut counter = Counter::new(scanner(), Unit::Document, &["<|s|>".to_string()], spill, threads).unwrap();
+    batches.iter().for_each(|batch| counter.add(batch).unwrap());
+    assert_eq!(counter.n_spilled() > 0, memory.is_some(), "what does not fit is spilled");
     let counts = counter.finish().unwrap();
-    assert_eq!(shared.n_spilled.load(Ordering::Relaxed) > 0, memory.is_some(), "what does not fit is spilled");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "runs are deleted");
     std::fs::remove_dir(folder).unwrap();
     counts
@@ -90,20 +86,18 @@ fn one_document_that_cannot_be_cut_stays_within_the_limit() {
     std::fs::create_dir_all(&folder).unwrap();
     let spill = Spill { memory: 1 << 20, folder: folder.clone() };
     let scanner = Scanner::new(r" ?[0-9a-f]+").unwrap();
-    let counter = Counter::new(scanner, Unit::Document, &[], Some(spill), 1).unwrap();
-    counter.add(&Arc::new(long)).unwrap();
-    let shared = Arc::clone(&counter.shared);
+    let mut counter = Counter::new(scanner, Unit::Document, &[], Some(spill), 1).unwrap();
+    counter.add(&long).unwrap();
+    assert!(counter.n_spilled() > 10);
     assert_eq!(counter.finish().unwrap().counts, vec![1; 300_000]);
-    assert!(shared.n_spilled.load(Ordering::Relaxed) > 10);
     std::fs::remove_dir(folder).unwrap();
 }
 
 #[test]
 fn a_place_that_cannot_be_written_is_an_error() {
     let spill = Spill { memory: 1, folder: "/nonexistent/folder".into() };
-    let counter = Counter::new(scanner(), Unit::Document, &[], Some(spill), 2).unwrap();
+    let mut counter = Counter::new(scanner(), Unit::Document, &[], Some(spill), 2).unwrap();
     let mut batch = Batch::default();
     batch.push(b"some text");
-    let _ = counter.add(&Arc::new(batch));
-    assert!(counter.finish().unwrap_err().contains("/nonexistent/folder"));
+    assert!(counter.add(&batch).unwrap_err().contains("/nonexistent/folder"));
 }

@@ -2,23 +2,15 @@
 
 use std::convert::Infallible;
 
+use super::level1::{pieces::Pieces, Level1};
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
-use crate::encode::level1::pieces::{Pieces, Run};
-use crate::encode::{level1::tables::Level1, stream::cuts::Cuts};
-use crate::pretokenize::sink::{each_piece, Sink};
-use crate::runtime::lock_free::{Once, Pool};
-use crate::runtime::{interrupt::poll, memory};
+use crate::encode::stream::cuts::Cuts;
+use crate::runtime::{interrupt::poll, pool::Pool};
 use crate::text::unit::Unit;
 use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
 
 /// Sets of the piece cache per thread, 64 bytes each: at most 8 MiB. Small vocabularies need fewer.
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
-
-/// Level-1 tokens gathered before level 2 merges them.
-const GATHERED: usize = 1 << 10;
-
-/// States kept between calls.
-const KEPT_STATES: usize = 256;
 
 pub struct Encoder {
     pub(super) definition: Definition,
@@ -26,10 +18,10 @@ pub struct Encoder {
     pub(super) level2: Option<Level2>,
     /// Number of phase-1 merges that join products of phase 2. The second level applies them too.
     pub late_merges: usize,
+    /// Where texts can be cut without changing their ids.
+    pub(super) cuts: Cuts,
     /// States that no call is using.
-    states: Pool<State, KEPT_STATES>,
-    ignores_merges: bool,
-    cuts: Once<Cuts>,
+    states: Pool<Box<State>>,
 }
 
 impl Encoder {
@@ -53,26 +45,20 @@ impl Encoder {
             level1: Level1::new(&definition, &first, cut_all, packed),
             level2,
             late_merges: late,
+            cuts: Cuts::new(&definition),
             definition,
-            states: Pool::new(),
-            ignores_merges: false,
-            cuts: Once::new(),
+            states: Pool::default(),
         }
     }
 
     /// HF's `ignore_merges`: a whole piece of the scanner that equals one of the tokens `ids` becomes that token
     /// without merging. For one-pass tokenizers.
     pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
-        self.ignores_merges = true;
         // Merges produce most tokens anyway; only the others need a lookup before merging.
-        let unknown: Vec<u32> =
-            ids.iter().copied().filter(|&id| !self.level1.is_token(self.tokens().get(id))).collect();
-        let made = self.tokens_in(&unknown);
-        let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
-        if !not_made.is_empty() {
-            self.level1.set_whole_tokens(&self.definition, &not_made);
-            self.states = Pool::new(); // the caches hold these tokens merged
-        }
+        let made = self.tokens_in(ids);
+        let others: Vec<u32> = ids.iter().copied().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
+        self.level1.set_whole_tokens(&self.definition, &others);
+        self.cuts.depend_on_whole_pieces();
         self
     }
 
@@ -86,28 +72,23 @@ impl Encoder {
         self.tokens_in(&(0..self.tokens().len() as u32).collect::<Vec<u32>>())
     }
 
-    #[inline(never)]
     fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
         let (mut packed, mut merged) = (Vec::new(), Vec::new());
-        self.with_state(|state| {
-            let mut count = |&id: &u32| {
-                poll(1 + self.tokens().get(id).len());
+        self.with_state(|State { level1, level2: runs, .. }| {
+            let count = |&id: &u32| {
                 let bytes = self.tokens().get(id);
+                poll(1 + bytes.len());
                 if bytes.is_empty() {
                     return 0;
                 }
                 packed.clear();
+                level1.merge_whole(&self.level1, bytes, &mut packed);
+                let Some(level2) = &self.level2 else { return packed.len() as u32 };
                 merged.clear();
-                self.level1.merged(bytes, &mut state.level1, &mut packed);
-                match &self.level2 {
-                    None => packed.len() as u32,
-                    Some(level2) => {
-                        level2.merge(&packed, &mut state.level2, &mut merged);
-                        merged.len() as u32
-                    }
-                }
+                level2.merge(&packed, runs, &mut merged);
+                merged.len() as u32
             };
-            Ok::<_, Infallible>(ids.iter().map(&mut count).collect())
+            Ok::<_, Infallible>(ids.iter().map(count).collect())
         })
         .unwrap_or_else(|never| match never {})
     }
@@ -150,24 +131,19 @@ impl Encoder {
         Box::new(State::new(&self.level1, pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
     }
 
-    /// Where texts can be cut without changing their ids.
-    pub fn cuts(&self) -> &Cuts {
-        self.cuts.get_or_init(|| Cuts::new(&self.definition, self.ignores_merges))
-    }
-
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         let State { level1, level2: runs, spans, .. } = state;
         match &self.level2 {
             level2 if self.definition.second_pass_fence.is_some() => {
                 self.spans_with(text, Unit::Document, level1, spans, |span| match level2 {
-                    None => memory::extend(out, span.iter().copied()),
+                    None => out.extend_from_slice(span),
                     Some(level2) => level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out),
                 })
             }
             None => {
-                let mut run = self.level1.run::<false>(text, level1, out);
-                self.definition.scanner.pieces(text, Words { run: run.apart() })?;
+                let mut run = self.level1.run::<false>(text, level1, out, None);
+                self.definition.scanner.pieces(text, run.reborrow())?;
                 run.finish();
                 Ok(())
             }
@@ -179,74 +155,10 @@ impl Encoder {
     pub(super) fn gather(&self, text: &[u8], level1: &mut Pieces, take: &mut dyn FnMut(&[u32])) -> Result<(), String> {
         let mut packed = std::mem::take(&mut level1.gathered);
         packed.clear();
-        let mut run = self.level1.run::<true>(text, level1, &mut packed);
-        self.definition.scanner.pieces(text, Gather { run: run.apart(), take })?;
+        let mut run = self.level1.run::<true>(text, level1, &mut packed, Some(take));
+        self.definition.scanner.pieces(text, run.reborrow())?;
         run.finish();
-        take(&packed);
         level1.gathered = packed;
         Ok(())
-    }
-}
-
-/// Pieces of a tokenizer without superwords.
-struct Words<'a> {
-    run: Run<'a, false>,
-}
-
-impl Sink for Words<'_> {
-    #[inline(always)]
-    fn piece(&mut self, start: usize, end: usize) {
-        self.run.push(start, end);
-    }
-
-    #[inline(always)]
-    fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
-        if ends != 0 && self.run.push_uncut(start, at, ends) {
-            return at + ends.ilog2() as usize;
-        }
-        each_piece(start, at, ends, |start, end| self.piece(start, end))
-    }
-}
-
-/// Passes the packed level-1 tokens of whole pieces on when many are there.
-struct Gather<'a, 't> {
-    run: Run<'a, true>,
-    take: &'t mut dyn FnMut(&[u32]),
-}
-
-impl Gather<'_, '_> {
-    #[inline(never)]
-    fn take(&mut self) {
-        self.run.flush();
-        (self.take)(self.run.out);
-        self.run.out.clear();
-    }
-}
-
-impl Sink for Gather<'_, '_> {
-    #[inline(always)]
-    fn piece(&mut self, start: usize, end: usize) {
-        if self.run.out.len() >= GATHERED && self.run.is_before(start) {
-            self.take();
-        }
-        self.run.push(start, end);
-    }
-
-    #[inline(always)]
-    fn window(&mut self, start: usize, at: usize, ends: u64, last: usize) -> usize {
-        if !self.run.takes_windows() {
-            return self.pieces(start, at, ends & !u64::from(start == at));
-        }
-        if self.run.out.len() >= GATHERED && ends != 0 {
-            let first = ends.trailing_zeros() as usize;
-            self.run.apart().push_window(at, 1 << first, first);
-            self.take();
-        }
-        self.run.apart().push_window(at, ends, last);
-        if ends == 0 {
-            start
-        } else {
-            at + ends.ilog2() as usize
-        }
     }
 }

@@ -16,7 +16,6 @@
 //! whatever the order of the merges. Ordinary lists have no late merges and pay nothing for this.
 
 use super::{
-    bits::Bits,
     definition::Definition,
     rules::{effective_rules, superword_rank, Rule},
 };
@@ -44,30 +43,28 @@ impl Levels {
         }
         let one_pass = definition.second_pass_fence.is_none(); // a two-pass tokenizer never returns to phase 1
         let n = definition.tokens.len();
-        let mut in_second = Bits::new(rules.len());
-        let (mut made, mut made_in_second, mut made_twice) = (Bits::new(n), Bits::new(n), false);
+        let mut in_second = vec![false; rules.len()];
+        let (mut made, mut made_in_second, mut made_twice) = (vec![false; n], vec![false; n], false);
         let mut leftmost: Vec<u32> = (0..n as u32).collect();
         let mut rightmost = leftmost.clone();
         let mut late = 0;
         for i in parts_first(definition, &rules) {
             let [left, right, new] =
                 [rules[i].merge.left, rules[i].merge.right, rules[i].merge.new].map(|id| id as usize);
-            made_twice |= made.get(new);
-            made.set(new);
+            made_twice |= std::mem::replace(&mut made[new], true);
             if i < phase1 {
-                if !one_pass || !made_in_second.get(left) && !made_in_second.get(right) {
+                if !one_pass || !made_in_second[left] && !made_in_second[right] {
                     continue;
                 }
                 late += 1;
             }
-            in_second.set(i);
-            made_in_second.set(new);
+            (in_second[i], made_in_second[new]) = (true, true);
             leftmost[new] = leftmost[left];
             rightmost[new] = rightmost[right];
         }
         debug_assert!(!(one_pass && made_twice), "`effective_rules` leaves one derivation");
         let mut place = 0..rules.len();
-        let (second, first) = rules.into_iter().partition(|_| place.next().is_some_and(|i| in_second.get(i)));
+        let (second, first) = rules.into_iter().partition(|_| place.next().is_some_and(|i| in_second[i]));
         Self { first, second, late, leaves: (!made_twice).then_some((leftmost, rightmost)) }
     }
 }
@@ -86,11 +83,11 @@ fn split(definition: &Definition) -> usize {
 /// Indices into `rules` such that the rules for a rule's parts come first: by rank if possible.
 fn parts_first(definition: &Definition, rules: &[Rule]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rules.len()).collect();
-    let mut made = Bits::new(definition.tokens.len());
-    definition.byte_ids.iter().for_each(|&id| made.set(id as usize));
+    let mut made = vec![false; definition.tokens.len()];
+    definition.byte_ids.iter().for_each(|&id| made[id as usize] = true);
     let in_order = rules.iter().all(|Rule { merge, .. }| {
-        made.set(merge.new as usize);
-        made.get(merge.left as usize) && made.get(merge.right as usize)
+        made[merge.new as usize] = true;
+        made[merge.left as usize] && made[merge.right as usize]
     });
     if !in_order {
         // A token's parts are shorter than it is.
@@ -103,23 +100,11 @@ fn parts_first(definition: &Definition, rules: &[Rule]) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::encode::encoder::Encoder;
-    use crate::encode::tests::{byte_ids, encode_all, plain, random_merges};
+    use crate::encode::tests::{encode_all, one_pass, plain, plain_ids, random_merges};
     use crate::pretokenize::scanner::Scanner;
     use crate::runtime::random::Random;
     use crate::vocabulary::MergeRule;
     use crate::vocabulary::Tokens;
-
-    fn definition(tokens: &Tokens, merges: &[MergeRule], phase1: usize, pattern: &str) -> Definition {
-        Definition {
-            tokens: tokens.clone(),
-            byte_ids: byte_ids(),
-            merges: merges.to_vec(),
-            phase1,
-            scanner: Scanner::new(pattern).unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        }
-    }
 
     /// Moves, swaps and repeats merges across the transition, or shuffles all.
     fn damage(random: &mut Random, how: usize, merges: &mut Vec<MergeRule>, phase1: usize) {
@@ -162,7 +147,7 @@ mod tests {
             let phase1 = 1 + random.below(24);
             damage(&mut random, case % 5, &mut merges, phase1);
             let pattern = ["", "d", "b+"][case % 3];
-            let definition = definition(&tokens, &merges, phase1, pattern);
+            let definition = one_pass(&tokens, &merges, phase1, pattern);
 
             let levels = Levels::new(&definition);
             let rules = effective_rules(&definition);
@@ -183,17 +168,8 @@ mod tests {
             let texts: Vec<Vec<u8>> =
                 (0..12).map(|_| (0..random.below(long)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
             let encoder = Encoder::new(definition);
-            for (text, found) in texts.iter().zip(encode_all(&encoder, &texts)) {
-                let mut expected = Vec::new();
-                encoder
-                    .definition()
-                    .scanner
-                    .pieces(text, |start, end| {
-                        let mut piece: Vec<u32> = text[start..end].iter().map(|&byte| byte as u32).collect();
-                        plain(&mut piece, &merges);
-                        expected.append(&mut piece);
-                    })
-                    .unwrap();
+            for (text, found) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
+                let expected = plain_ids(&encoder.definition().scanner, text, &merges);
                 assert_eq!(found, expected, "case {case}: {phase1} of {merges:?}, {text:?}");
             }
         }
@@ -215,15 +191,15 @@ mod tests {
         };
         (b'a'..=b'z').for_each(|letter| add(b" ", &[letter]));
         (b'a'..=b'z').for_each(|letter| add(&[letter], b" a"));
-        let levels = Levels::new(&definition(&tokens, &merges, 40, ""));
+        let levels = Levels::new(&one_pass(&tokens, &merges, 40, ""));
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (26, 26, 0));
         merges.rotate_left(1); // " a" comes last
-        let levels = Levels::new(&definition(&tokens, &merges, 30, ""));
+        let levels = Levels::new(&one_pass(&tokens, &merges, 30, ""));
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (25, 27, 0));
         assert_eq!(levels.second.last().unwrap().rank, 51);
         // In a two-pass tokenizer the second level is phase 2, and no merge is late.
         let two_pass =
-            Definition { second_pass_fence: Some(Scanner::new("").unwrap()), ..definition(&tokens, &merges, 30, "") };
+            Definition { second_pass_fence: Some(Scanner::new("").unwrap()), ..one_pass(&tokens, &merges, 30, "") };
         let levels = Levels::new(&two_pass);
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (30, 22, 0));
     }
@@ -245,13 +221,13 @@ mod tests {
         merges.push(MergeRule { left: merges[9].left, right: merges[8].left, new: unequal });
         merges.push(MergeRule { left: unequal, right: merges[9].left, new: longest });
         for phase1 in [2, 11, 12] {
-            let definition = definition(&tokens, &merges, phase1, "");
+            let definition = one_pass(&tokens, &merges, phase1, "");
             assert!(effective_rules(&definition).iter().all(|rule| rule.rank != 12));
             let encoder = Encoder::new(definition);
             for length in [1535, 1536, 2047, 2048, 2049, 3584] {
                 let mut expected = vec![97; length];
                 plain(&mut expected, &merges);
-                assert_eq!(encode_all(&encoder, &[vec![b'a'; length]]), [expected]);
+                assert_eq!(encode_all(&encoder, &[vec![b'a'; length]], 1), [expected]);
             }
         }
     }

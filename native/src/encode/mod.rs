@@ -1,18 +1,32 @@
-//! Encoding in two levels: cached phase-1 pieces, then phase-2 merges on runs of phase-1 tokens. Two-pass encoding,
-//! which needs both patterns, is in `encoder` (`encode_in_spans`).
+//! How a document becomes ids.
 //!
-//! A merge (a, b) joins text only where the last byte of a is followed by the first byte of b. So if no merge of a
-//! level can join two adjacent bytes, no merge of that level crosses them, and the text can be cut there. The pieces
-//! are short and repeat, so they are looked up instead of merged. Phase 2 works the same way: it never crosses a seam
-//! of phase-1 tokens that is not the (rightmost leaf, leftmost leaf) of one of its merges.
+//! 1. *Preparation* (`preparation`). Added tokens are found in the text, the text between them is normalised, and each
+//!    stretch of text is encoded on its own. Most tokenizers need none of this.
+//! 2. *Pieces.* The scanner cuts the text where the pattern does; a one-pass tokenizer with superwords cuts it at the
+//!    fence instead. No merge crosses the end of a piece.
+//! 3. *Level 1* (`level1`) applies the phase-1 merges. A merge (a, b) joins text only where the last byte of a is
+//!    followed by the first byte of b. So where no phase-1 merge has such a pair of bytes, the text can be cut further
+//!    (`level1::run`), and so it can between two characters that no merge joins (`level1::seams`). The pieces are now
+//!    short and repeat. 512 of them are looked up at a time in the thread's cache, which holds all short tokens from the
+//!    start (`level1::pieces`). Those that are not cached are merged together, a step of each at a time, and cached.
+//! 4. *Level 2* (`level2`) applies the phase-2 merges to phase-1 tokens. It never crosses a seam between two tokens that
+//!    is not the (rightmost leaf, leftmost leaf) of one of its merges. A table of pairs says which seams those are and
+//!    which merge joins two tokens. The runs of tokens between the other seams are merged one by one; most have two or
+//!    three tokens. Tokenizers without superwords have no second level: the tokens of level 1 are their ids.
 //!
-//! Merging level by level equals plain merging by rank, for any list and any split (see `levels`).
+//! A two-pass tokenizer also cuts with its pattern first, and level 2 works between the boundaries of its fence
+//! (`spans`).
 //!
-//! A list may give a token several derivations, as files made from tiktoken ranks do. Only one of them ever applies
-//! (see `keep_live`); the others are dropped first.
+//! Merging a piece means: while a merge joins two neighbours, apply the one of the lowest rank, the leftmost first
+//! (`merge`). Applying the two levels in turn gives the same ids for any list of merges (`levels` has the argument). A
+//! list may give a token several derivations, as files made from tiktoken ranks do. Only one of them ever applies, and
+//! the others are dropped first (`rules`).
+//!
+//! The caches and scratch space of a thread are its `State`. An encoder keeps states between calls. A batch is encoded
+//! on several threads, and a long document in parts that are cut where that changes no ids (`stream::cuts`); streams are
+//! cut at the same places.
 
 pub mod batch;
-mod bits;
 pub mod definition;
 pub mod encoder;
 pub mod level1;

@@ -1,13 +1,13 @@
 //! Positions of tokens in their text.
 
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 /// Start and end of every token in bytes and in characters, flat. `length(id)` is a token's length in bytes.
 ///
 /// In characters, a token with a part of a character covers the whole character, as in HF `tokenizers`, so spans of
 /// neighbours can overlap. Fails if the tokens do not spell as many bytes as the text has.
 pub fn spans(text: &[u8], ids: &[u32], length: impl Fn(u32) -> usize) -> Result<(Vec<i64>, Vec<i64>), String> {
-    let (mut bytes, mut characters) = (memory::with_capacity(2 * ids.len()), memory::with_capacity(2 * ids.len()));
+    let (mut bytes, mut characters) = (Vec::with_capacity(2 * ids.len()), Vec::with_capacity(2 * ids.len()));
     let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
     let (mut at, mut begun) = (0, 0i64); // characters that begin before `at`
     for &id in ids {
@@ -24,21 +24,4 @@ pub fn spans(text: &[u8], ids: &[u32], length: impl Fn(u32) -> usize) -> Result<
         return Err("the tokens spell less than the text".to_string());
     }
     Ok((bytes, characters))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_character_cover_it() {
-        // a | é's first byte | its second, then b | 🙂's first two | the rest
-        let text = "aéb🙂".as_bytes();
-        let (bytes, characters) = spans(text, &[1, 1, 2, 2, 2], |id| id as usize).unwrap();
-        assert_eq!(bytes, [0, 1, 1, 2, 2, 4, 4, 6, 6, 8]);
-        assert_eq!(characters, [0, 1, 1, 2, 1, 3, 3, 4, 3, 4]);
-        assert!(spans(text, &[9], |id| id as usize).is_err());
-        assert!(spans(text, &[7], |id| id as usize).is_err());
-        assert_eq!(spans(b"", &[], |_| 1).unwrap(), (vec![], vec![]));
-    }
 }

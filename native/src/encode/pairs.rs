@@ -39,46 +39,14 @@ pub(super) fn byte_pair(left: u8, right: u8) -> usize {
     u16::from_le_bytes([left, right]) as usize
 }
 
-/// Hash table from pairs of ids to their merges.
-pub struct PairTable {
-    slots: Vec<(u64, PairMerge)>,
-    shift: u32,
-}
+/// Merges by pair of ids. If a pair is repeated, the last merge counts, as in HF `tokenizers`.
+pub(super) type Pairs = rustc_hash::FxHashMap<(u32, u32), PairMerge>;
 
 const EMPTY: u64 = u64::MAX;
 
-impl PairTable {
-    /// An empty table for up to `capacity` pairs.
-    pub(super) fn new(capacity: usize) -> Self {
-        let size = (capacity * 2).next_power_of_two().max(16);
-        Self { slots: huge_filled(size, (EMPTY, NO_MERGE)), shift: 64 - size.trailing_zeros() }
-    }
-
-    #[inline(always)]
-    fn home(&self, pair: u64) -> usize {
-        (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
-    }
-
-    #[inline(always)]
-    fn slot(&self, pair: u64) -> usize {
-        let mut at = self.home(pair);
-        while self.slots[at].0 != pair && self.slots[at].0 != EMPTY {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        at
-    }
-
-    /// If a pair is repeated, the last merge counts, as in HF `tokenizers`.
-    pub(super) fn insert(&mut self, left: u32, right: u32, found: PairMerge) {
-        let pair = (left as u64) << 32 | right as u64;
-        let at = self.slot(pair);
-        self.slots[at] = (pair, found);
-    }
-
-    #[inline(always)]
-    pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
-        self.slots[self.slot((left as u64) << 32 | right as u64)].1
-    }
+#[inline(always)]
+fn joined(left: u32, right: u32) -> u64 {
+    (left as u64) << 32 | right as u64
 }
 
 /// Read-only table with one probe per lookup: each bucket stores a displacement for its hashes such that no two pairs
@@ -89,8 +57,9 @@ pub(super) struct FixedPairs {
 }
 
 impl FixedPairs {
-    pub(super) fn new(table: &PairTable) -> Self {
-        let mut pairs: Vec<(u64, PairMerge)> = table.slots.iter().copied().filter(|slot| slot.0 != EMPTY).collect();
+    pub(super) fn new(pairs: &Pairs) -> Self {
+        let pairs = pairs.iter().map(|(&(left, right), &found)| (joined(left, right), found));
+        let mut pairs: Vec<(u64, PairMerge)> = pairs.collect();
         let n_buckets = pairs.len() / 4 + 1;
         let bucket = |pair: u64| reduce(mix(pair) as u32, n_buckets);
         pairs.sort_unstable_by_key(|slot| bucket(slot.0));
@@ -135,7 +104,7 @@ impl FixedPairs {
     /// The slot that `get` reads; prefetches it.
     #[inline(always)]
     pub(super) fn place_ahead(&self, left: u32, right: u32) -> usize {
-        let at = self.place_of((left as u64) << 32 | right as u64);
+        let at = self.place_of(joined(left, right));
         prefetch(&self.slots, at);
         at
     }
@@ -144,12 +113,12 @@ impl FixedPairs {
     #[inline(always)]
     pub(super) fn find_at(&self, at: usize, left: u32, right: u32) -> (bool, PairMerge) {
         let (pair, found) = self.slots[at];
-        (pair == (left as u64) << 32 | right as u64, found)
+        (pair == joined(left, right), found)
     }
 
     #[inline(always)]
     pub(super) fn find(&self, left: u32, right: u32) -> (bool, PairMerge) {
-        self.find_at(self.place_of((left as u64) << 32 | right as u64), left, right)
+        self.find_at(self.place_of(joined(left, right)), left, right)
     }
 
     #[inline(always)]

@@ -6,12 +6,12 @@
 //! 3. In the normalised text, the tokens that are `normalized` are found.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{encoder::Encoder, offsets, state::State};
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 use crate::text::batch::Batch;
-use crate::text::documents::{self, Documents, Strings};
+use crate::text::documents::{self, BYTES_PER_TOKEN, CHUNK_BYTES};
 use crate::text::normalize::{aligned, normalized, Form};
 use crate::text::specials::{Part, Specials};
 
@@ -23,21 +23,13 @@ pub struct Preparation {
     pub late: Option<Specials>,
 }
 
-/// What a document needs before it is encoded.
-enum Needs {
-    Nothing,
-    /// This text instead of its own.
-    Text(Vec<u8>),
-    Tokens,
-}
-
 /// Ids of a text and the positions of its tokens.
 #[derive(Default)]
 pub struct Spans {
     pub ids: Vec<u32>,
     pub bytes: Vec<i64>,
     pub characters: Vec<i64>,
-    /// If requested: for each token, the number of its piece of the pattern (of the fence, with superwords). Added
+    /// For each token, the number of its piece of the pattern (of the fence, with superwords). Added
     /// tokens count as pieces.
     pub words: Vec<i64>,
 }
@@ -62,9 +54,10 @@ fn split<'t>(
     Ok(())
 }
 
-impl Preparation {
-    pub const NONE: Self = Self { early: None, forms: Vec::new(), late: None };
+/// No preparation.
+pub static NONE: Preparation = Preparation { early: None, forms: Vec::new(), late: None };
 
+impl Preparation {
     /// Calls `give` with the tokens and the text to encode between them.
     fn parts(&self, text: &[u8], give: &mut impl FnMut(Part) -> Result<(), String>) -> Result<(), String> {
         split(self.early.as_ref(), text, |part, _, _| match part {
@@ -115,17 +108,15 @@ impl Preparation {
             !self.length(batch.document(i)).1
         };
         let Some(first) = (0..batch.len()).find(|&i| !is_same(i)) else { return Arc::clone(batch) };
-        let mut made = Batch { continued: batch.continued, ..Batch::default() };
+        let mut made = Batch::default();
         (0..first).for_each(|i| made.push(batch.document(i)));
-        for i in first..batch.len() {
-            let document = batch.document(i);
-            let mut text = memory::with_capacity(document.len());
+        for document in &batch.documents()[first..] {
+            let mut text = Vec::with_capacity(document.len());
             let split = split(self.early.as_ref(), document, |part, start, end| {
                 let part = match part {
                     Part::Text(part) => normalized(&self.forms, part),
                     Part::Token(_) => Cow::Borrowed(&document[start..end]),
                 };
-                memory::reserve(&mut text, part.len());
                 text.extend_from_slice(&part);
                 Ok(())
             });
@@ -135,52 +126,16 @@ impl Preparation {
         Arc::new(made)
     }
 
-    fn needs(&self, text: &[u8]) -> Needs {
-        let has_token = |specials: &Option<Specials>, text: &[u8]| {
-            specials.as_ref().is_some_and(|specials| specials.tokens(text).next().is_some())
-        };
-        if has_token(&self.early, text) {
-            return Needs::Tokens;
-        }
-        let text = normalized(&self.forms, text);
-        if has_token(&self.late, &text) {
-            return Needs::Tokens;
-        }
-        match text {
-            Cow::Borrowed(_) => Needs::Nothing,
-            Cow::Owned(text) => Needs::Text(text),
-        }
-    }
-
     /// `Encoder::encode_batch` with preparation.
     pub fn encode_batch(
         &self,
         encoder: &Encoder,
-        documents: &dyn Documents,
+        documents: &[&[u8]],
         threads: usize,
     ) -> Result<(Vec<u32>, Vec<i64>), String> {
-        // Most documents need nothing or a different text: those take the encoder's faster path.
-        let texts = Mutex::new(Vec::new());
-        let (tokens, _) = documents::map(documents, &mut vec![(); threads.max(1)], 0, |(), i, text, out| {
-            match self.needs(text) {
-                Needs::Nothing => {}
-                Needs::Text(text) => texts.lock().expect("no panic while held").push((i, text)),
-                Needs::Tokens => out.push(i),
-            }
-            Ok(())
-        })?;
-        let texts = texts.into_inner().expect("no panic while held");
-        if tokens.is_empty() && texts.is_empty() {
-            return encoder.encode_batch(documents, threads);
-        }
-        if tokens.is_empty() {
-            let mut all = memory::with_capacity(documents.count());
-            all.extend((0..documents.count()).map(|i| documents.document(i)));
-            texts.iter().for_each(|(i, text)| all[*i] = text.as_slice());
-            return encoder.encode_batch(&Strings::new(all), threads);
-        }
-        encoder.with_states(threads, |states| {
-            documents::map(documents, states, 0, |state, _, text, out| {
+        let n_bytes = documents.iter().map(|document| document.len()).sum::<usize>();
+        encoder.with_states(threads.min(n_bytes / CHUNK_BYTES + 1), |states| {
+            documents::map(documents, states, n_bytes / BYTES_PER_TOKEN, |state, _, text, out| {
                 self.encode(text, out, |text, out| encoder.encode(text, state, out))
             })
         })
@@ -188,11 +143,11 @@ impl Preparation {
 
     /// Ids of a text and the positions of its tokens. In characters: as in HF `tokenizers`. In bytes: the bytes of the
     /// token if nothing was normalised, otherwise those of the characters.
-    pub fn spans(&self, encoder: &Encoder, text: &[u8], words: bool, state: &mut State) -> Result<Spans, String> {
+    pub fn spans(&self, encoder: &Encoder, text: &[u8], state: &mut State) -> Result<Spans, String> {
         let definition = encoder.definition();
         let cut = definition.second_pass_fence.as_ref().unwrap_or(&definition.scanner);
         let mut n_words = 0;
-        let mut begun = memory::filled(text.len() + 1, 0i64); // characters that begin before a byte
+        let mut begun = vec![0i64; text.len() + 1]; // characters that begin before a byte
         for (at, byte) in text.iter().enumerate() {
             begun[at + 1] = begun[at] + i64::from(byte & 0xC0 != 0x80);
         }
@@ -226,24 +181,19 @@ impl Preparation {
                 encoder.encode(text, state, &mut found)?;
                 let length = |id| encoder.tokens().get(id).len();
                 let (in_bytes, in_characters) = offsets::spans(text, &found, length)?;
-                if words {
-                    let mut starts = in_bytes.chunks_exact(2).map(|at| at[0] as usize).peekable();
-                    cut.pieces(text, |_, end| {
-                        poll(1);
-                        while starts.next_if(|&start| start < end).is_some() {
-                            memory::push(&mut spans.words, n_words);
-                        }
-                        n_words += 1;
-                    })?;
-                }
+                let mut starts = in_bytes.chunks_exact(2).map(|at| at[0] as usize).peekable();
+                cut.pieces(text, |_, end| {
+                    poll(1);
+                    while starts.next_if(|&start| start < end).is_some() {
+                        spans.words.push(n_words);
+                    }
+                    n_words += 1;
+                })?;
                 if from.is_some() {
                     for (id, at) in found.into_iter().zip(in_bytes.chunks_exact(2)) {
                         spans.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
                     }
                 } else {
-                    memory::reserve(&mut spans.ids, found.len());
-                    memory::reserve(&mut spans.bytes, in_bytes.len());
-                    memory::reserve(&mut spans.characters, in_bytes.len());
                     spans.ids.extend(found);
                     spans.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
                     spans.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));

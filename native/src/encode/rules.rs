@@ -1,8 +1,8 @@
 //! The meaning of a list of merges: which derivations can apply, and where superwords begin.
 
+use super::definition::Definition;
 use super::merge::{self, Scratch};
-use super::pairs::{pair_merge, product, rank, PairTable, NO_MERGE};
-use super::{bits::Bits, definition::Definition};
+use super::pairs::{pair_merge, product, rank, Pairs, NO_MERGE};
 use crate::vocabulary::MergeRule;
 
 const NONE: u32 = u32::MAX;
@@ -20,13 +20,9 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
     if definition.second_pass_fence.is_some() {
         return rules.collect();
     }
-    let mut pairs = PairTable::new(definition.merges.len());
-    definition
-        .merges
-        .iter()
-        .enumerate()
-        .for_each(|(rank, m)| pairs.insert(m.left, m.right, pair_merge(rank as u32, m.new)));
-    let mut rules: Vec<Rule> = rules.filter(|r| rank(pairs.get(r.merge.left, r.merge.right)) == r.rank).collect();
+    let ranked = (0..).zip(&definition.merges);
+    let pairs: Pairs = ranked.map(|(rank, merge)| ((merge.left, merge.right), pair_merge(rank, merge.new))).collect();
+    let mut rules: Vec<Rule> = rules.filter(|r| rank(pairs[&(r.merge.left, r.merge.right)]) == r.rank).collect();
     keep_live(&mut rules, &pairs, definition);
     rules
 }
@@ -36,31 +32,20 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
 /// Merging inside a stretch of text does not depend on its surroundings as long as no merge crosses its ends: if the
 /// lowest rank of the text is inside, it is the lowest inside. So wherever adjacent tokens c and d spell t, merging the
 /// bytes of t alone passes through c, d as well. As merging is deterministic, it passes through no other two tokens.
-pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &Definition) {
-    let n = definition.tokens.len();
-    let (mut once, mut several) = (Bits::new(n), Bits::new(n));
-    let mut any = false;
-    for Rule { merge, .. } in rules.iter() {
-        if once.get(merge.new as usize) {
-            several.set(merge.new as usize);
-            any = true;
-        }
-        once.set(merge.new as usize);
-    }
-    if !any {
-        return;
-    }
+fn keep_live(rules: &mut Vec<Rule>, pairs: &Pairs, definition: &Definition) {
+    let mut derivations = vec![0u32; definition.tokens.len()];
+    rules.iter().for_each(|rule| derivations[rule.merge.new as usize] += 1);
     let mut live: hashbrown::HashMap<u32, (u32, u32), rustc_hash::FxBuildHasher> = Default::default();
     let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
     rules.retain(|Rule { merge, .. }| {
-        if !several.get(merge.new as usize) {
+        if derivations[merge.new as usize] == 1 {
             return true;
         }
         let last = *live.entry(merge.new).or_insert_with(|| {
             // Merge without the last step. The last step joins all bytes of the token, so nothing follows it.
-            let pair = |left: u32, right: u32| match pairs.get(left, right) {
-                found if product(found) == merge.new => NO_MERGE,
-                found => found,
+            let pair = |left: u32, right: u32| match pairs.get(&(left, right)) {
+                Some(&found) if product(found) != merge.new => found,
+                _ => NO_MERGE,
             };
             ids.clear();
             let bytes = definition.tokens.get(merge.new);
@@ -78,9 +63,25 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
 /// The rank at which a second level pays off: from there on, merges produce tokens with a word start inside, like
 /// superwords, much more often than before. The number of merges if there is no such rank, as with every pattern that
 /// cuts at word starts. Ids do not depend on it (see `levels`).
+///
+/// The change is where the number of such tokens so far falls most below its mean (CUSUM).
 pub fn superword_rank(definition: &Definition) -> usize {
-    let merges = &definition.merges;
-    change(merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))).unwrap_or(merges.len())
+    let holds: Vec<bool> =
+        definition.merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new))).collect();
+    let (n, all) = (holds.len() as i64, holds.iter().filter(|&&holds| holds).count() as i64);
+    let (mut sum, mut least, mut change) = (0, 0, 0);
+    for (rank, &holds) in holds.iter().enumerate() {
+        if holds && sum < least {
+            (least, change) = (sum, rank);
+        }
+        sum += if holds { n - all } else { -all };
+    }
+    let after = holds[change..].iter().filter(|&&holds| holds).count() as f64;
+    if after > 0.0 && after >= SUPERWORDS * holds[change..].len() as f64 {
+        change + holds[change..].iter().position(|&holds| holds).expect("there is one")
+    } else {
+        holds.len()
+    }
 }
 
 /// Whether a space follows something other than white space.
@@ -91,30 +92,6 @@ fn holds_a_start(token: &[u8]) -> bool {
 /// Minimum share of superwords among later merges. In plain BPE, tokens with an inner space are rarer: odd white space,
 /// or spaces after punctuation.
 const SUPERWORDS: f64 = 0.05;
-
-/// Change point of a sequence of booleans from a lower to a higher rate: the most likely position, with one rate on
-/// either side.
-fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize> {
-    let n = answers.len() as f64;
-    let all = answers.clone().filter(|&yes| yes).count() as f64;
-    let surprise = |yes: f64, of: f64| {
-        let term = |k: f64| if k > 0.0 { -k * (k / of).ln() } else { 0.0 };
-        term(yes) + term(of - yes)
-    };
-    let (mut best, mut place, mut before) = (surprise(all, n), None, 0.0);
-    for (i, yes) in answers.enumerate() {
-        let (i_before, i_after) = (i as f64, n - i as f64);
-        let (rate_before, rate_after) = (before / i_before.max(1.0), (all - before) / i_after);
-        if yes && rate_after >= SUPERWORDS && rate_after > rate_before {
-            let found = surprise(before, i_before) + surprise(all - before, i_after);
-            if found < best || i == 0 {
-                (best, place) = (found, Some(i));
-            }
-        }
-        before += yes as u8 as f64;
-    }
-    place
-}
 
 /// The merges that are equivalent to tiktoken's rule: any two neighbours that spell a token are merged, the token of
 /// the lowest rank first. By the argument of `keep_live`, each token is only ever made of the two parts into which its

@@ -1,11 +1,14 @@
 //! Phase-1 tokens between the seams that phase 2 must not cross: training counts them, and two-pass encoding merges
 //! them.
 
+use std::ops::Range;
+
+use super::level1::pieces::Pieces;
+use super::packed::{FIRST, ID};
 use super::state::{Spans, State};
 use super::{definition::Definition, encoder::Encoder};
-use super::{level1::pieces::Pieces, level2::by_firsts, packed::ID};
 use crate::pretokenize::scanner::Scanner;
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 use crate::text::unit::Unit;
 
 impl Encoder {
@@ -30,7 +33,7 @@ impl Encoder {
         unit.split(text, |text| {
             self.gather(text, level1, &mut |packed| {
                 spans.tokens.clear();
-                memory::extend(&mut spans.tokens, packed.iter().map(|word| word & ID));
+                spans.tokens.extend(packed.iter().map(|word| word & ID));
                 by_firsts(packed, |range| span(&spans.tokens[range]));
             })
         })
@@ -53,18 +56,17 @@ impl Encoder {
         let mut end = 0;
         self.gather(text, level1, &mut |packed| {
             let (n, mut start) = (tokens.len(), end);
-            memory::extend(tokens, packed.iter().map(|word| word & ID));
+            tokens.extend(packed.iter().map(|word| word & ID));
             let lengths = tokens[n..].iter().map(|&token| {
                 poll(1);
                 end += table.get(token).len();
                 end
             });
-            memory::extend(ends, lengths);
+            ends.extend(lengths);
             let Some(eligible) = eligible else { return };
             by_firsts(packed, |range| {
                 let range = n + range.start..n + range.end;
                 if range.len() > 1 || !eligible[tokens[range.start] as usize] {
-                    memory::reserve(boundaries, 1 + range.len());
                     boundaries.push(start);
                     boundaries.extend_from_slice(&ends[range.clone()]);
                 }
@@ -73,7 +75,7 @@ impl Encoder {
         })?;
         let mut start = 0;
         unit.split(text, |line| {
-            fence.pieces(line, |_, end| memory::push(boundaries, start + end))?;
+            fence.pieces(line, |_, end| boundaries.push(start + end))?;
             start += line.len();
             Ok::<(), String>(())
         })?;
@@ -87,12 +89,7 @@ impl Encoder {
 
 /// Calls `span` with the tokens between seams that phase 2 must not cross: those with a boundary at them, or inside the
 /// token on either side.
-pub(crate) fn between_closed_seams(
-    tokens: &[u32],
-    ends: &[usize],
-    boundaries: &[usize],
-    span: &mut impl FnMut(&[u32]),
-) {
+fn between_closed_seams(tokens: &[u32], ends: &[usize], boundaries: &[usize], span: &mut impl FnMut(&[u32])) {
     let mut boundary = boundaries.iter().copied().peekable();
     let (mut start, mut inside_before) = (0, false);
     let mut at_end_before = false;
@@ -112,5 +109,19 @@ pub(crate) fn between_closed_seams(
     }
     if start < tokens.len() {
         span(&tokens[start..]);
+    }
+}
+
+/// Calls `range` with each range of tokens from one `FIRST` to the next.
+fn by_firsts(packed: &[u32], mut range: impl FnMut(Range<usize>)) {
+    let mut start = 0;
+    for (at, word) in packed.iter().enumerate() {
+        if word & FIRST != 0 && at > start {
+            range(start..at);
+            start = at;
+        }
+    }
+    if start < packed.len() {
+        range(start..packed.len());
     }
 }

@@ -3,7 +3,6 @@ use super::{definition::Definition, encoder::Encoder, merge, pairs};
 use super::{level2::Runs, superwords::Superwords};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::runtime::random::Random;
-use crate::text::{batch::Batch, documents::Documents};
 use crate::vocabulary::{MergeRule, Tokens};
 
 /// Random merges of bytes and earlier products; no string is produced twice.
@@ -46,64 +45,56 @@ pub fn byte_ids() -> [u32; 256] {
     std::array::from_fn(|i| i as u32)
 }
 
+pub fn one_pass(tokens: &Tokens, merges: &[MergeRule], phase1: usize, pattern: &str) -> Definition {
+    Definition {
+        tokens: tokens.clone(),
+        byte_ids: byte_ids(),
+        merges: merges.to_vec(),
+        phase1,
+        scanner: Scanner::new(pattern).unwrap(),
+        second_pass_fence: None,
+        eligible: None,
+    }
+}
+
+/// The ids of each text, encoded together.
+pub fn encode_all(encoder: &Encoder, texts: &[impl AsRef<[u8]>], threads: usize) -> Vec<Vec<u32>> {
+    let documents: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
+    let (ids, offsets) = encoder.encode_batch(&documents, threads).unwrap();
+    offsets.windows(2).map(|range| ids[range[0] as usize..range[1] as usize].to_vec()).collect()
+}
+
+/// Plain merging of the bytes of each piece.
+pub fn plain_ids(scanner: &Scanner, text: &[u8], merges: &[MergeRule]) -> Vec<u32> {
+    let mut ids = Vec::new();
+    let merge = |start: usize, end: usize| {
+        let mut piece: Vec<u32> = text[start..end].iter().map(|&byte| u32::from(byte)).collect();
+        plain(&mut piece, merges);
+        ids.append(&mut piece);
+    };
+    scanner.pieces(text, merge).unwrap();
+    ids
+}
+
 #[test]
 fn long_documents_give_the_same_ids_in_parts() {
     let mut random = Random(41);
     for pattern in ["", NAMED[0].1, NAMED[1].1] {
         let (tokens, merges) = random_merges(&mut random, 4, 60);
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            phase1: merges.len() / 2,
-            merges,
-            scanner: Scanner::new(pattern).unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
-        let mut batch = Batch::default();
+        let encoder = Encoder::new(one_pass(&tokens, &merges, merges.len() / 2, pattern));
+        let mut texts = Vec::new();
         // Many cuts, no cuts, and some.
         for letters in ["abcd ", "abcd", "abcd \n1.é"] {
             let letters: Vec<char> = letters.chars().collect();
             let text: String = (0..700_000).map(|_| letters[random.below(letters.len())]).collect();
-            batch.push(b"abc");
-            batch.push(text.as_bytes());
-            batch.push(b"");
+            texts.extend(["abc".to_string(), text, String::new()]);
         }
-        let (parts, last_parts) = encoder.parts(&batch);
-        assert!(parts.count() > batch.len() + 2, "{pattern:?}: {} parts", parts.count());
-        assert_eq!(last_parts.len(), batch.len() + 1);
-        assert_eq!(encoder.encode_batch(&batch, 2).unwrap(), encoder.encode_batch(&batch, 1).unwrap(), "{pattern:?}");
-    }
-}
-
-#[test]
-fn one_pass_equals_plain_merging() {
-    let mut random = Random(3);
-    for case in 0..400 {
-        let letters = 2 + random.below(3);
-        let (tokens, merges) = random_merges(&mut random, letters, 25);
-        let phase1 = random.below(26);
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            merges: merges.clone(),
-            phase1,
-            scanner: Scanner::new("").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
-        let mut batch = Batch::default();
-        for _ in 0..20 {
-            let length = random.below(if case % 10 == 0 { 300 } else { 30 });
-            let text: Vec<u8> = (0..length).map(|_| 97 + random.below(letters) as u8).collect();
-            batch.push(&text);
-        }
-        let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
-        for i in 0..batch.len() {
-            let mut expected: Vec<u32> = batch.document(i).iter().map(|&byte| byte as u32).collect();
-            plain(&mut expected, &merges);
-            assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected);
-        }
+        let documents: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+        let (parts, last_parts) = encoder.parts(&documents);
+        assert!(parts.len() > texts.len() + 2, "{pattern:?}: {} parts", parts.len());
+        assert_eq!(last_parts.len(), texts.len() + 1);
+        let ids = encoder.encode_batch(&documents, 2).unwrap();
+        assert_eq!(ids, encoder.encode_batch(&documents, 1).unwrap(), "{pattern:?}");
     }
 }
 
@@ -126,13 +117,6 @@ fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
     }
 }
 
-pub fn encode_all(encoder: &Encoder, texts: &[Vec<u8>]) -> Vec<Vec<u32>> {
-    let mut batch = Batch::default();
-    texts.iter().for_each(|text| batch.push(text));
-    let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
-    offsets.windows(2).map(|range| ids[range[0] as usize..range[1] as usize].to_vec()).collect()
-}
-
 #[test]
 fn derivations_and_repeats_equal_plain_merging_at_any_split() {
     let mut random = Random(11);
@@ -143,18 +127,10 @@ fn derivations_and_repeats_equal_plain_merging_at_any_split() {
         disturb(&mut random, &tokens, &mut merges);
         let texts: Vec<Vec<u8>> =
             (0..8).map(|_| (0..random.below(60)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
-        let definition = |phase1| Definition {
-            tokens: tokens.clone(),
-            byte_ids: byte_ids(),
-            merges: merges.clone(),
-            phase1,
-            scanner: Scanner::new("").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        };
+        let definition = |phase1| one_pass(&tokens, &merges, phase1, "");
         dropped += merges.len() - effective_rules(&definition(merges.len())).len();
         for phase1 in [merges.len(), random.below(merges.len()), superword_rank(&definition(merges.len()))] {
-            let found = encode_all(&Encoder::new(definition(phase1)), &texts);
+            let found = encode_all(&Encoder::new(definition(phase1)), &texts, 2);
             for (text, found) in texts.iter().zip(found) {
                 let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
                 plain(&mut expected, &merges);
@@ -200,15 +176,7 @@ fn merges_across_characters_equal_plain_merging() {
         if case % 3 == 0 && !merges.is_empty() {
             disturb(&mut random, &tokens, &mut merges);
         }
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            phase1: random.below(merges.len() + 1),
-            merges: merges.clone(),
-            scanner: Scanner::new("").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
+        let encoder = Encoder::new(one_pass(&tokens, &merges, random.below(merges.len() + 1), ""));
         let texts: Vec<Vec<u8>> = (0..12)
             .map(|i| {
                 let n = 1 + random.below(40);
@@ -221,7 +189,7 @@ fn merges_across_characters_equal_plain_merging() {
                 text[start..].to_vec()
             })
             .collect();
-        for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts)) {
+        for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
             let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
             plain(&mut expected, &merges);
             assert_eq!(ids, expected, "{merges:?}");
@@ -251,28 +219,12 @@ fn fenced_superwords_equal_plain_merging() {
                 disturb(&mut random, &tokens, &mut merges);
             }
             let phase1 = random.below(merges.len() / 2);
-            let scanner = Scanner::new(pattern).unwrap();
-            let encoder = Encoder::new(Definition {
-                tokens,
-                byte_ids: byte_ids(),
-                phase1,
-                merges: merges.clone(),
-                scanner: Scanner::new(pattern).unwrap(),
-                second_pass_fence: None,
-                eligible: None,
-            });
+            let encoder = Encoder::new(one_pass(&tokens, &merges, phase1, pattern));
             let text = text(&mut random, 1500);
-            let mut expected = Vec::new();
-            scanner
-                .pieces(text.as_bytes(), |start, end| {
-                    let mut ids: Vec<u32> = text.as_bytes()[start..end].iter().map(|&byte| byte as u32).collect();
-                    plain(&mut ids, &merges);
-                    superwords += ids.iter().filter(|&&id| id as usize >= 256 + phase1).count();
-                    expected.extend(ids);
-                })
-                .unwrap();
+            let expected = plain_ids(&encoder.definition().scanner, text.as_bytes(), &merges);
+            superwords += expected.iter().filter(|&&id| id as usize >= 256 + phase1).count();
             assert!(expected.len() > 1 << 10, "level 2 works several times");
-            assert_eq!(encode_all(&encoder, &[text.clone().into_bytes()]), [expected], "{name} on {text:?}");
+            assert_eq!(encode_all(&encoder, &[&text], 2), [expected], "{name} on {text:?}");
         }
         assert!(superwords > 1000, "{name}: {superwords}");
     }
@@ -324,24 +276,16 @@ fn whole_pieces_become_tokens_before_any_merge() {
         }
         let texts: Vec<Vec<u8>> =
             (0..10).map(|_| (0..random.below(40)).map(|_| 97 + random.below(4) as u8).collect()).collect();
-        let definition = Definition {
-            tokens: tokens.clone(),
-            byte_ids: byte_ids(),
-            merges: merges.clone(),
-            phase1: random.below(merges.len() + 1),
-            scanner: Scanner::new("d").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        };
+        let definition = one_pass(&tokens, &merges, random.below(merges.len() + 1), "d");
         let ids: Vec<u32> = (0..tokens.len() as u32).collect();
         let encoder = Encoder::new(definition).ignoring_merges(&ids);
-        tables += encoder.level1.whole_tokens.is_some() as usize;
+        tables += usize::from(encoder.level1.has_whole_tokens());
         for (id, n) in encoder.tokens_in_tokens().into_iter().enumerate() {
             let mut own: Vec<u32> = tokens.get(id as u32).iter().map(|&byte| byte as u32).collect();
             plain(&mut own, &merges);
             assert_eq!(n as usize, own.len()); // by merges alone
         }
-        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts)) {
+        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
             let mut expected = Vec::new();
             for piece in text.split_inclusive(|&byte| byte == b'd') {
                 for piece in piece.strip_suffix(b"d").map_or(vec![piece], |gap| vec![gap, b"d"]) {
@@ -414,9 +358,7 @@ fn two_pass_keeps_both_fences() {
             second_pass_fence: Some(fence),
             eligible: None,
         });
-        let mut batch = Batch::default();
-        batch.push(&text);
-        assert_eq!(encoder.encode_batch(&batch, 1).unwrap().0, expected);
+        assert_eq!(encode_all(&encoder, &[&text], 1), [expected]);
     }
 }
 
@@ -433,10 +375,10 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
                 merges.swap(a, b);
             }
         }
-        let mut table = pairs::PairTable::new(merges.len());
-        for (rank, merge) in merges.iter().enumerate() {
-            table.insert(merge.left, merge.right, pairs::pair_merge(rank as u32, merge.new));
-        }
+        let ranked = (0..).zip(&merges);
+        let table: pairs::Pairs =
+            ranked.map(|(rank, merge)| ((merge.left, merge.right), pairs::pair_merge(rank, merge.new))).collect();
+        let pair = |left, right| table.get(&(left, right)).copied().unwrap_or(pairs::NO_MERGE);
         let mut scratch = merge::Scratch::default();
         for _ in 0..4 {
             let length = 2 + random.below(250);
@@ -447,38 +389,10 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
                 text.extend(std::iter::repeat_n(letter, 1 + random.below(if case % 3 == 0 { 40 } else { 3 })));
             }
             let (mut found, mut expected) = (text.clone(), text);
-            merge::merge_long(&mut found, |left, right| table.get(left, right), &mut scratch);
+            merge::merge_long(&mut found, pair, &mut scratch);
             plain(&mut expected, &merges);
             assert_eq!(found, expected, "{merges:?}");
         }
-    }
-}
-
-#[test]
-fn runs_of_one_byte_equal_plain_merging() {
-    let mut random = Random(19);
-    for case in 0..40 {
-        let n = 2 + random.below(10);
-        let (tokens, merges) = random_merges(&mut random, 2, n);
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            merges: merges.clone(),
-            phase1: if case % 2 == 0 { merges.len() } else { random.below(merges.len()) },
-            scanner: Scanner::new("a+|b+").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
-        let lengths: Vec<usize> = (0..8).map(|i| 1 + random.below([20, 100, 1200][i % 3])).collect();
-        let runs: Vec<Vec<u8>> =
-            (0..40).map(|i| [b"a", b"b"][i % 2].repeat(lengths[random.below(lengths.len())])).collect();
-        let mut expected = Vec::new();
-        for run in &runs {
-            let mut ids: Vec<u32> = run.iter().map(|&byte| byte as u32).collect();
-            plain(&mut ids, &merges);
-            expected.append(&mut ids);
-        }
-        assert_eq!(encode_all(&encoder, &[runs.concat()]), [expected], "case {case}");
     }
 }
 
@@ -487,15 +401,12 @@ fn pieces_that_recur_before_they_are_cached_equal_plain_merging() {
     let mut random = Random(21);
     for case in 0..60 {
         let (tokens, merges) = random_merges(&mut random, 3, 30);
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            merges: merges.clone(),
-            phase1: if case % 2 == 0 { merges.len() } else { random.below(merges.len()) },
-            scanner: Scanner::new("d|[^d]+").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
+        let encoder = Encoder::new(one_pass(
+            &tokens,
+            &merges,
+            if case % 2 == 0 { merges.len() } else { random.below(merges.len()) },
+            "d|[^d]+",
+        ));
         // A few words of each length class of the caches, new in every text.
         let texts: Vec<Vec<u8>> = (0..20)
             .map(|_| {
@@ -507,107 +418,9 @@ fn pieces_that_recur_before_they_are_cached_equal_plain_merging() {
                 (0..50).map(|_| words[random.below(words.len())].clone()).collect::<Vec<_>>().join(&b'd')
             })
             .collect();
-        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts)) {
-            let mut expected = Vec::new();
-            let merge = |start, end| {
-                let mut piece: Vec<u32> = text[start..end].iter().map(|&byte: &u8| byte as u32).collect();
-                plain(&mut piece, &merges);
-                expected.append(&mut piece);
-            };
-            encoder.definition().scanner.pieces(text, merge).unwrap();
+        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
+            let expected = plain_ids(&encoder.definition().scanner, text, &merges);
             assert_eq!(found, expected, "case {case}: {merges:?} on {text:?}");
         }
     }
-}
-
-#[test]
-fn caches_and_lookahead_do_not_show() {
-    // Many more pieces than a batch, with long ones among them, repeatedly, cut at every dead byte pair.
-    let mut random = Random(18);
-    for case in 0..24 {
-        let (tokens, merges) = random_merges(&mut random, 4, 30);
-        let phase1 = if case % 2 == 0 { merges.len() } else { random.below(31) };
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            merges: merges.clone(),
-            phase1,
-            scanner: Scanner::new(if case % 3 == 0 { "e+" } else { "" }).unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        });
-        let mut batch = Batch::default();
-        for _ in 0..3 {
-            let text: Vec<u8> = (0..700).map(|_| 97 + random.below(5) as u8).collect();
-            batch.push(&text);
-        }
-        for threads in [1, 2] {
-            let (ids, offsets) = encoder.encode_batch(&batch, threads).unwrap();
-            for i in 0..batch.len() {
-                let mut expected = Vec::new();
-                for piece in batch.document(i).chunk_by(|a, b| (*a == b'e') == (*b == b'e') || case % 3 != 0) {
-                    let mut piece: Vec<u32> = piece.iter().map(|&byte| byte as u32).collect();
-                    plain(&mut piece, &merges);
-                    expected.append(&mut piece);
-                }
-                assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected, "case {case}");
-            }
-        }
-    }
-}
-
-#[test]
-fn ids_of_a_batch_do_not_depend_on_threads() {
-    let mut random = Random(19);
-    let (tokens, merges) = random_merges(&mut random, 4, 30);
-    let encoder = Encoder::new(Definition {
-        tokens,
-        byte_ids: byte_ids(),
-        phase1: merges.len(),
-        merges,
-        scanner: Scanner::new("d").unwrap(),
-        second_pass_fence: None,
-        eligible: None,
-    });
-    let mut batch = Batch::default();
-    for _ in 0..3000 {
-        let length = random.below(600); // several chunks in total
-        let text: Vec<u8> = (0..length).map(|_| 97 + random.below(4) as u8).collect();
-        batch.push(&text);
-    }
-    let one = encoder.encode_batch(&batch, 1).unwrap();
-    assert_eq!(one.1.len(), batch.len() + 1);
-    assert_eq!(encoder.encode_batch(&batch, 3).unwrap(), one);
-    assert_eq!(encoder.encode_batch(&Batch::default(), 2).unwrap(), (vec![], vec![0]));
-}
-
-#[test]
-fn known_tokens_are_those_that_make_themselves() {
-    let mut random = Random(20);
-    let (mut known, mut others) = (0, 0);
-    for case in 0..400 {
-        let letters = 1 + random.below(3);
-        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 6 } else { 30 });
-        if case % 4 == 0 {
-            disturb(&mut random, &tokens, &mut merges);
-        }
-        let definition = Definition {
-            tokens: tokens.clone(),
-            byte_ids: byte_ids(),
-            phase1: merges.len(),
-            merges: merges.clone(),
-            scanner: Scanner::new("").unwrap(),
-            second_pass_fence: None,
-            eligible: None,
-        };
-        let encoder = Encoder::new(definition);
-        for id in 256..tokens.len() as u32 {
-            let bytes = tokens.get(id);
-            let mut ids: Vec<u32> = bytes.iter().map(|&byte| byte as u32).collect();
-            plain(&mut ids, &merges);
-            assert_eq!(encoder.level1.is_token(bytes), ids == [id], "{merges:?} {id}");
-            (known, others) = if ids == [id] { (known + 1, others) } else { (known, others + 1) };
-        }
-    }
-    assert!(known > 1000 && others > 1000);
 }

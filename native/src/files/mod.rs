@@ -1,5 +1,3 @@
 //! Tokenizer files and shards: fast readers and writers.
 
-pub mod hf_model;
-pub mod merges;
 pub mod shards;

@@ -1,53 +1,13 @@
 //! Encoded documents in the format of token files.
 
-use crate::runtime::{interrupt::poll, lock_free::Pool, memory};
-use crate::text::documents::{Documents, BYTES_PER_TOKEN};
+use crate::runtime::interrupt::poll;
+use crate::text::documents::BYTES_PER_TOKEN;
 
-/// Ids converted and measured at a time, while they are in the L1 cache.
+/// Ids copied and measured at a time, while they are in the L1 cache.
 const PART: usize = 1 << 11;
 
 /// Lengths from here on are looked up in the full table.
 const LONG: u8 = u8::MAX;
-
-/// Buffers to reuse. Allocating new ones, page by page, takes half as long as converting and measuring the ids.
-type BufferPool<T> = Pool<Vec<T>, 8>;
-const LARGEST_BUFFER: usize = 1 << 23;
-
-/// Integer types of ids in a file.
-pub trait Width: Copy + 'static {
-    /// Number of possible ids.
-    const IDS: u64;
-
-    fn of(id: u32) -> Self;
-
-    fn buffers() -> &'static BufferPool<Self>;
-}
-
-impl Width for u16 {
-    const IDS: u64 = 1 << u16::BITS;
-
-    fn of(id: u32) -> Self {
-        id as u16
-    }
-
-    fn buffers() -> &'static BufferPool<Self> {
-        static BUFFERS: BufferPool<u16> = Pool::new();
-        &BUFFERS
-    }
-}
-
-impl Width for u32 {
-    const IDS: u64 = 1 << u32::BITS;
-
-    fn of(id: u32) -> Self {
-        id
-    }
-
-    fn buffers() -> &'static BufferPool<Self> {
-        static BUFFERS: BufferPool<u32> = Pool::new();
-        &BUFFERS
-    }
-}
 
 /// Lengths of tokens in bytes, by id. Most are short, so a table of bytes stays in the L1 cache.
 struct Lengths<'a> {
@@ -69,25 +29,10 @@ impl<'a> Lengths<'a> {
     }
 }
 
-/// An empty buffer for about `ids` ids.
-fn buffer<T: Width>(ids: usize) -> Vec<T> {
-    let mut buffer = T::buffers().take().map_or_else(Vec::new, |buffer| *buffer);
-    memory::reserve(&mut buffer, ids);
-    buffer
-}
-
-/// Returns a buffer to the pool.
-pub fn recycle<T: Width>(mut ids: Vec<T>) {
-    if (1..=LARGEST_BUFFER).contains(&ids.capacity()) {
-        ids.clear();
-        T::buffers().put(Box::new(ids));
-    }
-}
-
 /// Consecutive documents, each preceded by the mark.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TokenStream<T> {
-    pub ids: Vec<T>,
+pub struct TokenStream {
+    pub ids: Vec<u32>,
     /// By document: its end in `ids`.
     pub ends: Vec<i64>,
     /// By document: the number of bytes that its tokens spell.
@@ -96,43 +41,39 @@ pub struct TokenStream<T> {
     pub marked: Option<usize>,
 }
 
-impl<T: Width> TokenStream<T> {
+impl TokenStream {
     /// Encodes the documents; `encode(text, ids)` appends the ids of one. `lengths`: bytes of a token by id.
     ///
-    /// Fails if ids do not fit the integer type, or an id has no length.
+    /// Fails if an id has no length.
     pub fn of(
-        documents: &dyn Documents,
+        documents: &[&[u8]],
         lengths: &[u32],
         mark: u32,
         ids: &mut Vec<u32>,
         mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
     ) -> Result<Self, String> {
-        if lengths.len() as u64 > T::IDS || u64::from(mark) >= T::IDS {
-            return Err(format!("{} tokens and the mark {mark} do not fit ids below {}", lengths.len(), T::IDS));
-        }
-        let (lengths, count) = (Lengths::new(lengths), documents.count());
-        let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
+        let (lengths, count) = (Lengths::new(lengths), documents.len());
+        let n_bytes = documents.iter().map(|document| document.len()).sum::<usize>();
         let mut stream = Self {
-            ids: buffer(n_bytes / BYTES_PER_TOKEN + count),
-            ends: memory::with_capacity(count),
-            spelled: memory::with_capacity(count),
+            ids: Vec::with_capacity(n_bytes / BYTES_PER_TOKEN + count),
+            ends: Vec::with_capacity(count),
+            spelled: Vec::with_capacity(count),
             marked: None,
         };
-        for i in 0..count {
+        for document in documents {
             ids.clear();
-            encode(documents.document(i), ids)?;
+            encode(document, ids)?;
             stream.push(ids, &lengths, mark)?;
         }
         Ok(stream)
     }
 
     fn push(&mut self, ids: &[u32], lengths: &Lengths, mark: u32) -> Result<(), String> {
-        memory::reserve(&mut self.ids, ids.len() + 1);
-        self.ids.push(T::of(mark));
+        self.ids.push(mark);
         let mut bytes = 0;
         for part in ids.chunks(PART) {
             poll(part.len());
-            self.ids.extend(part.iter().map(|&id| T::of(id)));
+            self.ids.extend_from_slice(part);
             for &id in part {
                 bytes += i64::from(lengths.get(id).ok_or_else(|| format!("the id {id} has no length"))?);
             }
@@ -149,11 +90,10 @@ impl<T: Width> TokenStream<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::documents::Strings;
 
     /// Every byte is an id.
-    fn stream<T: Width>(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<TokenStream<T>, String> {
-        TokenStream::of(&Strings::new(texts.to_vec()), lengths, mark, &mut vec![7], |text, ids| {
+    fn stream(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<TokenStream, String> {
+        TokenStream::of(texts, lengths, mark, &mut vec![7], |text, ids| {
             ids.extend(text.iter().map(|&byte| u32::from(byte)));
             Ok(())
         })
@@ -162,31 +102,22 @@ mod tests {
     #[test]
     fn documents_are_marked_and_measured() {
         let lengths = [1, 2, 5, 0];
-        let found = stream::<u16>(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
+        let found = stream(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
         let expected =
             TokenStream { ids: vec![3, 0, 1, 3, 3, 2, 2], ends: vec![3, 4, 7], spelled: vec![3, 0, 10], marked: None };
         assert_eq!(found, expected);
-        let found = stream::<u32>(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
+        let found = stream(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
         assert_eq!((found.ids, found.spelled, found.marked), (vec![3, 1, 3, 3, 3, 3], vec![2, 0, 0], Some(1)));
-        let found = stream::<u16>(&[&[0, 1, 2, 3, 4]], &[254, 255, 256, 70_000, 0], 4).unwrap();
+        let found = stream(&[&[0, 1, 2, 3, 4]], &[254, 255, 256, 70_000, 0], 4).unwrap();
         assert_eq!(found.spelled, [254 + 255 + 256 + 70_000]);
-        assert!(stream::<u16>(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
-        assert!(stream::<u16>(&[], &lengths, 3).unwrap().ids.is_empty());
-    }
-
-    #[test]
-    fn ids_are_never_cut_off() {
-        let lengths = vec![1; (1 << 16) + 1];
-        assert!(stream::<u16>(&[&[0]], &lengths, 3).unwrap_err().contains("do not fit ids below 65536"));
-        assert!(stream::<u16>(&[&[0]], &lengths[1..], 1 << 16).is_err());
-        assert_eq!(stream::<u16>(&[&[0]], &lengths[1..], 0xFFFF).unwrap().ids, [0xFFFF, 0]);
-        assert_eq!(stream::<u32>(&[&[0]], &lengths, 1 << 16).unwrap().ids, [1 << 16, 0]);
+        assert!(stream(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
+        assert!(stream(&[], &lengths, 3).unwrap().ids.is_empty());
     }
 
     #[test]
     fn long_documents_are_measured_whole() {
         let text = [vec![1; 3 * PART], vec![3], vec![0; 5]].concat();
-        let found = stream::<u16>(&[&text], &[1, 2, 5, 0], 3).unwrap();
+        let found = stream(&[&text], &[1, 2, 5, 0], 3).unwrap();
         assert_eq!(
             (found.ends, found.spelled, found.marked),
             (vec![text.len() as i64 + 1], vec![6 * PART as i64 + 5], Some(0))

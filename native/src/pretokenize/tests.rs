@@ -48,10 +48,6 @@ pub fn cut(scanner: &Scanner, text: &[u8]) -> Vec<usize> {
     cut_with(text, |piece| scanner.pieces(text, piece).unwrap())
 }
 
-fn pieces(scanner: &Scanner, text: &str) -> Vec<String> {
-    cut(scanner, text.as_bytes()).windows(2).map(|ends| text[ends[0]..ends[1]].to_string()).collect()
-}
-
 /// Splits with the scalar scanner only.
 pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
     let classes = &*CLASSES;
@@ -105,23 +101,6 @@ fn assert_alike(name: &str, text: &str, found: Vec<usize>, expected: Vec<usize>)
     if found != expected {
         let show = |ends: &[usize]| ends.windows(2).map(|e| text[e[0]..e[1]].to_string()).collect::<Vec<_>>();
         panic!("{name} on {text:?}:\n{:?}\n{:?}", show(&found), show(&expected));
-    }
-}
-
-#[test]
-fn scanners_cut_like_their_regexes() {
-    let mut random = Random(7);
-    for (name, pattern, kind) in NAMED.iter().filter(|(name, _, _)| *name != "none") {
-        let (fast, slow) = (Scanner::new(pattern).unwrap(), by_regex(pattern));
-        assert!(matches!(fast, Scanner::Named(found) if found == *kind));
-        for i in 0..12_000 {
-            let text = match i % 4 {
-                0 => generated(&mut random, ASCII, 60),
-                1 => generated(&mut random, ASCII, 30) + &generated(&mut random, ALPHABET, 30),
-                _ => generated(&mut random, ALPHABET, 12),
-            };
-            assert_alike(name, &text, cut(&fast, text.as_bytes()), cut(&slow, text.as_bytes()));
-        }
     }
 }
 
@@ -275,23 +254,6 @@ fn long_runs_are_cut_in_linear_time() {
 }
 
 #[test]
-fn malformed_bytes_do_not_stop_a_scanner() {
-    let mut random = Random(3);
-    for (_, _, kind) in NAMED {
-        for _ in 0..3_000 {
-            let alphabet = if random.below(2) == 0 { ALPHABET } else { WIDE };
-            let mut text = generated(&mut random, alphabet, 60).into_bytes();
-            for _ in 0..1 + random.below(4) {
-                let at = random.below(text.len());
-                text[at] = random.below(256) as u8;
-            }
-            text.truncate(text.len() - random.below(3).min(text.len() - 1)); // inside of a character, maybe
-            assert_eq!(cut(&Scanner::Named(*kind), &text), scalar_cut(*kind, &text), "{kind:?} on {text:?}");
-        }
-    }
-}
-
-#[test]
 fn other_spellings_cut_alike() {
     let mut random = Random(5);
     for (regex, kind) in EQUIVALENT {
@@ -331,33 +293,4 @@ fn text_may_be_cut_after_words() {
     }
     assert!(!Scanner::new(r"\S+|\s+").unwrap().cuts_after_words());
     assert!(!Scanner::new("a+\nb+").unwrap().cuts_after_words());
-}
-
-#[test]
-fn gaps_of_a_regex_are_pieces() {
-    let digits = Scanner::new(r"\d").unwrap();
-    assert_eq!(pieces(&digits, "ab1c22"), ["ab", "1", "c", "2", "2"]);
-    let triples = Scanner::new(r"(?=(\d{3})+(?!\d))").unwrap();
-    assert_eq!(pieces(&triples, "n=1234567."), ["n=1", "234", "567."]);
-}
-
-#[test]
-fn a_sequence_cuts_the_pieces_of_the_regex_before() {
-    // In the second regex `$` is the end of a piece, not of the text.
-    let sequence = Scanner::new("\\d+\n[a-z]$|1").unwrap();
-    assert_eq!(pieces(&sequence, "abc211de"), ["ab", "c", "2", "1", "1", "d", "e"]);
-    let with_named = Scanner::new(&format!("b\n{}", NAMED[0].1)).unwrap();
-    assert_eq!(pieces(&with_named, "a  b c"), ["a", "  ", "b", " c"]);
-    assert_eq!(pieces(&with_named, ""), Vec::<String>::new());
-    assert!(Scanner::new("a\n(").err().unwrap().contains("\"(\" does not compile"));
-    for empty in ["a\n", "\na", "a\n\nb"] {
-        assert!(Scanner::new(empty).err().unwrap().contains("empty line"), "{empty:?}");
-    }
-}
-
-#[test]
-fn an_error_in_the_middle_of_a_sequence_is_reported() {
-    let sequence = Scanner::new("x\n(?=(a+)+$)(\\1)b|(a|a)*c\\1").unwrap();
-    let text = "x".to_string() + &"a".repeat(40) + "!x";
-    assert!(sequence.pieces(text.as_bytes(), |_, _| ()).unwrap_err().contains("gave up"));
 }

@@ -1,6 +1,6 @@
 //! Calls into the core: the GIL, interruption, errors.
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 
 use crate::runtime::interrupt::{self, Reason, Stopped};
@@ -17,7 +17,7 @@ pub fn user_error(message: String) -> PyErr {
 }
 
 /// Runs work of the core without the GIL. The only way into the core for work of any length. Ctrl-C, or an exception of
-/// a signal handler, stops the work; missing memory raises MemoryError; a panic, which is a bug, raises RuntimeError.
+/// a signal handler, stops the work; a panic, which is a bug, raises RuntimeError.
 pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R, String> + Send) -> PyResult<R> {
     result(py.detach(|| interrupt::run(Some(check_signals), work)))
 }
@@ -39,7 +39,6 @@ fn result<R>(ended: Result<Result<R, String>, Stopped>) -> PyResult<R> {
             Some(Ok(error)) => *error,
             _ => PyKeyboardInterrupt::new_err(()),
         }),
-        Err(Stopped::OutOfMemory) => Err(PyMemoryError::new_err("there is not enough memory for this call")),
         Err(stopped) => Err(PyRuntimeError::new_err(stopped.to_string())),
     }
 }

@@ -39,15 +39,11 @@ impl PretokenCounter {
         core(make).map(|counter| Self(Some(counter)))
     }
 
-    /// Whether documents may be passed in parts (see `Reader`).
-    #[getter]
-    fn takes_parts(&self) -> PyResult<bool> {
-        Ok(self.0.as_ref().ok_or_else(finished)?.takes_parts())
-    }
-
-    fn add(&self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
-        let counter = self.0.as_ref().ok_or_else(finished)?;
-        detached(py, || counter.add(&batch.0))
+    /// Counts a batch. If that fails or is interrupted, the counter is closed.
+    fn add(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
+        let mut counter = self.0.take().ok_or_else(finished)?;
+        self.0 = Some(detached(py, || counter.add(&batch.0).map(|()| counter))?);
+        Ok(())
     }
 
     /// (concatenated bytes, offsets, counts), sorted by bytes. Finishes the counter.
@@ -57,10 +53,9 @@ impl PretokenCounter {
         Ok(count_arrays(py, counts))
     }
 
-    /// Aborts: stops the threads and deletes spilled files.
-    fn close(&mut self, py: Python<'_>) {
-        let counter = self.0.take();
-        py.detach(|| drop(counter));
+    /// Aborts: deletes spilled files.
+    fn close(&mut self) {
+        self.0 = None;
     }
 }
 

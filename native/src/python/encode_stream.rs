@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::{arrays::Array, calls::detached, encoder::Encoder, preparation::Preparation};
 use crate::encode::preparation;
-use crate::encode::stream::prepared::{PreparedStream, Target};
+use crate::encode::stream::text::{PreparedStream, Target};
 
 /// Incremental encoding of a text.
 #[pyclass(module = "tokenizer._native")]
@@ -27,9 +27,8 @@ impl EncodeStream {
     /// Ids that no later part can change; with `last`, all remaining ids.
     #[pyo3(signature = (part, last=false))]
     fn push<'py>(&mut self, py: Python<'py>, part: &str, last: bool) -> PyResult<Array<'py, u32>> {
-        static NONE: preparation::Preparation = preparation::Preparation::NONE;
         let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
-        let preparation = self.preparation.as_ref().map_or(&NONE, |preparation| &preparation.get().0);
+        let preparation = self.preparation.as_ref().map_or(&preparation::NONE, |preparation| &preparation.get().0);
         let mut ids = Vec::new();
         detached(py, || {
             encoder.core.with_state(|state| {

@@ -1,26 +1,27 @@
 //! The encoder.
 
-use numpy::{Element, IntoPyArray, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::arrays::{self, list, pooled, Array};
+use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
 use super::preparation::{prepared, Preparation};
 use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
 use crate::encode::rules::{recover_merges, superword_rank};
-use crate::encode::{encoder, offsets};
-use crate::files::shards::{TokenStream, Width};
+use crate::encode::{encoder, preparation};
+use crate::files::shards::TokenStream;
 use crate::pretokenize::scanner::Scanner;
-use crate::text::documents::{self, Documents};
-use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
+use crate::text::documents;
+use crate::vocabulary::MergeRule;
 
 /// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
 const SHORT_TEXT: usize = 1 << 10;
 
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
-type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
+type Located<'py> = (Array<'py, u32>, Array<'py, i64>, Array<'py, i64>, Array<'py, i64>);
+type Streamed<'py> = (Array<'py, u32>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
@@ -53,13 +54,6 @@ impl Encoder {
             .chunks_exact(3)
             .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
             .collect();
-        if n > MOST_IDS {
-            return Err(user_error(format!("{n} tokens are too many: ids are below {}", MOST_IDS)));
-        }
-        if merges.len() > MOST_MERGES {
-            let most = MOST_MERGES;
-            return Err(user_error(format!("{} merges are too many: at most {most}", merges.len())));
-        }
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
@@ -126,7 +120,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Bound<'py, PyList>> {
-        self.with_ids(py, text, preparation, |ids| list(py, ids))?
+        self.with_ids(py, text, preparation, |ids| PyList::new(py, ids))?
     }
 
     /// Ids of one text as an array.
@@ -137,7 +131,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, u32>> {
-        self.with_ids(py, text, preparation, |ids| arrays::from_slice(py, ids))?
+        self.with_ids(py, text, preparation, |ids| PyArray1::from_slice(py, ids))
     }
 
     #[pyo3(signature = (texts, threads, preparation=None))]
@@ -148,35 +142,37 @@ impl Encoder {
         threads: usize,
         preparation: Option<&Preparation>,
     ) -> PyResult<Encoded<'py>> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let encode = || match preparation {
+        let (ids, offsets) = texts.with(py, |documents| match preparation {
             None => self.core.encode_batch(documents, threads),
             Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),
-        };
-        let (ids, offsets) = detached(py, encode)?;
+        })?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
-    /// Documents in the format of a token file: each preceded by the id `mark`, as uint16 if `narrow`, otherwise
-    /// uint32. Returns the ids, the end of each document, the bytes that each one's tokens spell (by `lengths`, indexed
-    /// by id), and the first document with the mark among its own ids. Runs on the calling thread.
-    #[pyo3(signature = (texts, mark, lengths, narrow, preparation=None))]
+    /// Documents in the format of a token file: each preceded by the id `mark`. Returns the ids, the end of each document,
+    /// the bytes that each one's tokens spell (by `lengths`, indexed by id), and the first document with the mark among
+    /// its own ids. Runs on the calling thread.
+    #[pyo3(signature = (texts, mark, lengths, preparation=None))]
     fn encode_stream<'py>(
         &self,
         py: Python<'py>,
         texts: Texts<'py>,
         mark: u32,
         lengths: PyReadonlyArray1<u32>,
-        narrow: bool,
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
-        let (documents, lengths) = (texts.documents(py)?, arrays::to_vec(&lengths)?);
-        if narrow {
-            self.stream::<u16>(py, &*documents, mark, &lengths, preparation)
-        } else {
-            self.stream::<u32>(py, &*documents, mark, &lengths, preparation)
-        }
+        let lengths = arrays::to_vec(&lengths)?;
+        let encode = |documents: &[&[u8]]| {
+            self.core.with_state(|state| {
+                state.with_ids(|state, ids| {
+                    TokenStream::of(documents, &lengths, mark, ids, |text, ids| {
+                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
+                    })
+                })
+            })
+        };
+        let TokenStream { ids, ends, spelled, marked } = texts.with(py, encode)?;
+        Ok((ids.into_pyarray(py), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
     /// Number of tokens of each text. Ids are not kept.
@@ -188,11 +184,9 @@ impl Encoder {
         threads: usize,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, i64>> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let count = || {
+        let count = |documents: &[&[u8]]| {
             self.core.with_states(threads, |states| {
-                documents::map(documents, states, documents.count(), |state, _, text, out| {
+                documents::map(documents, states, documents.len(), |state, _, text, out| {
                     state.with_ids(|state, ids| {
                         prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
                         out.push(ids.len() as i64);
@@ -201,69 +195,26 @@ impl Encoder {
                 })
             })
         };
-        Ok(detached(py, count)?.0.into_pyarray(py))
+        Ok(texts.with(py, count)?.0.into_pyarray(py))
     }
 
-    /// Ids of a text, and the start and end of every token in bytes and in characters, both flat.
+    /// Ids of a text; the start and end of every token in bytes and in characters, both flat; and the number of each
+    /// token's piece.
     #[pyo3(signature = (text, preparation=None))]
     fn encode_spans<'py>(
         &self,
         py: Python<'py>,
         text: &str,
         preparation: Option<&Preparation>,
-    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
-        let text = text.as_bytes();
-        let find = || match preparation {
-            Some(Preparation(preparation)) => {
-                let spans = self.core.with_state(|state| preparation.spans(&self.core, text, false, state))?;
-                Ok((spans.ids, spans.bytes, spans.characters))
-            }
-            None => {
-                let mut ids = Vec::new();
-                self.core.with_state(|state| self.core.encode(text, state, &mut ids))?;
-                let (bytes, characters) = offsets::spans(text, &ids, |id| self.core.tokens().get(id).len())?;
-                Ok((ids, bytes, characters))
-            }
-        };
-        let (ids, bytes, characters) = detached(py, find)?;
-        Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py)))
-    }
-
-    /// Ids of a text, the start and end of every token in characters (flat), and the number of its piece.
-    fn encode_words<'py>(
-        &self,
-        py: Python<'py>,
-        text: &str,
-        preparation: &Preparation,
-    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
-        let find = || self.core.with_state(|state| preparation.0.spans(&self.core, text.as_bytes(), true, state));
-        let spans = detached(py, find)?;
-        Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
+    ) -> PyResult<Located<'py>> {
+        let preparation = preparation.map_or(&preparation::NONE, |preparation| &preparation.0);
+        let find = || self.core.with_state(|state| preparation.spans(&self.core, text.as_bytes(), state));
+        let preparation::Spans { ids, bytes, characters, words } = detached(py, find)?;
+        Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py), words.into_pyarray(py)))
     }
 }
 
 impl Encoder {
-    fn stream<'py, T: Width + Element + Send + Sync>(
-        &self,
-        py: Python<'py>,
-        documents: &dyn Documents,
-        mark: u32,
-        lengths: &[u32],
-        preparation: Option<&Preparation>,
-    ) -> PyResult<Streamed<'py>> {
-        let encode = || {
-            self.core.with_state(|state| {
-                state.with_ids(|state, ids| {
-                    TokenStream::<T>::of(documents, lengths, mark, ids, |text, ids| {
-                        prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
-                    })
-                })
-            })
-        };
-        let TokenStream { ids, ends, spelled, marked } = detached(py, encode)?;
-        Ok((pooled(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
-    }
-
     /// Calls `pass` with the ids of one text, in a buffer that is reused.
     fn with_ids<R>(
         &self,

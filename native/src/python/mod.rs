@@ -10,16 +10,22 @@ mod patterns;
 mod phase1;
 mod phase2;
 mod preparation;
-
 mod text;
 mod texts;
-
 mod vocabulary;
+
+use std::sync::LazyLock;
 
 use pyo3::prelude::*;
 
+use crate::pretokenize::classes;
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Now, because no other thread of Python can fork meanwhile; and because a pending Ctrl-C could keep NumPy's interface
+    // from loading after a long call.
+    LazyLock::force(&classes::CLASSES);
+    drop(numpy::PyArray1::<u32>::from_slice(module.py(), &[]));
     module.add_class::<text::Batch>()?;
     module.add_class::<vocabulary::Decoder>()?;
     module.add_class::<text::DocumentFilter>()?;
@@ -32,16 +38,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::Reader>()?;
     module.add_class::<phase2::SuperwordTrainer>()?;
     module.add_class::<text::TextOverlap>()?;
-    module.add_function(wrap_pyfunction!(patterns::count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(encoder::eligible, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::split, module)?)?;
-    module.add_function(wrap_pyfunction!(phase1::continue_bpe, module)?)?;
-    module.add_function(wrap_pyfunction!(vocabulary::read_hf_model, module)?)?;
-    module.add_function(wrap_pyfunction!(vocabulary::read_merges, module)?)?;
-    module.add_function(wrap_pyfunction!(vocabulary::spell, module)?)?;
-    module.add_function(wrap_pyfunction!(vocabulary::write_merges, module)?)?;
     module.add_function(wrap_pyfunction!(counting::sum_counts, module)?)?;
     module.add_function(wrap_pyfunction!(phase1::train_bpe, module)?)?;
     Ok(())

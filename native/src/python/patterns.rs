@@ -2,11 +2,9 @@
 
 use pyo3::prelude::*;
 
-use super::calls::{core, detached};
-use super::text::Batch;
+use super::calls::core;
 use crate::pretokenize::patterns::{EQUIVALENT, NAMED};
 use crate::pretokenize::scanner::Scanner;
-use crate::runtime::interrupt;
 
 /// Names and regexes of the named patterns.
 #[pyfunction]
@@ -27,20 +25,6 @@ pub fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
     core(|| {
         let mut pieces = Vec::new();
         Scanner::new(pattern)?.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string()))?;
-        Ok(pieces)
-    })
-}
-
-/// Number of pieces of all documents, on one thread: scanning alone, for benchmarks.
-#[pyfunction]
-pub fn count_pieces(py: Python<'_>, batch: &Batch, pattern: &str) -> PyResult<usize> {
-    detached(py, || {
-        let scanner = Scanner::new(pattern)?;
-        let mut pieces = 0;
-        for i in 0..batch.0.len() {
-            interrupt::poll(batch.0.document(i).len());
-            scanner.pieces(batch.0.document(i), |_, _| pieces += 1)?;
-        }
         Ok(pieces)
     })
 }

@@ -2,7 +2,7 @@
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict};
 
 use super::arrays;
 use super::calls::{core, detached, user_error};
@@ -235,17 +235,11 @@ impl SuperwordTrainer {
     #[getter]
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let mut statistics = self.0.statistics;
-        let result = PyDict::new(py);
-        for (name, value) in statistics.sums() {
-            result.set_item(name, *value)?;
-        }
-        for (name, value) in [
+        let others = [
             ("fragments", statistics.fragments),
             ("cells", statistics.cells),
             ("sampled_tokens", statistics.sampled_tokens),
-        ] {
-            result.set_item(name, value)?;
-        }
-        Ok(result)
+        ];
+        statistics.sums().map(|(name, sum)| (name, *sum)).into_iter().chain(others).into_py_dict(py)
     }
 }

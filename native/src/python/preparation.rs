@@ -39,15 +39,13 @@ impl Preparation {
         texts: Texts<'py>,
         threads: usize,
     ) -> PyResult<(Array<'py, i64>, Array<'py, bool>)> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let measure = || {
-            documents::map(documents, &mut vec![(); threads.max(1)], documents.count(), |(), _, text, out| {
+        let measure = |documents: &[&[u8]]| {
+            documents::map(documents, &mut vec![(); threads.max(1)], documents.len(), |(), _, text, out| {
                 out.push(self.0.length(text));
                 Ok(())
             })
         };
-        let found = detached(py, measure)?.0;
+        let found = texts.with(py, measure)?.0;
         let changed: Vec<bool> = found.iter().map(|one| one.1).collect();
         let lengths: Vec<i64> = found.iter().map(|one| one.0 as i64).collect();
         Ok((lengths.into_pyarray(py), changed.into_pyarray(py)))
@@ -77,15 +75,13 @@ impl SpecialStrings {
 
     /// The first document that contains one of the strings, and the index of the string.
     fn find_in_batch(&self, py: Python<'_>, texts: Texts<'_>, threads: usize) -> PyResult<Option<(usize, usize)>> {
-        let documents = texts.documents(py)?;
-        let documents = &*documents;
-        let find = || {
+        let find = |documents: &[&[u8]]| {
             documents::map(documents, &mut vec![(); threads.max(1)], 0, |(), i, text, out| {
                 out.extend(self.0.find(text).map(|string| (i, string)));
                 Ok(())
             })
         };
-        Ok(detached(py, find)?.0.first().copied())
+        Ok(texts.with(py, find)?.0.first().copied())
     }
 }
 

@@ -11,7 +11,6 @@ use pyo3::types::PyString;
 use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
 use crate::runtime::interrupt::poll;
-use crate::runtime::memory;
 use crate::text::filter::{Filter, Split};
 use crate::text::overlap::{Found, Overlap};
 use crate::text::read::feed;
@@ -22,12 +21,6 @@ use crate::text::{batch, documents, read::reader};
 /// Documents as one UTF-8 buffer.
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Batch(pub Arc<batch::Batch>);
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        batch::recycle(std::mem::take(&mut self.0));
-    }
-}
 
 #[pymethods]
 impl Batch {
@@ -48,10 +41,7 @@ impl Batch {
             let utf8 = string.to_cow().map_err(|error| {
                 user_error(format!("text {i} contains a lone surrogate, which UTF-8 cannot encode: {error}"))
             })?;
-            core(|| {
-                batch.push(utf8.as_bytes());
-                Ok(())
-            })?;
+            batch.push(utf8.as_bytes());
         }
         Ok(Self(Arc::new(batch)))
     }
@@ -68,8 +58,7 @@ impl Batch {
         let (data, offsets) = (arrays::slice(&data)?, arrays::to_vec(&offsets)?);
         let copy = || {
             let mut batch = batch::Batch::default();
-            for (i, bounds) in offsets.windows(2).enumerate() {
-                let document = documents::between(&data, bounds, i)?;
+            for (i, document) in documents::slices(&data, &offsets)?.into_iter().enumerate() {
                 poll(document.len());
                 match simdutf8::compat::from_utf8(document) {
                     Ok(_) => batch.push(document),
@@ -97,20 +86,14 @@ impl Batch {
         self.0.data.len()
     }
 
-    /// Whether the first document continues the last document of the batch before.
     #[getter]
-    fn continued(&self) -> bool {
-        self.0.continued
+    fn data<'py>(&self, py: Python<'py>) -> Array<'py, u8> {
+        PyArray1::from_slice(py, &self.0.data)
     }
 
     #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        arrays::from_slice(py, &self.0.data)
-    }
-
-    #[getter]
-    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        arrays::from_slice(py, &self.0.offsets)
+    fn offsets<'py>(&self, py: Python<'py>) -> Array<'py, i64> {
+        PyArray1::from_slice(py, &self.0.offsets)
     }
 
     fn text(&self, i: usize) -> PyResult<&str> {
@@ -238,11 +221,7 @@ impl Feed {
 
     /// Adds a block once the previous one is taken; False if no more is read.
     fn put(&self, py: Python<'_>, block: &[u8]) -> PyResult<bool> {
-        let block = core(|| {
-            let mut copy = memory::with_capacity(block.len());
-            copy.extend_from_slice(block);
-            Ok(copy)
-        })?;
+        let block = block.to_vec();
         detached(py, || Ok(self.0.put(block)))
     }
 
@@ -265,24 +244,22 @@ pub struct Reader(Mutex<reader::Reader>);
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, skip_damaged, batch_bytes, document_limit_bytes, skip_above, parts, threads, in_order))]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, skip_damaged, batch_bytes, document_limit_bytes, skip_above, threads, in_order))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         files: Vec<(PathBuf, String, Option<PyRef<'_, Feed>>)>,
-        field: &str,
+        field: String,
         separator: Option<String>,
-        score_field: Option<&str>,
+        score_field: Option<String>,
         min_score: f64,
         replace_invalid: bool,
         skip_damaged: bool,
         batch_bytes: usize,
         document_limit_bytes: usize,
         skip_above: Option<usize>,
-        parts: bool,
         threads: usize,
         in_order: bool,
     ) -> PyResult<Self> {
-        let path = |name: &str| name.split('.').map(str::to_string).collect();
         let files = files
             .into_iter()
             .map(|(path, format, feed)| {
@@ -295,16 +272,15 @@ impl Reader {
             })
             .collect::<PyResult<_>>()?;
         let settings = Settings {
-            field: path(field),
+            field,
             separator: separator.filter(|separator| !separator.is_empty()),
-            score_field: score_field.map(path),
+            score_field,
             min_score,
             replace_invalid,
             skip_damaged,
             batch_bytes,
             limit: document_limit_bytes,
             skip_above,
-            parts,
         };
         core(|| reader::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
     }

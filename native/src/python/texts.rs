@@ -1,11 +1,11 @@
-//! Documents from Python.
+//! Documents from Python: the one way in for calls of any kind.
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::{arrays, calls::detached, text::Batch};
-use crate::text::documents::{Buffers, Documents, Strings};
+use crate::text::documents::{check_utf8, slices};
 
 /// Documents from Python.
 #[derive(FromPyObject)]
@@ -17,19 +17,31 @@ pub enum Texts<'py> {
 }
 
 impl Texts<'_> {
-    /// The documents, validated as UTF-8, without copying where possible.
-    pub fn documents(&self, py: Python<'_>) -> PyResult<Box<dyn Documents + '_>> {
-        Ok(match self {
-            Self::Batch(batch) => Box::new(batch.0.as_ref()),
+    /// Runs work on the documents without the GIL, validated as UTF-8 and without copying where possible.
+    pub fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&[&[u8]]) -> Result<R, String> + Send,
+    ) -> PyResult<R> {
+        match self {
+            Self::Batch(batch) => {
+                let batch = &*batch.0;
+                detached(py, || work(&batch.documents()))
+            }
             Self::Buffers(data, offsets) => {
                 // Offsets are small, and all bounds checks rely on them, so they are copied.
                 let (data, offsets) = (arrays::slice(data)?, arrays::to_vec(offsets)?);
-                Box::new(detached(py, || Buffers::new(data, offsets.into()))?)
+                detached(py, || {
+                    let documents = slices(&data, &offsets)?;
+                    check_utf8(&documents)?;
+                    work(&documents)
+                })
             }
             // Lone surrogates are not valid UTF-8: Python raises UnicodeEncodeError with their position.
-            Self::Strings(texts) => Box::new(Strings::new(
-                texts.iter().map(|text| text.to_str().map(str::as_bytes)).collect::<PyResult<_>>()?,
-            )),
-        })
+            Self::Strings(texts) => {
+                let texts = texts.iter().map(|text| text.to_str().map(str::as_bytes)).collect::<PyResult<Vec<_>>>()?;
+                detached(py, || work(&texts))
+            }
+        }
     }
 }

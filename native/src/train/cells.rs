@@ -1,6 +1,6 @@
 //! Weighted words as one flat array of cells.
 
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 /// Words between two calls of `poll`, and the work of each.
 const BLOCK: usize = 1 << 10;
@@ -21,7 +21,7 @@ pub struct Words {
 impl Words {
     /// `word(i)` returns the ids of word i. Words of fewer than two ids have no pairs and are left out.
     pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
-        let mut order: Vec<u32> = memory::with_capacity(weights.len());
+        let mut order: Vec<u32> = Vec::with_capacity(weights.len());
         order.extend((0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1));
         // Most frequent first, so that equal weights form few runs; ties in a fixed order.
         order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
@@ -33,7 +33,7 @@ impl Words {
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }
-        let mut cells = memory::with_capacity(total);
+        let mut cells = Vec::with_capacity(total);
         let mut runs: Vec<(u32, u64)> = Vec::new();
         cells.push(SENTINEL);
         for (n, i) in order.into_iter().enumerate() {

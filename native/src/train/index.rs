@@ -4,7 +4,7 @@ use super::candidates::{key, parts, Candidate};
 use super::cells::{Weights, SENTINEL};
 use super::merge_loop::MergeLoop;
 use super::occurrences::{Map, Pair, BLOCK, NOWHERE, UNTRACKED};
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 
 /// Up to this many tokens, pairs are counted in a dense table.
 const DENSE: usize = 256;
@@ -30,7 +30,7 @@ impl MergeLoop<'_> {
         self.each_pair(|_, weight, left, right| {
             let pair = place(places, left, right);
             if pair.occurrences == 0 {
-                memory::push(&mut found, key(left, right));
+                found.push(key(left, right));
             }
             pair.count += weight;
             pair.occurrences += 1;
@@ -48,7 +48,7 @@ impl MergeLoop<'_> {
             place.occurrences = 0;
             true
         });
-        let mut postings = memory::filled(start, UNTRACKED);
+        let mut postings = vec![UNTRACKED; start];
         self.each_pair(|position, _, left, right| {
             let pair = place(places, left, right);
             if pair.start != usize::MAX {
@@ -57,8 +57,6 @@ impl MergeLoop<'_> {
             }
         });
         self.postings = postings;
-        memory::reserve(&mut self.queue.heap, found.len());
-        memory::reserve_map(&mut self.pairs, found.len());
         for pair in found {
             let (left, right) = parts(pair);
             let place = *place(places, left, right);

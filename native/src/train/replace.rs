@@ -41,7 +41,7 @@ impl MergeLoop<'_> {
             self.cells[position as usize + 1] = DEAD | length;
             self.cells[end as usize - 1] = DEAD | length;
             let occurrence = Occurrence { position, previous, before, after, weight: weights.at(position) };
-            memory::push(&mut self.occurrences, occurrence);
+            self.occurrences.push(occurrence);
         }
 
         // Count each neighbour. A pair of two new tokens is counted from its left one.
@@ -113,7 +113,6 @@ impl MergeLoop<'_> {
             return usize::MAX;
         }
         let start = self.postings.len();
-        memory::reserve(&mut self.postings, occurrences as usize);
         self.postings.resize(start + occurrences as usize, UNTRACKED);
         self.pairs.insert(pair, Pair { count, start, occurrences });
         self.queue.push(&self.tokens, Candidate { count, pair });

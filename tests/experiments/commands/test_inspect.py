@@ -168,7 +168,7 @@ def test_training_counts_are_found_beside_the_tokenizer(tiny: list[str], tmp_pat
     both.save(tmp_path / "elsewhere" / "alone")
     assert training_counts(tmp_path / "elsewhere" / "alone", both) is None
     assert main.run(["inspect", str(record), "--out", str(tmp_path / "report")]) == 0
-    table = pq.read_table(tmp_path / "report" / f"tokens-SuperBPE-{both.vocab_size}.parquet")
+    table = pq.read_table(tmp_path / "report" / f"tokens-{record.name}.parquet")
     assert table["training_count"].to_pylist() == [None if count < 0 else count for count in counts.tolist()]
 
 

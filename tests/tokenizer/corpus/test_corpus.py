@@ -1,6 +1,5 @@
 """Corpora: the same documents out of every form, which files, filters and splits, identity."""
 
-import gzip
 import json
 import os
 import random
@@ -289,15 +288,6 @@ def test_a_sample_of_the_held_out_documents_leaves_the_training_documents(tmp_pa
     assert identities[0] == identities[1]  # the training documents are the same
     with pytest.raises(UserError, match="heldout_sample=2 must be greater than 0"):
         documents(paths, heldout_sample=2)
-
-
-def test_parts_of_text_without_word_ends_take_linear_time(tmp_path):
-    """Once it took minutes: all that was read was searched again after every read."""
-    path = tmp_path / "long.txt.gz"
-    path.write_bytes(gzip.compress("中文".encode() * 4_000_000, compresslevel=1))
-    corpus = Corpus(CorpusConfig(paths=[str(path)]))
-    (batch,) = corpus.batches("train", parts=True)
-    assert batch.n_bytes == 24_000_000
 
 
 @pytest.mark.parametrize("form", [".jsonl", "dataset folder"])

@@ -8,8 +8,7 @@ import pytest
 from tests import texts
 from tests.generated import ONE_PASS
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
-from tokenizer import Tokenizer, UserError, _native, formats, patterns
-from tokenizer.files import read_json
+from tokenizer import Tokenizer, UserError, formats, patterns
 from tokenizer.formats import printable, tiktoken, unprintable
 
 
@@ -185,32 +184,3 @@ def test_ids_may_have_gaps(tmp_path):
         tokenizer.cut(300)
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path).sha256 == tokenizer.sha256
-
-
-@pytest.mark.parametrize("name", ONE_PASS)
-def test_the_core_and_python_read_files_the_same_way(name, trained, tmp_path):
-    formats.write(trained[name], tmp_path / "a.json", "hf")
-    assert _native.read_hf_model((tmp_path / "a.json").read_bytes()) is not None
-    quick, slow = (
-        Tokenizer.from_file(tmp_path / "a.json"),
-        Tokenizer(*formats.hf_import.parse(read_json(tmp_path / "a.json"))),
-    )
-    assert (quick.sha256, quick.provenance) == (slow.sha256, slow.provenance)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"added_tokens": [added("xyz", 259), added("<s>", 260, special=False), added('"\\é', 261)]},
-        {"model_ignore_merges": True, "model_merges": [["a", "b"], ["ab", "c"]]},
-        {"model_merges": []},
-        {"model_unk_token": "<unk>", "decoder": None, "truncation": {"max_length": 3}},
-    ],
-)
-def test_unusual_files_are_read_the_same_way(change, tmp_path):
-    path = hf_file(tmp_path, **change)
-    assert _native.read_hf_model(path.read_bytes()) is not None
-    quick, slow = Tokenizer.from_file(path), Tokenizer(*formats.hf_import.parse(read_json(path)))
-    assert (quick.sha256, quick.provenance) == (slow.sha256, slow.provenance)
-    assert (quick.unmerged, quick.byte_ids) == (slow.unmerged, slow.byte_ids)

@@ -212,22 +212,12 @@ def test_one_long_text_file_is_counted_in_parts(documents, tmp_path):
     text = "\n".join(documents).replace("\r", " ") * 40
     (tmp_path / "long.txt").write_text(text, encoding="utf-8", newline="")
     (tmp_path / "short.txt").write_text("A second file.", encoding="utf-8")
-    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], batch_bytes=1 << 20))
-    parts = list(corpus.batches("train", parts=True))
-    assert len(parts) > 2
-    assert [batch.continued for batch in parts] == [False] + [True] * (len(parts) - 2) + [False]
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)]))
     for pattern in ("gpt2", "llama3", "o200k", "none"):
         counts = count_pretokens(corpus, pattern, threads=2)
         assert counts.n_documents == 2
         whole = counted([text, "A second file."], pattern, threads=1)
         assert list(counts.items()) == list(whole.items())
-
-
-def test_documents_are_not_split_where_whole_documents_matter(tmp_path):
-    (tmp_path / "long.txt").write_text("word " * 500_000)
-    for options in ({"max_bytes": 10**9}, {"heldout_fraction": 0.5}, {"min_document_bytes": 5}):
-        corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], **options))
-        assert [len(batch) for batch in corpus.batches("all", parts=True)] == [1]
 
 
 def test_special_strings_with_word_ends_in_them_are_not_cut(tmp_path):

@@ -6,8 +6,6 @@
 //! is formed already merges to the same result.
 
 use super::seams::{character_length, is_continuation};
-use super::token_index::TokenIndex;
-use crate::count::keys::short_key;
 use crate::encode::pairs::byte_pair;
 use crate::encode::{definition::Definition, rules::Rule};
 use crate::runtime::memory::huge_filled;
@@ -26,8 +24,8 @@ pub(in crate::encode) struct Characters {
 }
 
 impl Characters {
-    /// `token_index`: tokens that merging their own bytes produces.
-    pub(in crate::encode) fn new(definition: &Definition, rules: &[Rule], token_index: &TokenIndex) -> Self {
+    /// `known`: tokens that merging their own bytes produces.
+    pub(in crate::encode) fn new(definition: &Definition, rules: &[Rule], known: &[(u128, u32)]) -> Self {
         let code_point = |bytes: &[u8]| {
             let length = character_length(*bytes.first()?);
             let whole = (2..=3).contains(&length) && bytes.len() == length && std::str::from_utf8(bytes).is_ok();
@@ -36,11 +34,12 @@ impl Characters {
         let mut tokens = huge_filled(1 << 16, (0, NEVER));
         let mut rank_of = vec![0; definition.tokens.len()]; // the highest one of a token
         rules.iter().for_each(|rule| rank_of[rule.merge.new as usize] = rule.rank);
-        let mut any = false;
+        let (mut is_known, mut any) = (vec![false; definition.tokens.len()], false);
+        known.iter().for_each(|&(_, id)| is_known[id as usize] = true);
         for Rule { merge, .. } in rules {
             let bytes = definition.tokens.get(merge.new);
             if let Some(at) = code_point(bytes) {
-                if token_index.get(short_key(bytes, 0, bytes.len())) == Some(merge.new) {
+                if is_known[merge.new as usize] {
                     // A part has at most two bytes, so its own parts are bytes.
                     let [new, left, right] = [merge.new, merge.left, merge.right].map(|id| rank_of[id as usize]);
                     let earlier = if tokens[at].1 == NEVER { 0 } else { tokens[at].1 }; // of another derivation

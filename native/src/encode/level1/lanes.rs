@@ -5,7 +5,6 @@
 
 use crate::count::keys::SHORT;
 use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
-use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
 /// One more than the maximum number of tokens of a short lane, which has one for each byte of a short piece, and of a
@@ -62,10 +61,9 @@ impl Lanes {
 
     /// Adds a sequence that is merged already.
     #[inline(always)]
-    pub(super) fn add_merged(&mut self, tokens: &[u32]) {
+    pub(super) fn add_merged(&mut self, tokens: impl ExactSizeIterator<Item = u32>) {
         self.places.push(Place::Merged(self.merged.len(), tokens.len()));
-        memory::reserve(&mut self.merged, tokens.len());
-        self.merged.extend_from_slice(tokens);
+        self.merged.extend(tokens);
     }
 
     /// Adds a sequence of up to `MOST_TOKENS` tokens to merge. `found`: whether each adjacent pair has a merge, and which.

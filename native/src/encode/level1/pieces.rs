@@ -1,310 +1,252 @@
-//! Level 1 on a text: cuts pieces where none of its merges can join, and appends their tokens.
+//! Pieces of a text and their tokens: looked up together, or merged together.
 
-use super::cache::{Caches, MEDIUM, TOKENS};
-use super::misses::Misses;
-use super::queue::{Queue, MARK_FIRST, MARK_PART};
-use super::tables::Level1;
-use crate::count::keys::SHORT;
-use crate::encode::packed::FIRST;
-use crate::runtime::{interrupt::poll, memory};
+use std::ops::Range;
 
-/// Longer runs of one byte are cut like other pieces.
-const LONG_RUN: usize = 1 << 10;
+use super::cache::{self, Cache, TOKENS};
+use super::lanes::{Lanes, MOST_TOKENS};
+use super::{run::Cutting, Level1};
+use crate::encode::merge::{merge, Scratch};
+use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
+use crate::runtime::interrupt::poll;
 
-/// Bytes between two calls of `poll`.
-const POLLED: usize = 1 << 12;
+/// A batch is full with this many pieces. It has space for those of one more window.
+const FULL: usize = 512;
+const SPACE: usize = FULL + 64;
 
-/// Level 1 of an encoding thread: the pieces that are pending, and caches.
+/// Pieces of a window that are added together: a branch on their number would often be mispredicted.
+const TOGETHER: usize = 8;
+
+/// More tokens of a piece are copied with those of absent pieces.
+const MOST_RECORDED: usize = 31;
+
+/// Size of the table of absent pieces, which finds those that recur in a batch: a new word often comes again at once.
+const RECENT: usize = 256;
+
+/// In the end of a piece: its first token gets `packed::FIRST`.
+pub(super) const MARK_FIRST: u64 = 1 << 63;
+
+/// Level 1 of an encoding thread: a batch of consecutive pieces, and the cache.
 pub(in crate::encode) struct Pieces {
-    queue: Queue,
-    misses: Misses,
-    caches: Caches,
-    cutting: Cutting,
+    n: usize,
+    /// Start of the first piece.
+    start: usize,
+    /// Ends of the pieces, with marks.
+    ends: [u64; SPACE + TOGETHER],
+    /// Keys of the pieces, and their cache sets.
+    keys: [u128; SPACE],
+    sets: [u32; SPACE],
+    /// Tokens of the pieces that are cached.
+    tokens: [u32; SPACE * MOST_RECORDED],
+    absent: Vec<Absent>,
+    lanes: Lanes,
+    ids: Vec<u32>,
+    scratch: Scratch,
+    cache: Cache,
+    /// Where `run` is in the text.
+    pub(super) cutting: Cutting,
     /// Packed tokens that are gathered for level 2.
     pub(in crate::encode) gathered: Vec<u32>,
 }
 
-/// Where pieces are cut: at dead byte pairs (see `Level1::dead_pairs`).
+/// A piece that is not in the cache, or has many tokens.
 #[derive(Clone, Copy)]
-struct Cutting {
-    /// Start of the part that is not queued yet, and whether a piece of the scanner starts there.
-    part: usize,
-    starts_piece: bool,
-    /// Cuts at or before this byte are queued.
-    seen: usize,
-    /// Dead pairs of a block of 64 bytes, and the start of the block.
-    dead: u64,
-    block: usize,
-}
-
-impl Cutting {
-    /// A piece starts here.
-    #[inline(always)]
-    fn start_at(&mut self, start: usize) {
-        (self.part, self.starts_piece, self.seen) = (start, true, start);
-    }
-}
-
-/// Level 1 on one text. The tokens of a piece are appended to `out` when they are known, at the latest by `flush`.
-/// `FIRSTS`: the first token of each piece of the scanner is marked with `packed::FIRST`.
-pub(in crate::encode) struct Run<'a, const FIRSTS: bool> {
-    level: &'a Level1,
-    pieces: &'a mut Pieces,
-    text: &'a [u8],
-    /// Packed tokens.
-    pub(in crate::encode) out: &'a mut Vec<u32>,
+struct Absent {
+    piece: usize,
+    /// Number of tokens before it in `Pieces::tokens`.
+    at: usize,
+    /// Whether to cache its tokens.
+    is_new: bool,
 }
 
 impl Pieces {
-    /// `sets`: size of the cache of short pieces.
+    /// `sets`: size of the cache.
     pub(in crate::encode) fn new(level: &Level1, sets: usize) -> Self {
         Self {
-            queue: Queue::new(),
-            misses: Misses::default(),
-            caches: Caches::new(level, sets),
-            cutting: Cutting { part: 0, starts_piece: true, seen: 0, dead: 0, block: usize::MAX },
+            n: 0,
+            start: 0,
+            ends: [0; SPACE + TOGETHER],
+            keys: [0; SPACE],
+            sets: [0; SPACE],
+            tokens: [0; SPACE * MOST_RECORDED],
+            absent: Vec::new(),
+            lanes: Lanes::default(),
+            ids: Vec::new(),
+            scratch: Scratch::default(),
+            cache: Cache::new(level, sets),
+            cutting: Cutting::default(),
             gathered: Vec::new(),
         }
     }
-}
 
-impl Level1 {
-    /// Starts on a text.
+    /// Empties the batch: the next piece starts here.
     #[inline(always)]
-    pub(in crate::encode) fn run<'a, const FIRSTS: bool>(
-        &'a self,
-        text: &'a [u8],
-        pieces: &'a mut Pieces,
-        out: &'a mut Vec<u32>,
-    ) -> Run<'a, FIRSTS> {
-        pieces.queue.start_at(0);
-        pieces.misses.list.clear();
-        pieces.cutting.block = usize::MAX;
-        pieces.cutting.start_at(0);
-        Run { level: self, pieces, text, out }
+    pub(super) fn start_at(&mut self, start: usize) {
+        (self.n, self.start) = (0, start);
     }
 
-    /// Appends the packed tokens of merging a non-empty text, without replacing whole pieces by tokens.
-    pub(in crate::encode) fn merged(&self, text: &[u8], pieces: &mut Pieces, out: &mut Vec<u32>) {
-        let mut run = self.run::<true>(text, pieces, out);
-        run.queue(text.len() as u64 | MARK_PART);
-        run.finish();
-    }
-}
-
-impl<const FIRSTS: bool> Run<'_, FIRSTS> {
-    const FIRST: u64 = if FIRSTS { MARK_FIRST } else { 0 };
-
-    /// The same run, for functions out of line and closures. As nothing points to it, it stays in registers.
+    /// Adds a piece by its end, perhaps with a mark. Returns whether the batch is full.
     #[inline(always)]
-    pub(in crate::encode) fn apart(&mut self) -> Run<'_, FIRSTS> {
-        Run { level: self.level, pieces: self.pieces, text: self.text, out: self.out }
+    pub(super) fn push(&mut self, end: u64) -> bool {
+        self.ends[self.n] = end;
+        self.n += 1;
+        self.n >= FULL
     }
 
-    /// Adds a piece of the scanner. It starts where the one before ended.
+    /// Adds the pieces that end at `cuts`: bit i stands for an end before byte `at + i`. With `FIRSTS`, the first of them
+    /// gets the mark `first`, and so does each one after an end in `ends`. Returns whether the batch is full.
     #[inline(always)]
-    pub(in crate::encode) fn push(&mut self, start: usize, end: usize) {
-        if self.level.cut_all {
-            // With superwords, half of the pieces of code have one to three bytes: cutting them does not pay.
-            if end - start > TOKENS || self.pieces.cutting.part != start {
-                return self.apart().split(start, end);
-            }
-            self.pieces.cutting.start_at(end);
-        } else if end - start > SHORT {
-            return self.apart().split(start, end);
-        }
-        self.queue(end as u64 | Self::FIRST);
-    }
-
-    /// Adds the pieces of a window (see `Sink::pieces`) if none is to be cut. Returns whether it did.
-    #[inline(always)]
-    pub(in crate::encode) fn push_uncut(&mut self, start: usize, at: usize, ends: u64) -> bool {
-        let near = if self.level.whole_tokens.is_none() { near::<MEDIUM> } else { near::<SHORT> };
-        if self.level.cut_all || start != at || ends & !near(ends | 1) != 0 {
-            return false;
-        }
-        if self.pieces.queue.push_window(at, ends) {
-            self.apart().look_up(false);
-        }
-        true
-    }
-
-    /// Whether no token of the piece that starts here is queued or in `out`.
-    #[inline(always)]
-    pub(in crate::encode) fn is_before(&self, start: usize) -> bool {
-        !self.level.cut_all || self.pieces.cutting.part == start
-    }
-
-    /// Whether `push_window` may be called.
-    #[inline(always)]
-    pub(in crate::encode) fn takes_windows(&self) -> bool {
-        self.level.cut_all && self.level.whole_tokens.is_none()
-    }
-
-    /// Adds the pieces of a window (see `Sink::window`), and the parts of the next one up to its end.
-    #[inline(never)]
-    pub(in crate::encode) fn push_window(mut self, at: usize, ends: u64, last: usize) {
-        if at / POLLED != (at + last) / POLLED {
-            poll(POLLED);
-        }
-        if self.pieces.cutting.seen + 1 < at {
-            self.cut_until(at);
-        }
-        // Inside of pieces of up to four bytes: cutting them does not pay.
-        let tiny = ends << 1 & (ends >> 1 | ends >> 2 | ends >> 3)
-            | ends << 2 & (ends >> 1 | ends >> 2)
-            | ends << 3 & ends >> 1;
-        let seen = self.pieces.cutting.seen;
-        let after = if seen < at { u64::MAX } else { u64::MAX << (seen - at) << 1 };
-        let within = u64::MAX >> (63 - last);
-        let dead = self.level.dead_pairs(self.text, at);
-        self.queue_parts(at, (ends | dead & !tiny) & after & within, ends, 0);
-        self.pieces.cutting.seen = at + last;
-    }
-
-    /// `push` of a long piece, or of the rest of a piece: splits it where level 1 never merges.
-    #[inline(never)]
-    fn split(mut self, start: usize, end: usize) {
-        if let Some(id) = self.level.whole_tokens.as_ref().and_then(|tokens| tokens.get(&self.text[start..end])) {
-            self.flush();
-            memory::push(self.out, if FIRSTS { id | FIRST } else { id });
-            self.pieces.cutting.start_at(end);
-            return self.pieces.queue.start_at(end);
-        }
-        let (cut_all, bytes) = (self.level.cut_all, &self.text[start..end]);
-        // Medium pieces of plain BPE are not cut, because that costs more than it saves. Runs of one byte, such as
-        // indentation, are not cut either: they recur, so they are cached whole.
-        let whole =
-            !cut_all && bytes.len() <= MEDIUM || bytes.len() <= LONG_RUN && bytes.iter().all(|&b| b == bytes[0]);
-        if whole && (!cut_all || self.pieces.cutting.part == start) {
-            self.pieces.cutting.start_at(end);
-            return self.queue(end as u64 | Self::FIRST);
-        }
-        if !cut_all {
-            self.pieces.cutting.start_at(start);
-        }
-        self.cut_until(end);
-        self.queue_parts(end, 1, 1, self.part_mark());
-        self.pieces.cutting.seen = end;
-    }
-
-    /// Queues the parts that end before `end` and were not seen yet.
-    #[inline(always)]
-    fn cut_until(&mut self, end: usize) {
-        let mut at = self.pieces.cutting.seen + 1;
-        while at < end {
-            let block = at & !63;
-            if block != self.pieces.cutting.block {
-                if block % POLLED == 0 {
-                    poll(POLLED);
-                }
-                self.pieces.cutting.block = block;
-                self.pieces.cutting.dead = self.level.dead_pairs(self.text, block);
-            }
-            let stop = end.min(block + 64);
-            let within = (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
-            self.queue_parts(block, self.pieces.cutting.dead & within, 0, self.part_mark());
-            at = stop;
-        }
-        self.pieces.cutting.seen = end - 1;
-    }
-
-    /// The mark of a part, which must not be confused with a whole piece.
-    #[inline(always)]
-    fn part_mark(&self) -> u64 {
-        if self.level.short_whole_tokens().is_some() {
-            MARK_PART
-        } else {
-            0
-        }
-    }
-
-    /// Queues the parts that end at `cuts`, relative to `at`. Those in `ends` are ends of pieces, too.
-    #[inline(always)]
-    fn queue_parts(&mut self, at: usize, mut cuts: u64, ends: u64, mark: u64) {
-        let Cutting { mut part, mut starts_piece, .. } = self.pieces.cutting;
-        if cuts == 0 {
-            return;
-        }
-        let others = cuts & (cuts - 1);
-        let short = at + cuts.trailing_zeros() as usize - part <= SHORT && others & !near::<SHORT>(cuts) == 0;
-        if short && mark == 0 {
-            let last = cuts.ilog2();
-            (self.pieces.cutting.part, self.pieces.cutting.starts_piece) = (at + last as usize, ends >> last & 1 != 0);
-            if self.pieces.queue.push_parts::<FIRSTS>(at, cuts, ends, if starts_piece { Self::FIRST } else { 0 }) {
-                self.apart().look_up(false);
-            }
-            return;
-        }
+    pub(super) fn push_all<const FIRSTS: bool>(&mut self, at: usize, mut cuts: u64, ends: u64, mut first: u64) -> bool {
+        let mut n = self.n;
+        self.n += cuts.count_ones() as usize;
         while cuts != 0 {
-            let i = cuts.trailing_zeros() as usize;
-            let ends_piece = ends >> i & 1 != 0;
-            let whole = starts_piece && ends_piece;
-            let first = if starts_piece { Self::FIRST } else { 0 };
-            let end = at + i;
-            if end - part > SHORT {
-                self.apart().split_characters(part, end, first, mark);
-            } else {
-                self.queue(end as u64 | first | if whole { 0 } else { mark });
+            let slots: &mut [u64; TOGETHER] = self.ends[n..].first_chunk_mut().expect("space");
+            for slot in slots {
+                let i = (cuts | 1 << 63).trailing_zeros(); // anything if no cut is left
+                *slot = (at + i as usize) as u64 | first;
+                first = if FIRSTS && ends >> i & 1 != 0 { MARK_FIRST } else { 0 };
+                cuts &= cuts.wrapping_sub(1);
             }
-            (part, starts_piece) = (end, ends_piece);
-            cuts &= cuts - 1;
+            n += TOGETHER;
         }
-        (self.pieces.cutting.part, self.pieces.cutting.starts_piece) = (part, starts_piece);
+        self.n >= FULL
     }
 
-    /// Queues a part of a piece, or parts of it: with marks of the first one and of all.
+    /// Appends the packed tokens of a text that is one piece.
+    pub(in crate::encode) fn merge_whole(&mut self, level: &Level1, text: &[u8], out: &mut Vec<u32>) {
+        self.start_at(0);
+        self.push(text.len() as u64);
+        self.look_up::<false>(level, text, out);
+    }
+
+    /// The place of a piece of the batch in the text.
+    #[inline(always)]
+    fn place(&self, piece: usize) -> Range<usize> {
+        let start = if piece == 0 { self.start } else { (self.ends[piece - 1] & !MARK_FIRST) as usize };
+        start..(self.ends[piece] & !MARK_FIRST) as usize
+    }
+
+    /// Appends the packed tokens of the batch, and empties it.
     #[inline(never)]
-    fn split_characters(mut self, start: usize, end: usize, mut first: u64, mark: u64) {
-        self.level.seams.each_uncrossed(self.text, start..end, |cut| {
-            self.queue(cut as u64 | first | mark);
-            first = 0;
-        });
-        self.queue(end as u64 | first | mark);
-    }
+    pub(super) fn look_up<const FIRSTS: bool>(&mut self, level: &Level1, text: &[u8], out: &mut Vec<u32>) {
+        let Self { n, cache, absent, tokens, .. } = self;
+        let (ends, keys, sets) = (&self.ends[..*n], &mut self.keys[..*n], &mut self.sets[..*n]);
 
-    /// Appends the tokens of all pieces so far.
-    #[inline(always)]
-    pub(in crate::encode) fn flush(&mut self) {
-        self.apart().look_up(true);
-    }
-
-    #[inline(always)]
-    pub(in crate::encode) fn finish(mut self) {
-        self.flush();
-    }
-
-    /// Queues a piece: its end, with marks.
-    #[inline(always)]
-    fn queue(&mut self, end: u64) {
-        if self.pieces.queue.push(end) {
-            self.apart().look_up(false);
+        // 1. The keys of all pieces. Their cache sets are prefetched while the next keys are made.
+        let mut start = self.start;
+        for ((&end, key), set) in ends.iter().zip(&mut *keys).zip(&mut *sets) {
+            let end = (if FIRSTS { end & !MARK_FIRST } else { end }) as usize;
+            *key = cache::key(text, start, end);
+            *set = cache.set(*key);
+            start = end;
         }
+
+        // 2. The tokens of the cached pieces. All four are copied whatever their number, which saves a branch.
+        let mut at = 0;
+        let mut start = self.start;
+        for (piece, ((&end, &key), &set)) in ends.iter().zip(&*keys).zip(&*sets).enumerate() {
+            let place = start..(if FIRSTS { end & !MARK_FIRST } else { end }) as usize;
+            start = place.end;
+            match cache.get(set, key) {
+                Some(packed) => {
+                    let to: &mut [u32; TOKENS] = tokens[at..].first_chunk_mut().expect("space");
+                    *to = [packed[0] & !COUNT, packed[1], packed[2], packed[3]];
+                    if FIRSTS && end & MARK_FIRST != 0 {
+                        to[0] |= FIRST;
+                    }
+                    at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
+                }
+                None => match recorded(cache, set, key, &text[place], &mut tokens[at..]) {
+                    0 => absent.push(Absent { piece, at, is_new: false }),
+                    n => {
+                        if FIRSTS && end & MARK_FIRST != 0 {
+                            tokens[at] |= FIRST;
+                        }
+                        at += n;
+                    }
+                },
+            }
+        }
+
+        // 3. The tokens of the others.
+        if !absent.is_empty() {
+            self.merge_absent(level, text);
+        }
+
+        // 4. All tokens in order. New pieces go to the cache.
+        let mut copied = 0;
+        for number in 0..self.absent.len() {
+            let Absent { piece, at, is_new } = self.absent[number];
+            out.extend_from_slice(&self.tokens[copied..at]);
+            copied = at;
+            let first = out.len();
+            out.extend_from_slice(self.lanes.get(number));
+            if is_new {
+                let place = self.place(piece);
+                let packed = self.lanes.get(number);
+                self.cache.insert(self.sets[piece], self.keys[piece], &text[place], packed);
+            }
+            if FIRSTS && self.ends[piece] & MARK_FIRST != 0 {
+                out[first] |= FIRST;
+            }
+        }
+        out.extend_from_slice(&self.tokens[copied..at]);
+        self.absent.clear();
+        poll(start - self.start);
+        self.start_at(start);
     }
 
-    /// Appends the tokens of the queued pieces that are cached, and those of the misses if they are due or with `all`.
+    /// Merges the absent pieces in `lanes`, in their order.
     #[inline(never)]
-    fn look_up(self, all: bool) {
-        let Self { level, pieces: Pieces { queue, misses, caches, .. }, text, out } = self;
-        match (FIRSTS, level.short_whole_tokens().is_some()) {
-            (false, false) => queue.look_up::<0>(text, caches, misses, out),
-            (true, false) => queue.look_up::<MARK_FIRST>(text, caches, misses, out),
-            (_, true) => queue.look_up::<{ MARK_FIRST | MARK_PART }>(text, caches, misses, out),
+    fn merge_absent(&mut self, level: &Level1, text: &[u8]) {
+        let mut recent = [0; RECENT]; // by hash: number of the latest absent piece, plus one
+        self.lanes.clear();
+        for number in 0..self.absent.len() {
+            let piece = self.absent[number].piece;
+            let (key, set, bytes) = (self.keys[piece], self.sets[piece], &text[self.place(piece)]);
+            let before = std::mem::replace(&mut recent[set as usize % RECENT], number + 1);
+            if let Some(before) = before.checked_sub(1) {
+                let other = self.absent[before].piece;
+                if self.keys[other] == key && text[self.place(other)] == *bytes {
+                    self.lanes.add_again(before);
+                    continue;
+                }
+            }
+            if let Some(packed) = self.cache.get_record(set, key, bytes) {
+                self.lanes.add_merged(packed);
+                continue;
+            }
+            self.absent[number].is_new = true;
+            if bytes.len() <= MOST_TOKENS && bytes.is_ascii() {
+                level.add_to(&mut self.lanes, bytes);
+                continue;
+            }
+            let ids = &mut self.ids;
+            ids.clear();
+            level.characters.each(bytes, &level.byte_ids, |id| ids.push(id));
+            if ids.len() <= MOST_TOKENS {
+                self.lanes.add(ids.iter().copied(), ids.windows(2).map(|two| level.pairs.find(two[0], two[1])));
+            } else {
+                merge(ids, |left, right| level.pairs.get(left, right), &mut self.scratch);
+                self.lanes.add_merged(ids.iter().copied());
+            }
         }
-        if misses.are_due(out.len()) || all && !misses.list.is_empty() {
-            misses.merge(level, text, caches, out);
+        self.lanes.merge(&level.pairs);
+        if !level.packed.is_empty() {
+            for number in (0..self.absent.len()).filter(|&number| self.absent[number].is_new) {
+                self.lanes.get(number).iter_mut().for_each(|id| *id = level.packed[*id as usize]);
+            }
         }
     }
 }
 
-/// The `N` positions after each set bit.
-#[inline(always)]
-fn near<const N: usize>(mask: u64) -> u64 {
-    let mut near = mask << 1;
-    let mut n = 1;
-    while 2 * n <= N {
-        near |= near << n;
-        n *= 2;
-    }
-    near | near << (N - n)
+/// Copies the tokens of a piece that are in a record. Returns their number, or 0. Out of line: most are in entries.
+#[cold]
+#[inline(never)]
+fn recorded(cache: &mut Cache, set: u32, key: u128, piece: &[u8], to: &mut [u32]) -> usize {
+    let Some(packed) = cache.get_record(set, key, piece).filter(|packed| packed.len() <= MOST_RECORDED) else {
+        return 0;
+    };
+    let n = packed.len();
+    to.iter_mut().zip(packed).for_each(|(to, token)| *to = token);
+    n
 }

@@ -160,14 +160,18 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// `ignores_merges`: whole pieces may become tokens that merges do not produce.
-    pub fn new(definition: &Definition, ignores_merges: bool) -> Self {
+    pub fn new(definition: &Definition) -> Self {
         let n = definition.merges.len();
         Self {
             phase1: Pairs::joined(definition, 0..definition.phase1),
             phase2: Pairs::joined(definition, definition.phase1..n),
-            whole_pieces: ignores_merges || definition.eligible.is_some(),
+            whole_pieces: definition.eligible.is_some(),
         }
+    }
+
+    /// Whole pieces may become tokens that merges do not produce.
+    pub fn depend_on_whole_pieces(&mut self) {
+        self.whole_pieces = true;
     }
 
     /// Whether the text can be cut at `at`, a position between two characters, whatever follows the second.

@@ -1,5 +1,4 @@
 //! Encoding of a text that comes in parts.
 
 pub mod cuts;
-pub mod prepared;
-pub mod text_stream;
+pub mod text;

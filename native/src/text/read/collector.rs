@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::damage::{Failure, Skipped};
-use super::queue::Lane;
+use super::reader::{Lane, AHEAD};
 use super::settings::{too_long, Settings};
-use crate::runtime::memory;
-use crate::text::batch::{self, Batch};
+use crate::text::batch::Batch;
 
 /// A batch, and what was skipped between its documents.
 pub(super) struct Read {
@@ -18,7 +17,7 @@ pub(super) struct Read {
 pub(super) struct Collector {
     pub(super) batch: Batch,
     limit: usize,
-    pub(super) lane: Lane<Read>,
+    lane: Lane,
     path: PathBuf,
     /// What was skipped in the current file and batch.
     pub(super) damage: Skipped,
@@ -27,7 +26,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(lane: Lane<Read>, limit: usize) -> Self {
+    pub(super) fn new(lane: Lane, limit: usize) -> Self {
         let (batch, path, damage, skipped) = Default::default();
         Self { batch, limit, lane, path, damage, skipped }
     }
@@ -63,7 +62,7 @@ impl Collector {
                     base + error.valid_up_to() as u64
                 )));
             }
-            let mut replaced = memory::with_capacity(length);
+            let mut replaced = Vec::with_capacity(length);
             for chunk in self.batch.data[start..].utf8_chunks() {
                 replaced.extend_from_slice(chunk.valid().as_bytes());
                 if !chunk.invalid().is_empty() {
@@ -87,7 +86,6 @@ impl Collector {
     }
 
     pub(super) fn add(&mut self, document: &[u8], base: u64, settings: &Settings) -> Result<bool, Failure> {
-        memory::reserve(&mut self.batch.data, document.len());
         self.batch.data.extend_from_slice(document);
         self.close(base, settings).or_else(|failure| self.skip(failure, settings))
     }
@@ -122,9 +120,15 @@ impl Collector {
         if self.batch.is_empty() && self.skipped.is_empty() {
             return true;
         }
-        let empty = Batch { data: batch::buffer(self.batch.data.len()), ..Batch::default() };
         let size = self.batch.data.len().div_ceil(self.limit.max(1)).max(1);
+        let empty = Batch { data: Vec::with_capacity(self.batch.data.len()), ..Batch::default() };
         let batch = std::mem::replace(&mut self.batch, empty);
-        self.lane.send(Read { batch, skipped: std::mem::take(&mut self.skipped) }, size)
+        let read = Read { batch, skipped: std::mem::take(&mut self.skipped) };
+        (1..size.min(AHEAD)).all(|_| self.lane.send(Ok(None)).is_ok()) && self.lane.send(Ok(Some(read))).is_ok()
+    }
+
+    /// Sends an error instead of the rest.
+    pub(super) fn fail(&self, error: String) {
+        let _ = self.lane.send(Err(error)); // fails only if nobody receives it
     }
 }

@@ -1,112 +1,85 @@
 //! A file whose bytes another thread supplies in blocks, such as one that is downloaded.
 
 use std::io::{Error, ErrorKind, Read};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
 
-use crate::runtime::interrupt;
-
-/// Blocks from `put` to a reader, at most one at a time.
-#[derive(Default)]
+/// Blocks from `put` to a reader. One waits while another is read.
 pub struct Feed {
-    state: Mutex<State>,
-    changed: Condvar,
+    sender: Mutex<Option<SyncSender<Vec<u8>>>>,
+    receiver: Mutex<Option<Receiver<Vec<u8>>>>,
+    /// Why the file could not be supplied to its end.
+    error: Mutex<Option<String>>,
+    closed: AtomicBool,
 }
 
-#[derive(Default)]
-struct State {
-    block: Option<Vec<u8>>,
-    /// Set when there are no more blocks; the error if the file could not be read to its end.
-    ended: Option<Option<String>>,
-    /// Whether the reader is gone.
-    closed: bool,
+impl Default for Feed {
+    fn default() -> Self {
+        let (sender, receiver) = sync_channel(1);
+        Self {
+            sender: Mutex::new(Some(sender)),
+            receiver: Mutex::new(Some(receiver)),
+            error: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().expect("no panic while held").take()
 }
 
 impl Feed {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
-    }
-
-    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed.wait(state).expect("no panic while held")
-    }
-
-    /// Adds a block once the previous one is taken; false if the reader is gone.
+    /// Adds a block once the previous one is taken; false if nothing is read any more.
     pub fn put(&self, block: Vec<u8>) -> bool {
-        let mut state = self.state();
-        while state.block.is_some() && !state.closed {
-            drop(self.changed.wait_timeout(state, interrupt::WAIT).expect("no panic while held"));
-            interrupt::check();
-            state = self.state();
-        }
-        if state.closed {
-            return false;
-        }
-        state.block = Some(block);
-        self.changed.notify_all();
-        true
+        let sender = self.sender.lock().expect("no panic while held").clone(); // not held while waiting
+        sender.is_some_and(|sender| sender.send(block).is_ok()) && !self.closed.load(Ordering::Relaxed)
     }
 
     /// Ends the file after the last block, or fails the reader with an error.
     pub fn end(&self, error: Option<String>) {
-        self.state().ended.get_or_insert(error);
-        self.changed.notify_all();
+        if let Some(_sender) = take(&self.sender) {
+            *self.error.lock().expect("no panic while held") = error;
+        }
     }
 
-    /// Tells the writer that no more is read.
+    /// Stops the reader and the writer.
     pub fn close(&self) {
-        let mut state = self.state();
-        (state.closed, state.block) = (true, None);
-        self.changed.notify_all();
+        self.closed.store(true, Ordering::Relaxed);
+        drop((take(&self.sender), take(&self.receiver)));
     }
 }
 
-/// The reading side. Dropping it closes the feed.
+/// The reading side. Dropping it stops the writer.
 pub(super) struct FeedReader {
     feed: Arc<Feed>,
+    blocks: Option<Receiver<Vec<u8>>>,
     block: Vec<u8>,
     taken: usize,
 }
 
 impl FeedReader {
     pub(super) fn new(feed: Arc<Feed>) -> Self {
-        Self { feed, block: Vec::new(), taken: 0 }
-    }
-
-    /// Waits for the next block; false at the end.
-    fn next(&mut self) -> Result<bool, Error> {
-        let mut state = self.feed.state();
-        loop {
-            if let Some(block) = state.block.take() {
-                (self.block, self.taken) = (block, 0);
-                self.feed.changed.notify_all();
-                return Ok(true);
-            }
-            match &state.ended {
-                _ if state.closed => return Err(Error::new(ErrorKind::ConnectionAborted, "reading was stopped")),
-                Some(Some(error)) => return Err(Error::new(ErrorKind::ConnectionAborted, error.clone())),
-                Some(None) => return Ok(false),
-                None => state = self.feed.wait(state),
-            }
-        }
+        Self { blocks: take(&feed.receiver), feed, block: Vec::new(), taken: 0 }
     }
 }
 
 impl Read for FeedReader {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         while self.taken == self.block.len() {
-            if !self.next()? {
-                return Ok(0);
+            match self.blocks.as_ref().and_then(|blocks| blocks.recv().ok()) {
+                Some(block) if !self.feed.closed.load(Ordering::Relaxed) => (self.block, self.taken) = (block, 0),
+                None if !self.feed.closed.load(Ordering::Relaxed) => {
+                    let error = take(&self.feed.error);
+                    return error.map_or(Ok(0), |error| Err(Error::new(ErrorKind::ConnectionAborted, error)));
+                }
+                _ => return Err(Error::new(ErrorKind::ConnectionAborted, "reading was stopped")),
             }
         }
         let n = buffer.len().min(self.block.len() - self.taken);
         buffer[..n].copy_from_slice(&self.block[self.taken..self.taken + n]);
         self.taken += n;
         Ok(n)
-    }
-}
-
-impl Drop for FeedReader {
-    fn drop(&mut self) {
-        self.feed.close();
     }
 }

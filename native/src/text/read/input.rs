@@ -10,7 +10,6 @@ use flate2::bufread::GzDecoder;
 use super::damage::Failure;
 use super::feed::{Feed, FeedReader};
 use super::settings::Format;
-use crate::runtime::memory;
 
 pub(super) const READ_BUFFER: usize = 1 << 20;
 /// Maximum growth of the buffer of a long document: doubling could far exceed the limit.
@@ -115,7 +114,7 @@ impl<R: Read> Window<R> {
         }
         if self.end == self.buffer.len() {
             let growth = self.end.min(GROWTH);
-            memory::reserve(&mut self.buffer, growth);
+            self.buffer.reserve_exact(growth);
             self.buffer.resize(self.end + growth, 0);
         }
         loop {

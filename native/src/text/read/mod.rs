@@ -6,7 +6,6 @@ pub mod feed;
 pub mod input;
 mod json_lines;
 mod plain_text;
-mod queue;
 pub mod reader;
 mod records;
 pub mod settings;

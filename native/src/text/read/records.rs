@@ -22,12 +22,7 @@ impl Wrong {
 }
 
 /// Appends the text of a line to `out`, without validating its UTF-8, and returns the score.
-pub fn parse(
-    line: &[u8],
-    field: &[String],
-    score_field: Option<&[String]>,
-    out: &mut Vec<u8>,
-) -> Result<Option<f64>, String> {
+pub fn parse(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<u8>) -> Result<Option<f64>, String> {
     let start = out.len();
     let result = read(line, field, score_field, out).or_else(|wrong| {
         out.truncate(start);
@@ -37,7 +32,7 @@ pub fn parse(
         Ok(Some(score)) => Ok(score),
         Ok(None) => Err(format!(
             "no field {:?} (the fields are: {}); name the one that holds the text with field=NAME",
-            field.join("."),
+            field,
             names(line)
         )),
         Err(Wrong(what, at)) => Err(format!(
@@ -50,13 +45,8 @@ pub fn parse(
 }
 
 /// `parse` of a line without NaN. None if it lacks the text field.
-fn read(
-    line: &[u8],
-    field: &[String],
-    score_field: Option<&[String]>,
-    out: &mut Vec<u8>,
-) -> Result<Option<Option<f64>>, Wrong> {
-    let [text, score] = last_values(line, 0..line.len(), [field, score_field.unwrap_or_default()])?;
+fn read(line: &[u8], field: &str, score_field: Option<&str>, out: &mut Vec<u8>) -> Result<Option<Option<f64>>, Wrong> {
+    let [text, score] = last_values(line, 0..line.len(), [Some(field), score_field])?;
     let Some(text) = text else { return Ok(None) };
     let decode = |place: &Range<usize>| serde_json::Deserializer::from_slice(&line[place.clone()]);
     decode(&text).deserialize_option(Text(out)).map_err(|error| Wrong::of(&error, text.start))?;
@@ -64,20 +54,30 @@ fn read(
     decode(&score).deserialize_any(Score).map(Some).map_err(|error| Wrong::of(&error, score.start))
 }
 
-/// Places of the last values at the ends of two paths through an object. A null on the path counts as the value.
-fn last_values(line: &[u8], object: Range<usize>, paths: [&[String]; 2]) -> Result<[Option<Range<usize>>; 2], Wrong> {
-    let mut values = [None, None];
+/// Places of the last values of two fields of an object. A field is a key, or else a path of keys joined by dots. A null
+/// on the path counts as the value.
+fn last_values(
+    line: &[u8],
+    object: Range<usize>,
+    fields: [Option<&str>; 2],
+) -> Result<[Option<Range<usize>>; 2], Wrong> {
+    let (mut values, mut parents) = ([None, None], [None, None]);
     members(line, object, |name, value| {
-        for (path, last) in paths.iter().zip(&mut values) {
-            if path.first().is_some_and(|first| first.as_bytes() == name) {
-                *last = Some(value.clone());
+        for (i, field) in fields.iter().enumerate() {
+            let Some(rest) = field.and_then(|field| field.as_bytes().strip_prefix(name)) else { continue };
+            match rest {
+                [] => values[i] = Some(value.clone()),
+                [b'.', ..] => parents[i] = Some((value.clone(), name.len() + 1)),
+                _ => {}
             }
         }
     })?;
-    for (path, last) in paths.iter().zip(&mut values) {
-        if let (Some(value), [_, below @ ..]) = (&last, path) {
-            if !below.is_empty() && line[value.clone()] != *b"null" {
-                [*last, _] = last_values(line, value.clone(), [below, &[]])?;
+    for ((field, value), parent) in fields.iter().zip(&mut values).zip(parents) {
+        if let (Some(field), None, Some((parent, start))) = (field, &value, parent) {
+            if line[parent.clone()] == *b"null" {
+                *value = Some(parent);
+            } else {
+                [*value, _] = last_values(line, parent, [Some(&field[start..]), None])?;
             }
         }
     }
@@ -233,9 +233,8 @@ mod tests {
     use super::*;
 
     fn text(line: &[u8], field: &str) -> Result<Vec<u8>, String> {
-        let field: Vec<String> = field.split('.').map(str::to_string).collect();
         let mut out = b"before ".to_vec();
-        parse(line, &field, None, &mut out).map(|_| out.split_off(7))
+        parse(line, field, None, &mut out).map(|_| out.split_off(7))
     }
 
     #[test]
@@ -262,35 +261,20 @@ mod tests {
         assert_eq!(text(br#"{"a":{"text":"a"},"a":{"text":"b"}}"#, "a.text").unwrap(), b"b");
         assert!(text(br#"{"a":{"text":"a"},"a":{"b":"b"}}"#, "a.text").unwrap_err().contains("no field \"a.text\""));
         assert!(text(br#"{"text":"b","text":3}"#, "text").is_err());
-        let score = |line: &[u8]| parse(line, &["t".into()], Some(&["s".into()]), &mut Vec::new());
+        assert_eq!(text(br#"{"a.b":"key","a":{"b":"path"}}"#, "a.b").unwrap(), b"key");
+        assert_eq!(text(br#"{"a":{"b":"path","b.c":"key"},"ab":1}"#, "a.b.c").unwrap(), b"key");
+        let score = |line: &[u8]| parse(line, "t", Some("s"), &mut Vec::new());
         assert_eq!(score(br#"{"s":1,"t":"a","s":2.5}"#), Ok(Some(2.5)));
         assert_eq!(score(br#"{"s":"x","t":"a","s":null}"#), Ok(None));
     }
 
     #[test]
     fn numbers_that_only_python_writes_are_read() {
-        let score = |line: &str| parse(line.as_bytes(), &["t".into()], Some(&["s".into()]), &mut Vec::new());
+        let score = |line: &str| parse(line.as_bytes(), "t", Some("s"), &mut Vec::new());
         assert_eq!(score(r#"{"s": NaN, "t": "a"}"#), Ok(None));
         assert_eq!(score(r#"{"s": Infinity, "t": "a"}"#), Ok(Some(1e308)));
         assert_eq!(score(r#"{"s": -Infinity, "t": "a"}"#), Ok(Some(-1e308)));
         assert_eq!(text(br#"{"m": [NaN, {"n": -Infinity}], "text": "NaN \"NaN"}"#, "text").unwrap(), b"NaN \"NaN");
         assert!(text(br#"{"m": NaNa, "text": "a"}"#, "text").is_err());
-    }
-
-    #[test]
-    fn damaged_lines_are_errors() {
-        for line in [
-            "",
-            "[]",
-            "{",
-            r#"{"text":"a""#,
-            r#"{"text":"a"} x"#,
-            r#"{"text":"a",}"#,
-            r#"{"text":["a"]}"#,
-            r#"{"b":"a"}"#,
-        ] {
-            assert!(text(line.as_bytes(), "text").is_err(), "{line}");
-        }
-        assert!(text(br#"{"text": "a", "b": [1, 2}"#, "text").unwrap_err().contains("at column 25"));
     }
 }

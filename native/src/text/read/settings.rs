@@ -2,9 +2,10 @@
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub field: Vec<String>,
+    /// Key of the text, or a path of keys joined by dots.
+    pub field: String,
     pub separator: Option<String>,
-    pub score_field: Option<Vec<String>>,
+    pub score_field: Option<String>,
     pub min_score: f64,
     /// Replace malformed UTF-8 by U+FFFD instead of raising an error.
     pub replace_invalid: bool,
@@ -15,8 +16,6 @@ pub struct Settings {
     pub limit: usize,
     /// Longer documents are skipped without being held in memory. At most `limit`.
     pub skip_above: Option<usize>,
-    /// Read text files that are one long document in parts, cut between words (see `word_end`).
-    pub parts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use super::partial::{self, Rows};
-use crate::runtime::{interrupt::poll, memory};
+use crate::runtime::interrupt::poll;
 use crate::train::cells::Words;
 
 /// Bytes per token of a merge loop: its cell, and at most three postings.
@@ -79,12 +79,11 @@ impl Fragments {
                 let end = start + fragment.len();
                 if end > ids.capacity() {
                     // A power of two, so that `memory` does not depend on the order of fragments.
-                    memory::reserve(ids, end.next_power_of_two() - start);
+                    ids.reserve(end.next_power_of_two() - start);
                 }
                 ids.extend_from_slice(fragment);
                 let length = fragment.len() as u32;
                 let table = absent.into_table();
-                memory::reserve_table(table, |entry| spread(entry.hash));
                 let entry = Fragment { start, length, hash, count: 0 };
                 &mut table.insert_unique(spread(hash), entry, |entry| spread(entry.hash)).into_mut().count
             }
@@ -120,7 +119,7 @@ impl Fragments {
 
     /// Appends the fragments in sorted order, with `first` before each.
     pub fn append_to(&self, rows: &mut Rows, first: &[u32]) {
-        let mut sorted: Vec<&Fragment> = memory::with_capacity(self.table.len());
+        let mut sorted: Vec<&Fragment> = Vec::with_capacity(self.table.len());
         sorted.extend(&self.table);
         sorted.sort_unstable_by_key(|fragment| fragment.of(&self.ids));
         for fragment in sorted {

@@ -1,7 +1,5 @@
 //! Results of a pass as rows, to add up those of several processes.
 
-use crate::runtime::memory;
-
 /// What a row counts, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
@@ -50,11 +48,10 @@ impl Rows {
     /// Appends a row, whose key is `first` and `rest`.
     pub(super) fn push(&mut self, first: &[u32], rest: &[u32], count: u64) {
         for part in [first, rest] {
-            memory::reserve(&mut self.keys, part.len());
             self.keys.extend_from_slice(part);
         }
-        memory::push(&mut self.offsets, self.keys.len() as i64);
-        memory::push(&mut self.counts, count);
+        self.offsets.push(self.keys.len() as i64);
+        self.counts.push(count);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&[u32], u64)> {

@@ -121,7 +121,8 @@ impl Trainer {
         if !(1..=MAX_WEIGHT).contains(&weight) {
             return Err(format!("a document has the weight {weight}; use 1 to {MAX_WEIGHT}"));
         }
-        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
+        let documents = batch.documents();
+        let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
         let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
         let sketch = &self.sketch;
         let threads = self.workers.len();
@@ -133,8 +134,7 @@ impl Trainer {
             let mut pairs: Vec<(&mut State, &mut Worker)> =
                 states.iter_mut().map(Box::as_mut).zip(&mut self.workers).collect();
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
-                for document in chunks[i].clone() {
-                    let text = batch.document(document);
+                for &text in &documents[chunks[i].clone()] {
                     poll(text.len());
                     let every = if let Pass::Seams { sample_every } = pass { sample_every } else { 0 };
                     let mut number = if every > 0 { xxhash_rust::xxh3::xxh3_64(text) } else { 0 };
