@@ -28,9 +28,8 @@ def imported_names(source: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(source)))
     conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     of_types = [inner for node in conditional for inner in node.body]
-    programs = [
-        node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
-    ]
+    main = "__name__ == '__main__'"
+    programs = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == main]
     of_programs = [inner for node in programs for inner in node.body]
     for node in nodes:
         if node in of_types:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sysconfig
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +18,17 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
     )
     raise ImportError(message)
 
-try:
-    from tokenizer import _native
-except ImportError as error:  # the source tree is on the path, but its Rust core was not built
+# Importing the core takes as long as importing NumPy, which a command's help does not need.
+if importlib.util.find_spec("tokenizer._native") is None:  # the source tree is on the path, but its core was not built
     message = (
         "the native core tokenizer._native is missing: in a clone, run `make setup`; after `pip install`, do not "
         "start Python inside the source tree"
     )
-    raise ImportError(message) from error
+    raise ImportError(message)
 
 
 if TYPE_CHECKING:
+    from tokenizer._native import Batch
     from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.corpus import Corpus
     from tokenizer.definition import Definition
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
     from tokenizer.train.bpe import train_bpe
     from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
-
-
-Batch = _native.Batch
 
 __all__ = [
     "Batch",
@@ -55,6 +52,7 @@ __all__ = [
     "train_bpe",
 ]
 _MODULES = {
+    "Batch": "_native",
     "Corpus": "corpus.corpus",
     "CorpusConfig": "corpus.config",
     "Definition": "definition",

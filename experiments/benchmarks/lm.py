@@ -104,9 +104,8 @@ class Llama:
     def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean loss of int64[rows, positions]."""
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self._bf16):
-            found: Tensor = self.model(
-                input_ids=inputs, labels=targets, shift_labels=targets.contiguous(), use_cache=False
-            ).loss
+            labels = targets.contiguous()
+            found: Tensor = self.model(input_ids=inputs, labels=labels, shift_labels=labels, use_cache=False).loss
         return found
 
 

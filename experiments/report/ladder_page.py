@@ -16,7 +16,6 @@ from omegaconf import OmegaConf
 
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
-from experiments.stages.over_compute import loss_table
 from experiments.verdict import ANSWERS, change_text, flops_text, worth_headline
 from lm.evaluate.deployment import Deployment
 from lm.scaling.pricing import PHASES
@@ -188,3 +187,9 @@ def gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[s
     whisker = data().mark_rule(strokeWidth=2, opacity=0.5).encode(x="flops:Q", y="low:Q", y2="high:Q", color=colours)
     zero = data("zero").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(y="value:Q")
     return spec(zero + whisker + lines, rows=rows, zero=[{"value": 0}])
+
+
+def loss_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of bits per byte by budget."""
+    columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["flops"])]
+    return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]

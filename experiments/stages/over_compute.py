@@ -15,7 +15,7 @@ from experiments.config import check_choice
 from experiments.stages.outlook import Step, next_step
 from experiments.store import runs
 from experiments.store.manifest import command_line
-from experiments.verdict import decisions, flops_text, over_compute, worth
+from experiments.verdict import decisions, over_compute, worth
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
 from lm.evaluate.comparison import eligible
 from lm.scaling.points import Average, Points
@@ -259,7 +259,7 @@ def _write(
     write_json(out / NUMBERS, numbers)
     write_whole(out / TABLE, verdicts_csv(numbers).encode())
     write_whole(out / PAGE, ladder_page.render(numbers, compared))
-    reporter.table("Held-out bits per byte by budget", *loss_table(numbers))
+    reporter.table("Held-out bits per byte by budget", *ladder_page.loss_table(numbers))
     for gap in numbers["gaps"]:
         for statement in gap["statements"]:
             reporter.say(f"{gap['arm']} against {gap['reference']}: {statement}.")
@@ -316,12 +316,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
-
-
-def loss_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of bits per byte by budget."""
-    columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["flops"])]
-    return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]
 
 
 def verdicts_csv(numbers: Mapping[str, Any]) -> str:

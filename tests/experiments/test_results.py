@@ -20,9 +20,9 @@ def test_nested_results_are_loaded_and_saved() -> None:
 
 
 def test_the_embedded_corpus_has_sizes() -> None:
-    size = {"documents": 1, "groups": 2, "bytes": 3}
+    size = {"documents": 1, "sources": 2, "bytes": 3}
     found = CorpusFiles.load({"packages": {"p": "1"}, "train": size, "heldout": size})
-    assert found.train == SplitSize(documents=1, groups=2, bytes=3)
+    assert found.train == SplitSize(documents=1, sources=2, bytes=3)
     assert found.packages == {"p": "1"}
 
 

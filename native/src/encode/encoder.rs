@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use super::level1::{pieces::Pieces, Level1};
+use super::level1::{merges::Level1, pieces::Pieces};
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
 use crate::encode::stream::cuts::Cuts;
 use crate::runtime::{interrupt::poll, pool::Pool};

@@ -1,6 +1,6 @@
 //! The state of an encoding thread.
 
-use super::level1::{pieces::Pieces, Level1};
+use super::level1::{merges::Level1, pieces::Pieces};
 use super::level2::Runs;
 
 /// Larger buffers of ids are not kept between texts.

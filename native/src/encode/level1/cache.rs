@@ -1,6 +1,6 @@
 //! The cache of a thread: pieces of text and their packed tokens.
 
-use super::Level1;
+use super::merges::Level1;
 use crate::count::keys::{hash_key, short_key, SHORT};
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
 use crate::runtime::memory::{huge_filled, prefetch};

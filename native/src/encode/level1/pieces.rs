@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::cache::{self, Cache, TOKENS};
 use super::lanes::{Lanes, MOST_TOKENS};
-use super::{run::Cutting, Level1};
+use super::{merges::Level1, run::Cutting};
 use crate::encode::merge::{merge, Scratch};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::runtime::interrupt::poll;

@@ -3,8 +3,8 @@
 //! Words are pieces as the scanner gives them. Longer stretches of text are cut at dead byte pairs (`Level1::dead`), and
 //! what is still long between characters (`seams`).
 
+use super::merges::Level1;
 use super::pieces::{Pieces, MARK_FIRST};
-use super::Level1;
 use crate::count::keys::SHORT;
 use crate::encode::packed::FIRST;
 use crate::pretokenize::sink::{each_piece, Sink};

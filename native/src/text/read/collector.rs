@@ -1,11 +1,17 @@
 //! Collects the documents of one thread into batches.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
 
 use super::damage::{Failure, Skipped};
-use super::reader::{Lane, AHEAD};
 use super::settings::{too_long, Settings};
 use crate::text::batch::Batch;
+
+/// Batches that a channel holds. In order, they decide how long all threads can read.
+pub(super) const AHEAD: usize = 16;
+
+/// Batches of some files, or an error instead of the rest. A large batch follows `None`s, which count like batches.
+pub(super) type Lane = SyncSender<Result<Option<Read>, String>>;
 
 /// A batch, and what was skipped between its documents.
 pub(super) struct Read {

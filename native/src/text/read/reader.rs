@@ -16,7 +16,7 @@ use super::input::Input;
 use super::plain_text::{read_separated, read_whole};
 use super::settings::{Format, Settings};
 use super::{
-    collector::{Collector, Read},
+    collector::{Collector, Lane, Read, AHEAD},
     json_lines::read_lines,
 };
 use crate::runtime::interrupt::{self, catch};
@@ -25,11 +25,6 @@ use crate::text::batch::Batch;
 /// Bytes of files, as stored on disk, that a thread takes at a time (at least one file). Small files share batches.
 const FILES_BYTES: u64 = 1 << 22;
 
-/// Batches that a channel holds. In order, they decide how long all threads can read.
-pub(super) const AHEAD: usize = 16;
-
-/// Batches of some files, or an error instead of the rest. A large batch follows `None`s, which count like batches.
-pub(super) type Lane = SyncSender<Result<Option<Read>, String>>;
 type Batches = Receiver<Result<Option<Read>, String>>;
 
 /// What the threads share.
