@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::cache::{self, Cache, TOKENS};
 use super::lanes::{Lanes, MOST_TOKENS};
-use super::{merges::Level1, run::Cutting};
+use super::merges::Level1;
 use crate::encode::merge::{merge, Scratch};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::runtime::interrupt::poll;
@@ -24,6 +24,17 @@ const RECENT: usize = 256;
 
 /// In the end of a piece: its first token gets `packed::FIRST`.
 pub(super) const MARK_FIRST: u64 = 1 << 63;
+
+/// Where long pieces are cut.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cutting {
+    /// Start of the part that is not queued yet, and whether a piece of the scanner starts there.
+    pub(super) part: usize,
+    pub(super) starts_piece: bool,
+    /// Number of the current block of 64 bytes, and the ends of pieces in it.
+    pub(super) block: usize,
+    pub(super) ends: u64,
+}
 
 /// Level 1 of an encoding thread: a batch of consecutive pieces, and the cache.
 pub(in crate::encode) struct Pieces {

@@ -4,7 +4,7 @@
 //! what is still long between characters (`seams`).
 
 use super::merges::Level1;
-use super::pieces::{Pieces, MARK_FIRST};
+use super::pieces::{Cutting, Pieces, MARK_FIRST};
 use crate::count::keys::SHORT;
 use crate::encode::packed::FIRST;
 use crate::pretokenize::sink::{each_piece, Sink};
@@ -38,17 +38,6 @@ pub(in crate::encode) struct Run<'a, const FIRSTS: bool> {
 
 /// Takes packed tokens of whole pieces of the scanner.
 pub(in crate::encode) type Take<'a> = &'a mut dyn FnMut(&[u32]);
-
-/// Where long pieces are cut.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cutting {
-    /// Start of the part that is not queued yet, and whether a piece of the scanner starts there.
-    part: usize,
-    starts_piece: bool,
-    /// Number of the current block of 64 bytes, and the ends of pieces in it.
-    block: usize,
-    ends: u64,
-}
 
 impl Level1 {
     /// Starts on a text.
