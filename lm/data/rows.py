@@ -109,7 +109,8 @@ class Rows:
                 f"a run of {steps:,} steps does not leave {n_bytes:,} of the {self._shards.n_bytes:,} bytes of "
                 "training text unread; use a shorter run or fewer bytes"
             )
-        return unread[: np.searchsorted(size, n_bytes) + 1][::-1]
+        chosen: NDArray[np.int64] = unread[: np.searchsorted(size, n_bytes) + 1][::-1]
+        return chosen
 
     def _permutation(self, block: int) -> NDArray[np.int64]:
         if not self._shuffle:
