@@ -14,7 +14,7 @@ from experiments.stages.differences import differences
 from experiments.stages.models import METRICS, loss_curve
 from experiments.stages.outlook import next_step
 from experiments.verdict import conditions, decision, detail, lost_text, verdict
-from lm.evaluate.token_statistics import curves
+from lm.evaluate.curves import curves
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
