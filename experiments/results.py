@@ -408,6 +408,7 @@ class Scores(Contents):
         cost: Cost of inference.
         by_source: Scores by source.
         by_script: Scores by script.
+        by_kind: Scores by kind, if the sources are named `KIND: NAME`.
         seeds: Scores of each training seed, if there are several.
     """
 
@@ -434,14 +435,15 @@ class Scores(Contents):
     cost: InferenceCost
     by_source: list[GroupScores] = field(default_factory=list)
     by_script: list[GroupScores] = field(default_factory=list)
+    by_kind: list[GroupScores] = field(default_factory=list)
     seeds: SeedScores | None = None
 
     def by(self, name: str) -> list[GroupScores]:
-        """Scores by `source` or `script`."""
-        return self.by_source if name == "source" else self.by_script
+        """Scores by one of `GROUPS`."""
+        return {"kind": self.by_kind, "source": self.by_source, "script": self.by_script}[name]
 
 
-GROUPS = ("source", "script")
+GROUPS = ("kind", "source", "script")
 """Groupings of held-out documents."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.cluster import connect
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
-from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.bits_per_byte import SOURCE, Grouping
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 from tokenizer.files import read_arrays
@@ -84,7 +84,7 @@ def _survey(part: Corpus, beat: Beat) -> Blocks:
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:
-    """Load the groupings that `describe` found.
+    """Load the groupings that `describe` found, and one by kind if all sources are named `KIND: NAME`.
 
     Args:
         artifact: Artifact returned by `describe`.
@@ -98,4 +98,10 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
         raise UserError(
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
         )
-    return {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
+    found = {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
+    kinds, colons, _ = zip(*(name.partition(": ") for name in found[SOURCE].names), strict=True)
+    if all(colons):
+        names = tuple(dict.fromkeys(kinds))
+        kind_of = np.array([names.index(kind) for kind in kinds], np.int32)
+        found["kind"] = Grouping(names, kind_of[found[SOURCE].index])
+    return found

@@ -36,25 +36,27 @@ def show_fertility(
     heldout: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
     documents: Artifact[HeldoutDocuments],
 ) -> None:
-    """Print the held-out bytes per token of every arm, and its tokens against the reference's by source."""
+    """Print the held-out bytes per token of every arm, and its tokens against the reference's by kind or source."""
     if len(heldout) < 2:
         return
     opened = [open_shards(shards, arm) for arm, shards in heldout]
     sizes = opened[0].document_bytes
     # Without `<|endoftext|>`, one per document.
     counts = [np.diff(shards.document_ends, prepend=0) - 1 for shards in opened]
-    sources = groupings(documents, sizes)[SOURCE]
-    order = np.argsort(-sources.sums(sizes), kind="stable")
+    known = groupings(documents, sizes)
+    unit = next(unit for unit in GROUPS if unit in known)
+    groups = known[unit]
+    order = np.argsort(-groups.sums(sizes), kind="stable")
     shown = order[:_SOURCES] if len(order) > 1 else order[:0]
-    by_source = [sources.sums(each)[shown] for each in counts]
+    tokens_of = [groups.sums(each)[shown] for each in counts]
     rows = [
-        [arm.label, f"{sizes.sum() / tokens.sum():.3f}", *(f"{share:.3f}" for share in found / by_source[0])]
-        for (arm, _), tokens, found in zip(heldout, counts, by_source, strict=True)
+        [arm.label, f"{sizes.sum() / tokens.sum():.3f}", *(f"{share:.3f}" for share in found / tokens_of[0])]
+        for (arm, _), tokens, found in zip(heldout, counts, tokens_of, strict=True)
     ]
-    of = f", {len(shown)} largest of {len(order)} sources" if len(order) > len(shown) else ""
-    by = f", and tokens relative to {heldout[0][0].label} by source{of}" if len(shown) else ""
+    of = f", {len(shown)} largest of {len(order)} {unit}s" if len(order) > len(shown) else ""
+    by = f", and tokens relative to {heldout[0][0].label} by {unit}{of}" if len(shown) else ""
     title = f"Held-out bytes per token{by}"
-    context.reporter.table(title, ["", "bytes per token", *(sources.names[i] for i in shown)], rows)
+    context.reporter.table(title, ["", "bytes per token", *(groups.names[i] for i in shown)], rows)
 
 
 def warn_of_few(context: Context, documents: HeldoutDocuments, cluster: str, *, sampled: bool) -> None:
@@ -113,9 +115,9 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     say, table = context.reporter.say, context.reporter.table
     say("")
     table(f"Held-out text, equal {equal}", *result_table(result))
-    for name in GROUPS:
-        if len(result.arms[0].scores.by(name)) > 1:
-            table(*_groups(result, name))
+    shown = [name for name in GROUPS if len(result.arms[0].scores.by(name)) > 1]
+    for name in shown[:1] + [name for name in shown[1:] if name != SOURCE]:  # sources that have kinds are many
+        table(*_groups(result, name))
     if len(result.arms) > 2:
         table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
     say(verdict(result), style="bold")
