@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import signal
@@ -21,7 +22,8 @@ def prepare() -> None:
     """Prepare the process of a command, before its slow imports.
 
     SIGINT and SIGTERM end it at once with one line: an exception would be raised inside an import, and end in a
-    traceback or in another error. A signal that the parent process ignores stays ignored.
+    traceback or in another error. A signal that the parent process ignores stays ignored. Signals at the interpreter's
+    exit are ignored: the work is done, and Python would restore the default handlers, which end the process silently.
 
     Standard streams that the parent process closed are opened on the null device, since otherwise the next file gets
     their number and everything that is printed. Characters that an encoding lacks (cp1252 has no check mark) are
@@ -30,6 +32,7 @@ def prepare() -> None:
     for number in _WORDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit)
+    atexit.register(_ignore)  # runs last, after threads have been joined
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
@@ -45,6 +48,11 @@ def prepare() -> None:
 def _exit(number: int, frame: FrameType | None) -> NoReturn:
     os.write(2, _WORDS[signal.Signals(number)])
     os._exit(128 + number)
+
+
+def _ignore() -> None:
+    for number in _WORDS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def restore() -> None:

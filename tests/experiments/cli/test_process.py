@@ -167,6 +167,25 @@ def test_ignored_signals_stay_ignored_and_handlers_come_back():
             signal.signal(number, handler)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_while_the_interpreter_exits_does_not_change_the_exit_code(number: signal.Signals) -> None:
+    code = f"""if True:
+        import os
+        from experiments.cli.process import prepare
+
+        class Last:
+            def __del__(self, kill=os.kill, me=os.getpid()):
+                kill(me, {int(number)})
+
+        prepare()
+        last = Last()  # deleted after Python has restored the default handlers
+        raise SystemExit(3)
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (3, "")
+
+
 def test_importing_the_package_installs_no_handler():
     code = "import signal, experiments; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

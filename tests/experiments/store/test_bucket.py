@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -21,6 +22,7 @@ from tests.experiments.store.demo import make
 from tests.tokenizer.corpus.endpoint import SECRETS
 from tokenizer.corpus import remote
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from tests.tokenizer.corpus.endpoint import Endpoint
@@ -153,6 +155,25 @@ def test_uploads_of_two_machines_do_not_mix(endpoint: Endpoint, tmp_path: Path) 
     assert made(one).fresh
     third = other_machine(tmp_path, "third")
     assert contents(made(third, build=not_again).path) == FILES
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "/escaped", "deep/../../escaped"])
+def test_names_in_a_manifest_of_the_bucket_stay_in_the_cache(name: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    artifact = made(Store.at(URL))
+    manifest = read_sealed(artifact.folder / "manifest.json")
+    manifest["files"][name] = manifest["files"]["a.txt"]
+    write_sealed(tmp_path / "forged.json", manifest)
+    forged = (tmp_path / "forged.json").read_bytes()
+    prefix = f"some/prefix/{artifact.name}/{hashlib.sha256(forged).hexdigest()[:12]}"
+    for key, content in list(endpoint.objects.items()):
+        if key.endswith("manifest.json"):
+            endpoint.objects[key] = forged
+        else:
+            endpoint.objects[f"bucket/{prefix}/{key.split('/', 5)[-1]}"] = content
+    endpoint.objects[f"bucket/{prefix}/{name}"] = FILES["a.txt"]
+    with pytest.raises(UserError, match="not a plain path inside the folder"):
+        assert made(other_machine(tmp_path), build=not_again).path
+    assert not [path for path in tmp_path.rglob("*") if "escaped" in path.name]
 
 
 def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -43,6 +43,16 @@ def test_separators_are_found_across_read_buffers(separator, compress, tmp_path)
     assert documents(path, separator=separator) == expected
 
 
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n\n"])
+def test_batches_of_empty_documents_are_bounded(gap, tmp_path):
+    n = 1_500_000
+    (tmp_path / "a.txt").write_bytes(f"{gap}--".encode() * n)
+    config = CorpusConfig(paths=[str(tmp_path / "a.txt")], separator="--", min_document_bytes=0)
+    sizes = [len(batch) for batch in Corpus(config).batches()]
+    assert max(sizes) < n / 2
+    assert sum(sizes) in (n, n + 1)
+
+
 def test_text_between_separators_is_left_as_it_is(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"---one---\n---- two\r\n---")
