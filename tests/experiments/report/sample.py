@@ -80,6 +80,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         ],
         "downstream": [{"tokenizer": first, "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
         "groups": {
+            "kind": [],
             "script": [],
             "source": [{"tokenizer": label, "name": name, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.7} for label in labels for name in ("a.jsonl", hostile[1])],
         },

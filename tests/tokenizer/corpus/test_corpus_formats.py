@@ -305,3 +305,11 @@ def test_parquet_bytes_are_text_if_they_are_utf8(tmp_path):
     with pytest.raises(UserError, match=r"at its byte 12; set on_invalid_utf8=replace"):
         documents(path)
     assert documents(path, on_invalid_utf8="replace") == ["fine", REPLACED]
+
+
+def test_a_frame_with_a_long_window_is_read(tmp_path):
+    compressor = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=28))
+    with (tmp_path / "long.txt.zst").open("wb") as file, compressor.stream_writer(file) as writer:
+        writer.write(b"as `zstd --long=28` writes it")
+    (document,) = Corpus(CorpusConfig(paths=[str(tmp_path / "long.txt.zst")])).documents("all")
+    assert document == "as `zstd --long=28` writes it"

@@ -43,7 +43,11 @@ impl Input {
         let extension = self.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         Ok(match extension.to_ascii_lowercase().as_str() {
             "gz" => Box::new(Gzip(GzDecoder::new(BufReader::with_capacity(READ_BUFFER, Box::new(file))))),
-            "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
+            "zst" | "zstd" => {
+                let mut decoder = zstd::Decoder::new(file)?;
+                decoder.window_log_max(31)?; // as `zstd --long=31` writes; the library's limit is 27
+                Box::new(decoder)
+            }
             _ => Box::new(file),
         })
     }
