@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from io import RawIOBase
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,8 @@ def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped
     total = 0
     try:
         try:
-            file = pq.ParquetFile(source)
+            # Buffering ahead would call Python from Arrow's threads, which abort the process if it is just exiting.
+            file = pq.ParquetFile(source, pre_buffer=not isinstance(source, RawIOBase))
             names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
             # For single rows: the small buffer avoids reading the rest of a row group.
             peeked = pq.ParquetFile(source, read_dictionary=list(names), pre_buffer=False, buffer_size=1 << 16)
