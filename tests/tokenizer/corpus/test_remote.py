@@ -294,7 +294,7 @@ def test_an_outage_does_not_delay_the_end_of_reading_parquet(endpoint, local, mo
     assert time.monotonic() - start < 60
 
 
-# Known: a thread of Arrow sometimes aborts the process at its exit (PyGILState_Release while finalizing), after all work.
+# Known: after all work, a thread of Arrow sometimes aborts the process (PyGILState_Release while finalizing).
 _ABORTS = pytest.mark.xfail(reason="Arrow's thread may abort a process that exits during an outage", strict=False)
 
 
