@@ -1,4 +1,4 @@
-"""The whole experiment, from text to report: `python -m experiments.pipeline`, the same as `superbpe pipeline`.
+"""The whole experiment, from text to report (`superbpe pipeline`).
 
 A stage is skipped if its artifact exists. So the same command resumes after an interruption, and a changed setting
 repeats only the stages that depend on it.
@@ -9,7 +9,6 @@ This is the only module that sees the whole configuration: a stage gets its inpu
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -298,9 +297,3 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-if __name__ == "__main__":
-    from experiments.commands.pipeline import main
-
-    sys.exit(main(sys.argv[1:]))

@@ -20,9 +20,11 @@ Only `superbpe pipeline` has a configuration, whose settings are KEY=VALUE:
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from experiments.cli.console import complain, console, exit_code, spell
+from experiments.cli.process import restore
 from tokenizer.errors import UserError, did_you_mean, missing_extra
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -51,8 +53,21 @@ NAMES = [name for group in COMMANDS.values() for name in group]
 
 
 def main() -> None:
-    """Run the command that the first argument names with the other arguments, and exit."""
-    sys.exit(run(sys.argv[1:]))
+    """Run the command that the first argument names with the other arguments, and exit.
+
+    Under `torchrun`, rank 0 runs the stages of `pipeline`; the other ranks take part in training and evaluation.
+    """
+    words = sys.argv[1:]
+    if words[:1] != ["pipeline"] or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        sys.exit(run(words))
+    from lm.train import distributed  # Torch takes a second to load
+
+    restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them
+    try:
+        sys.exit(distributed.launch(lambda: run(words)))
+    except UserError as error:
+        complain(error)
+        sys.exit(2)
 
 
 def run(argv: list[str]) -> int:

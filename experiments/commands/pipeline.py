@@ -21,8 +21,7 @@ from experiments.cli import sweep
 from experiments.cli.arguments import Parser
 from experiments.cli.compose import check, choices, explanation, first_cell, keys, known_keys, normalized, to_config
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
-from experiments.cli.main import run as run_command
-from experiments.cli.process import restore, stoppable
+from experiments.cli.process import stoppable
 from experiments.logging import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
@@ -158,24 +157,6 @@ def run(arguments: argparse.Namespace) -> int:
         stderr.print(f"the launcher failed: {type(failure).__name__}: {reason}", style="red", soft_wrap=True)
         return 1
     return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
-
-
-def main(argv: Sequence[str]) -> int:
-    """Run `python -m experiments.pipeline`; return the exit code.
-
-    Under `torchrun`, rank 0 runs the stages; the other ranks take part in training and evaluation.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return run_command(["pipeline", *argv])
-    from lm.train import distributed  # Torch takes a second to load
-
-    restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them
-
-    try:
-        return distributed.launch(lambda: run_command(["pipeline", *argv]))
-    except UserError as error:
-        complain(error)
-        return 2
 
 
 def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:

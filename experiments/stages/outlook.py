@@ -125,8 +125,8 @@ def next_step(
 def with_settings(command: str, settings: Sequence[str]) -> str:
     """A command line with some of its settings replaced.
 
-    >>> with_settings("python -m experiments.pipeline lm.n_seeds=2 lm=small", ["lm.n_seeds=3"])
-    'python -m experiments.pipeline lm=small lm.n_seeds=3'
+    >>> with_settings("superbpe pipeline lm.n_seeds=2 lm=small", ["lm.n_seeds=3"])
+    'superbpe pipeline lm=small lm.n_seeds=3'
     """
     replaced = {setting.partition("=")[0] for setting in settings}
     words = [word for word in shlex.split(command) if word.partition("=")[0].lstrip("+") not in replaced]

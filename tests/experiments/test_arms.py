@@ -169,7 +169,7 @@ def test_arms_are_swept_over() -> None:
 
 
 def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
-    command = [sys.executable, "-m", "experiments.pipeline", "--cfg", "job", *tiny]
+    command = [sys.executable, "-m", "experiments", "pipeline", "--cfg", "job", *tiny]
     command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "  mine:\n" in shown

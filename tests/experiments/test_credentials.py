@@ -42,13 +42,13 @@ def leaks(command: list[str], folder: Path) -> dict[str, list[str]]:
 @pytest.mark.slow
 def test_no_credential_is_written_by_a_run(tiny: list[str], tmp_path: Path) -> None:
     """Manifests, logs, pages, the configuration, and the folder of the logger's runs."""
-    assert leaks([sys.executable, "-m", "experiments.pipeline", *tiny, "logger=wandb-offline"], tmp_path) == {}
+    assert leaks([sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"], tmp_path) == {}
     for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log", "outputs/wandb/*/*.wandb"):
         assert list(tmp_path.glob(kind)), kind
 
 
 def test_no_credential_is_written_by_a_first_stage(tiny: list[str], tmp_path: Path) -> None:
-    assert leaks([sys.executable, "-m", "experiments.pipeline", "--until", "count", *tiny], tmp_path) == {}
+    assert leaks([sys.executable, "-m", "experiments", "pipeline", "--until", "count", *tiny], tmp_path) == {}
     assert list(tmp_path.glob("artifacts/*/manifest.json"))
 
 

@@ -130,7 +130,7 @@ def test_a_sweep_in_other_processes(tiny: list[str], tmp_path: Path) -> None:
     sweep = ["--multirun", "superbpe.transition=0.7,0.8,0.9", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
     subprocess.run(
-        [sys.executable, "-m", "experiments.pipeline", "--until", "train-superbpe", *tiny, *sweep], check=True
+        [sys.executable, "-m", "experiments", "pipeline", "--until", "train-superbpe", *tiny, *sweep], check=True
     )
     found = names_by_stage(tmp_path)
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
@@ -226,7 +226,7 @@ def test_a_users_mistake_exits_2_and_leaves_nothing(
 @pytest.mark.slow
 def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
     arguments = [*tiny, "budget.train_bytes=8000000"]
-    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *arguments]
+    command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-lm", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())

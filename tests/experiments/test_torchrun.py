@@ -1,4 +1,4 @@
-"""The command line in several processes: `torchrun --nproc-per-node 2 -m experiments.pipeline ...`."""
+"""The command line in several processes: `torchrun --nproc-per-node 2 -m experiments pipeline ...`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALONE = ("--standalone", "--nproc-per-node=2")
 
 def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "torch.distributed.run", *options]
-    command += ["-m", "experiments.pipeline", "--until", stage.replace("_", "-"), *overrides]
+    command += ["-m", "experiments", "pipeline", "--until", stage.replace("_", "-"), *overrides]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

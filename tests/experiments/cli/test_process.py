@@ -51,13 +51,14 @@ def stopped_after(module: str, number: signal.Signals, command: Sequence[str]) -
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("module", ["tokenizer", "hydra"])
-@pytest.mark.parametrize("entry", ["-m experiments", "-m experiments.pipeline", "script"])
+@pytest.mark.parametrize("entry", ["-m experiments", "script"])
 def test_a_signal_during_imports_ends_in_a_line(entry: str, module: str, number: signal.Signals, script: Path) -> None:
     word, code = CODES[number]
     start = [str(script)] if entry == "script" else entry.split()
-    name = [] if entry == "-m experiments.pipeline" else ["pipeline"]
     # No corpus of this name exists: a command that runs to its end says so, with exit code 2.
-    found = stopped_after(module, number, [*start, *name, "--until", "count", "corpus=files", "corpus.paths=[no.txt]"])
+    found = stopped_after(
+        module, number, [*start, "pipeline", "--until", "count", "corpus=files", "corpus.paths=[no.txt]"]
+    )
     assert found[0] == code, found
     assert len(found[1]) == 1
     assert found[1][0].startswith(word)

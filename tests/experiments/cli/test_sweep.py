@@ -144,7 +144,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
     sweep = ["--multirun", "superbpe.transition=0.8,0.9"]
     places = [[f"hydra.sweep.dir={tmp_path / name}"] for name in ("one", "two")]
     arguments = [text for text in tiny if not text.startswith("hydra.sweep.dir")]
-    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-superbpe", *arguments, *sweep]
+    command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-superbpe", *arguments, *sweep]
     processes = [subprocess.Popen([*command, *place], stdout=subprocess.PIPE, text=True) for place in places]
     out = "".join(process.communicate(timeout=120)[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
@@ -156,7 +156,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
 def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
     """The first process is killed in the middle of its training; the second waited, and continues from there."""
     long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
-    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *long]
+    command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-lm", *long]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         checkpoint = ".lm-*.partial/checkpoint.safetensors"
@@ -195,14 +195,24 @@ def test_launchers_that_start_processes(tiny: list[str], tmp_path: Path, launche
     # Of the four cells one cannot be: a transition at 410 with a vocabulary of 400.
     sweep = ["superbpe.transition=300,410", "bpe.vocab_size=420,400", f"hydra/launcher={launcher}"]
     # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
-    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-superbpe", *tiny, "--multirun", *sweep]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments",
+        "pipeline",
+        "--until",
+        "train-superbpe",
+        *tiny,
+        "--multirun",
+        *sweep,
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert [cell["status"] for cell in table["cells"]].count("failed") == 1
     # The command that started the sweep, not the launcher's own.
     (shown,) = {cell["command"] for cell in table["cells"]}
-    assert "-m experiments.pipeline --until train-superbpe" in shown
+    assert "-m experiments pipeline --until train-superbpe" in shown
     assert len(list((tmp_path / "artifacts").glob("count-*"))) == 1
     assert "1 of 4 cells failed" in ran.stderr
     threads = {text for cell in table["cells"] for text in cell["overrides"] if text.startswith("runner.threads=")}
@@ -223,7 +233,16 @@ def test_sigterm_stops_a_run_as_ctrl_c_does(tiny: list[str], tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.pipeline", "--until", "train-lm", *tiny, "budget.train_bytes=8000000"]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments",
+        "pipeline",
+        "--until",
+        "train-lm",
+        *tiny,
+        "budget.train_bytes=8000000",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())

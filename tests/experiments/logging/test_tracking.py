@@ -131,7 +131,7 @@ def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.M
 def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     """The whole pipeline with the real library, which writes runs that can be synced later."""
     own = {f"WANDB_{name}_DIR": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
-    command = [sys.executable, "-m", "experiments.pipeline", *tiny, "logger=wandb-offline"]
+    command = [sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"]
     done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = list((tmp_path / "outputs" / "wandb").glob("offline-run-*/*.wandb"))
