@@ -93,7 +93,7 @@ def base(clone: Path) -> None:
         printed = run("superbpe", *command, code=2)
         assert f"pip install '{DISTRIBUTION}[{extra}]'" in printed, printed
         assert len(printed.splitlines()) == 1, printed
-    assert len(run("python", "-m", "experiments.pipeline", code=2).splitlines()) == 1
+    assert len(run("python", "-m", "experiments", "pipeline", code=2).splitlines()) == 1
     print("names the extra of a missing package")
 
 
