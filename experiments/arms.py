@@ -17,7 +17,6 @@ from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer import patterns
 from tokenizer.definition import check_special_tokens
 from tokenizer.errors import UserError, did_you_mean
-from tokenizer.files import weighted
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
@@ -249,8 +248,6 @@ def _check(arm: Arm) -> None:
                 f"{key}.vocab_size={size} is below 256 bytes + {specials} special token(s); "
                 f"use at least {256 + specials}"
             )
-    for entry in arm.bpe.counts:
-        weighted(entry, "bpe.counts")
     if arm.recipe == "superbpe":
         _check_phase2(arm, specials)
 
@@ -260,8 +257,6 @@ def _check_phase2(arm: Arm, specials: int) -> None:
     rules = part(Rules, superbpe)
     rules.check()
     competes(rules, superbpe.transition, superbpe.transition_merges)
-    for entry in superbpe.sources:
-        weighted(entry, "superbpe.sources")
     if not 256 <= arm.transition_size <= arm.vocab_size - specials:
         raise UserError(
             f"the transition at {arm.transition_size} tokens is not between 256 (bytes alone) and "

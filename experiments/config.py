@@ -72,8 +72,6 @@ class BpeConfig:
         tie_break: Which of two equally frequent pairs is merged first.
         min_count: Minimum count of a pair to be merged.
         max_token_bytes: Maximum length of a token, in bytes.
-        counts: Train on these count files (`counts.parquet` of a count artifact) instead of the corpus: a data
-            mixture. `FILE:3` counts a file three times.
     """
 
     vocab_size: int = 8192
@@ -83,7 +81,6 @@ class BpeConfig:
     tie_break: str = "lowest-ids"
     min_count: int = 1
     max_token_bytes: int | None = None
-    counts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -96,12 +93,9 @@ class SuperbpeConfig(Rules):
         transition: Vocabulary size, without special tokens, at which phase 2 starts: a number of tokens or a fraction
             of the vocabulary size. `auto` is for superwords of whole pretokens, which compete with phase-1 merges.
         transition_merges: The transition as a number of phase-1 merges to keep, instead of `transition`.
-        sources: Text for phase 2 instead of the corpus: files, folders and globs, read with the settings of the corpus
-            (format, field, filters, held-out split). `PATH:3` counts every document three times.
     """
 
     vocab_size: int | None = None
-    sources: list[str] = field(default_factory=list)
     transition: int | float | str = 0.8
     transition_merges: int | None = None
 
@@ -150,8 +144,6 @@ class LmConfig:
         tune_bytes: Bytes of training text that the first arm's tuning runs read; None for a tenth of
             `budget.train_bytes`.
         tune_validation_bytes: Bytes of the training text, which the tuning runs do not read, to score them on.
-        tune_extensions: If the best factor is at an end of the factors tried, add one step beyond it, at most this
-            many times.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -161,7 +153,6 @@ class LmConfig:
     tune_rates: list[float] = field(default_factory=list)
     tune_bytes: int | None = None
     tune_validation_bytes: int = 500_000
-    tune_extensions: int = 2
 
     @property
     def all_sizes(self) -> list[int]:
@@ -174,7 +165,7 @@ class LmConfig:
         return range(self.train.seed, self.train.seed + self.n_seeds)
 
     def __post_init__(self) -> None:
-        for name, least in (("tune_bytes", 1), ("tune_validation_bytes", 1), ("tune_extensions", 0)):
+        for name, least in (("tune_bytes", 1), ("tune_validation_bytes", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"lm.{name}={value} must be at least {least}")

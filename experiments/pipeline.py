@@ -17,6 +17,7 @@ from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import part, recorded
 from experiments.logging.tracking import Tracker
+from experiments.results import ArmRecord, ComparisonRecord
 from experiments.runs import chains, list_runs
 from experiments.settings import resolved
 from experiments.stages import TITLES, contamination, corpus, heldout
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from experiments.cluster.models import ModelTasks
     from experiments.config import Config
     from experiments.logging import Labels
-    from experiments.results import HeldoutDocuments, TrainedModel, Tuning
+    from experiments.results import TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
     from experiments.stages.contamination import HeldoutOverlap
@@ -150,9 +151,9 @@ def _models(
     scoring = part(EvalConfig, config.eval)
     context.reporter.enter("shard")
     documents = heldout.describe(context, text)
-    terminal.warn_of_few(context, documents.contents, scoring.cluster, sampled=config.corpus.heldout_sample < 1)
+    terminal.warn_of_few(context, documents.contents, scoring.cluster)
     overlap = contamination.measure(context, text, config.eval.contamination)
-    encoded = _encoded(context, config, text, tokenizers, documents)
+    encoded = _encoded(context, config, text, tokenizers)
     if "train_lm" not in stages:
         return Outcome()
     # Plan before training, so that errors appear early.
@@ -192,23 +193,20 @@ def _encoded(
     config: Config,
     text: Text,
     tokenizers: Mapping[str, ArmTokenizer],
-    documents: Artifact[HeldoutDocuments],
 ) -> dict[str, Encoded]:
     """Encode the text with every tokenizer: the held-out documents first, which say how much space the others need."""
-    from experiments.stages import outlook, shards, terminal
+    from experiments.stages import terminal
+    from experiments.stages.shards import Encoded, encode
 
-    held = {name: shards.encode(context, config.shards, text, arm, "heldout") for name, arm in tokenizers.items()}
-    pairs = [(arm, held[name]) for name, arm in tokenizers.items()]
-    terminal.show_fertility(context, pairs, documents)
-    # The counts of a mixture are from other text and do not give the corpus size.
-    counts = [arm.counts.contents for arm in tokenizers.values() if arm.counts and arm.counts.contents.corpus]
-    n_bytes = counts[0].n_bytes if counts else None
-    if counts:
-        outlook.check_space(context, config.shards, text, pairs, counts[0].n_bytes, counts[0].n_documents)
-    return {
-        name: shards.Encoded(arm, shards.encode(context, config.shards, text, arm, "train", n_bytes), held[name])
-        for name, arm in tokenizers.items()
-    }
+    settings = config.shards
+    heldout = {name: encode(context, settings, text, arm, "heldout") for name, arm in tokenizers.items()}
+    terminal.show_fertility(context, [(arm.label, heldout[name].contents) for name, arm in tokenizers.items()])
+    counts = next((arm.counts.contents for arm in tokenizers.values() if arm.counts), None)
+    encoded = {}
+    for name, arm in tokenizers.items():
+        training = encode(context, settings, text, arm, "train", counts, heldout[name].contents)
+        encoded[name] = Encoded(arm, training, heldout[name])
+    return encoded
 
 
 def _tuned(
@@ -236,8 +234,8 @@ def _trained(
     from experiments.stages.models import train_chain
 
     groups = chains(list(plans))
-    costs = [outlook.cost(context, shapes[one[0].size], encoded[one[0].arm], one, plans) for one in groups]
-    left = outlook.TimeLeft(context, costs, plans[groups[0][0]].device)
+    flops = [outlook.flops_left(context, shapes[one[0].size], encoded[one[0].arm], one, plans) for one in groups]
+    left = outlook.TimeLeft(context, flops)
     models: dict[Run, Artifact[TrainedModel]] = {}
     for chain in groups:
         models |= train_chain(context, shapes[chain[0].size], encoded[chain[0].arm], chain, plans, left.row)
@@ -284,6 +282,36 @@ def _shown(
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page, rungs)
+
+
+def record(result: Result) -> ComparisonRecord:
+    """Return the record of a comparison: the numbers of every arm, with differences from the first."""
+    rows = []
+    for place, arm in enumerate(result.arms):
+        compared = result.comparisons.get((0, place))
+        training, counts = arm.arm.record, arm.arm.counts
+        rows.append(
+            ArmRecord(
+                key=arm.key,
+                label=arm.label,
+                tokenizer=arm.arm.artifact.name,
+                training=None if training is None else training.name,
+                counts=None if counts is None else counts.name,
+                shards=arm.training.name,
+                heldout=arm.heldout.name,
+                lms=[artifact.name for artifact in arm.lms],
+                evaluations=[artifact.name for artifact in arm.artifacts],
+                vocab_size=arm.tokenizer.vocab_size,
+                bytes_per_token=arm.scores.bytes_per_token,
+                bits_per_byte=arm.scores.bits_per_byte,
+                interval=arm.scores.bits_per_byte_interval,
+                difference=None if compared is None else compared.difference,
+                difference_interval=None if compared is None else compared.interval,
+                withheld=arm.barred if compared is None else compared.withheld,
+                settings=arm.arm.settings,
+            )
+        )
+    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)
 
 
 @contextmanager

@@ -48,11 +48,11 @@ def _typed(kind: Any, value: Any) -> Any:
     if origin is types.UnionType:  # of a type and None
         return _typed(choices[0], value)
     if origin is list:
-        return [_typed(choices[0], each) for each in value]
+        return [_typed(choices[0], entry) for entry in value]
     if origin is tuple:
         return tuple(value)
     if origin is dict and isinstance(value, dict):
-        return {name: _typed(choices[1], each) for name, each in value.items()}
+        return {name: _typed(choices[1], entry) for name, entry in value.items()}
     if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind.load(value) if issubclass(kind, Contents) else kind(**value)
     return value
@@ -68,25 +68,12 @@ class Reading(Contents):
     """The text that a stage read.
 
     Attributes:
-        corpus: Hash of the corpus; None for a mixture of other text.
+        corpus: Hash of the corpus.
         split: `train` or `heldout`.
-        mixture: Names and weights of the text that was read instead of the corpus.
-        without_heldout_of: Hash of the corpus whose held-out documents were excluded from the mixture.
     """
 
-    corpus: str | None = None
-    split: str | None = None
-    mixture: list[str] | None = None
-    without_heldout_of: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitSize(Contents):
-    """Size of a split of the embedded corpus."""
-
-    documents: int
-    sources: int
-    bytes: int
+    corpus: str
+    split: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,30 +82,13 @@ class CorpusFiles(Contents):
 
     Attributes:
         packages: Packages that the text comes from, with their versions.
-        train: Size of the training split.
+        train: Size of the training split: `documents`, `sources` and `bytes`.
         heldout: Size of the held-out split.
     """
 
     packages: dict[str, str]
-    train: SplitSize
-    heldout: SplitSize
-
-
-@dataclass(frozen=True)
-class CountedSource:
-    """One of `corpus.sources`.
-
-    Attributes:
-        weight: Number of times each document counts in training.
-        n_documents: Documents, each counted once, as in the other attributes.
-        n_bytes: Bytes of text.
-        n_pretokens: Occurrences of all pretokens.
-    """
-
-    weight: int
-    n_documents: int
-    n_bytes: int
-    n_pretokens: int
+    train: dict[str, int]
+    heldout: dict[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +100,7 @@ class Counts(Reading):
         n_pretokens: Occurrences of all pretokens.
         n_bytes: Bytes of text.
         n_documents: Documents.
-        sources: The parts of the text by name, if they have names.
+        sources: The parts of the text by name, if they have names: `weight`, `n_documents`, `n_bytes`, `n_pretokens`.
         skipped: What `corpus.on_error=skip` left out: number, numbers by file, first places; empty if nothing was.
     """
 
@@ -138,7 +108,7 @@ class Counts(Reading):
     n_pretokens: int
     n_bytes: int
     n_documents: int
-    sources: dict[str, CountedSource] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
     skipped: dict[str, Any] = field(default_factory=dict)
 
 
@@ -148,52 +118,17 @@ class TokenizerFolder(Contents):
 
     Attributes:
         vocab_size: Size of its vocabulary.
-        mode: How it encodes.
         sha256: Hash of the tokenizer.
         source: File or repository that it was loaded from, if it was not trained here.
         revision: Commit of that repository.
-        added_special_tokens: Special tokens that were added on loading.
         software: Library that runs it, if our core cannot.
-        reason: Why our core cannot run it.
     """
 
     vocab_size: int
-    mode: str
     sha256: str
     source: str | None = None
     revision: str | None = None
-    added_special_tokens: list[str] = field(default_factory=list)
     software: str | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Phase2Training(Contents):
-    """Statistics of the training of phase 2, from the tokenizer's provenance.
-
-    Attributes:
-        corpus_bytes: Bytes of its text.
-        corpus_documents: Documents of its text.
-        phase1_tokens: Tokens of its text before phase 2.
-        threshold: Seams between tokens that occur less often are cut.
-        stages: Passes over the text, with falling thresholds.
-        seams: Number of seams.
-        dead_seams: Number of seams that are cut.
-        fragments: Number of distinct fragments between cuts.
-        fragment_tokens: Tokens of these fragments.
-        last_count: Count of the last merge; None if there was no merge.
-    """
-
-    corpus_bytes: int
-    corpus_documents: int
-    phase1_tokens: int
-    threshold: int
-    stages: int
-    seams: int
-    dead_seams: int
-    fragments: int
-    fragment_tokens: int
-    last_count: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,14 +140,12 @@ class TrainedTokenizer(Reading):
         sha256: Hash of the tokenizer.
         vocab_size: Size of its vocabulary.
         exhausted: Phase 1: whether the corpus ran out of pairs.
-        training: Phase 2: statistics of the training.
     """
 
     tokenizer: str
     sha256: str
     vocab_size: int
     exhausted: bool = False
-    training: Phase2Training | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,12 +182,12 @@ class HeldoutDocuments(Reading):
     Attributes:
         n_documents: Documents.
         names: Names of the groups of documents, by `source` and `script`.
-        sha256: Hash of the documents in their order; None in artifacts of version 0.1.
+        sha256: Hash of the documents in their order.
     """
 
     n_documents: int
     names: dict[str, list[str]]
-    sha256: str | None = None
+    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,11 +233,6 @@ class TrainedModel(Contents):
         return int(self.summary.run["train"]["seed"])
 
     @property
-    def shuffle(self) -> bool:
-        """Whether documents were shuffled."""
-        return bool(self.summary.run["train"]["shuffle"])
-
-    @property
     def settings(self) -> dict[str, Any]:
         """Settings that models with different seeds share; the number of steps follows from the budget of each seed."""
         train = {key: value for key, value in self.summary.run["train"].items() if key not in ("seed", "max_steps")}
@@ -319,13 +247,11 @@ class TuningRun(Contents):
         factor: The factor.
         bits_per_byte: Loss on training documents that the run did not read; None if it diverged.
         n_documents: Number of these documents.
-        n_bytes: Their bytes.
     """
 
     factor: float
     bits_per_byte: float | None = None
     n_documents: int = 0
-    n_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,28 +261,21 @@ class Tuning(Contents):
     Attributes:
         factor: The chosen factor, that of the run with the lowest loss; 1 without tuning.
         runs: The runs, by increasing factor.
-        at_end: Whether the chosen factor is the smallest or the largest.
     """
 
     factor: float
     runs: list[TuningRun] = field(default_factory=list)
-    at_end: bool = False
 
     @property
     def warning(self) -> str:
-        """What is wrong with the choice; empty if its factor is not at an end."""
-        if not self.at_end:
+        """A warning if the chosen factor is the smallest or the largest; empty otherwise."""
+        if not self.runs or self.factor not in (self.runs[0].factor, self.runs[-1].factor):
             return ""
         way = "smaller" if self.factor == self.runs[0].factor else "larger"
         return (
             f"the best factor on the learning rates, {self.factor:g}, is at the end of those tried; {way} ones may be "
-            "better (lm.tune_rates, lm.tune_extensions)"
+            "better (lm.tune_rates)"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class InferenceCost(Contents, Cost):
-    """Inference cost of a model per byte of text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,19 +284,9 @@ class GroupScores(Contents):
 
     name: str
     bits_per_byte: float
-    nats_per_byte: float
     bytes_per_token: float
-    eos_nats_per_document: float
     n_bytes: int
     n_documents: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeedScores(Contents):
-    """Bits per byte of each training seed, and their standard deviation."""
-
-    bits_per_byte: list[float]
-    standard_deviation: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,55 +297,37 @@ class Scores(Contents):
         bits_per_byte: Loss of the text, in bits per byte of the original documents.
         bits_per_byte_interval: Confidence interval of the loss; None if one document has all of the text.
         confidence: Confidence level of the interval.
-        nats_per_byte: Loss in nats per byte.
-        nats_per_token: Loss in nats per token.
-        nats_per_document: Loss in nats per document.
         eos_nats_per_document: Loss of the separator that ends each document.
         bytes_per_token: Bytes per token on the held-out text.
         n_documents: Number of documents.
         n_bytes: Bytes of the documents.
         n_tokens: Tokens of the documents.
         context_bytes: Maximum context, in bytes.
-        min_context_bytes: Minimum context where the document has it, in bytes.
-        mean_context_bytes: Mean context of the scored tokens, in bytes.
         position_limited_share: Share of bytes whose context was limited by the trained positions.
-        short_context_share: Share of bytes with a context shorter than `min_context_bytes`.
-        overlap_share: Share of computed positions that served only as context.
-        padding_share: Share of computed positions that were padding.
-        cluster: Unit of sampling of the interval: `document` or `source`.
-        tokenizer_sha256: Hash of the tokenizer.
+        short_context_share: Share of bytes with a context shorter than `eval.min_context_bytes`.
         cost: Cost of inference.
         by_source: Scores by source.
         by_script: Scores by script.
         by_kind: Scores by kind, if the sources are named `KIND: NAME`.
-        seeds: Scores of each training seed, if there are several.
+        seeds: Loss of each training seed and their standard deviation, if there are several.
     """
 
     bits_per_byte: float
     bits_per_byte_interval: tuple[float, float] | None = None
     confidence: float
-    nats_per_byte: float
-    nats_per_token: float
-    nats_per_document: float
     eos_nats_per_document: float
     bytes_per_token: float
     n_documents: int
     n_bytes: int
     n_tokens: int
     context_bytes: int
-    min_context_bytes: int
-    mean_context_bytes: float
     position_limited_share: float
     short_context_share: float
-    overlap_share: float
-    padding_share: float
-    cluster: str
-    tokenizer_sha256: str
-    cost: InferenceCost
+    cost: Cost
     by_source: list[GroupScores] = field(default_factory=list)
     by_script: list[GroupScores] = field(default_factory=list)
     by_kind: list[GroupScores] = field(default_factory=list)
-    seeds: SeedScores | None = None
+    seeds: dict[str, Any] | None = None
 
     def by(self, name: str) -> list[GroupScores]:
         """Scores by one of `GROUPS`."""
@@ -445,17 +336,6 @@ class Scores(Contents):
 
 GROUPS = ("kind", "source", "script")
 """Groupings of held-out documents."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportFolder(Contents):
-    """A report.
-
-    Attributes:
-        verdict: Verdict of the report.
-    """
-
-    verdict: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -479,7 +359,7 @@ class ArmRecord(Contents):
         difference: Bits per byte minus those of the first arm.
         difference_interval: Confidence interval of the difference.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
-        settings: Settings of the arm and its models (`experiments.settings.resolved`); empty in records of version 0.1.
+        settings: Settings of the arm and its models (`experiments.settings.resolved`).
     """
 
     key: str
@@ -505,13 +385,6 @@ class ArmRecord(Contents):
         """Whether the experiment trained a phase 2 for it."""
         return self.training is not None and self.training.startswith("superbpe-")
 
-    @classmethod
-    def load(cls, values: Mapping[str, Any]) -> Self:
-        """Load the result, see `Contents.load`; version 0.1 stored counts, training and shards as `readers`."""
-        if readers := values.get("readers"):
-            values = {**values, "counts": readers[0], "shards": readers[-1]}
-        return super().load(values)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRecord(Contents):
@@ -524,8 +397,3 @@ class ComparisonRecord(Contents):
 
     arms: list[ArmRecord]
     confidence: float
-
-    @classmethod
-    def load(cls, values: Mapping[str, Any]) -> Self:
-        """Load the result, see `Contents.load`; version 0.1 called the arms `tokenizers`."""
-        return super().load({"arms": values.get("tokenizers", []), **values})

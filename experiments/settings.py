@@ -36,20 +36,20 @@ def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None 
         is a name or a regular expression, and only one of `superbpe.transition` and `superbpe.transition_merges` is
         there.
     """
-    found: dict[str, Any] = {"recipe": arm.recipe}
+    values: dict[str, Any] = {"recipe": arm.recipe}
     if arm.source is not None:
-        found |= {arm.recipe: arm.source, "revision": revision}
+        values |= {arm.recipe: arm.source, "revision": revision}
     else:
-        found |= _flat("bpe", arm.bpe)
+        values |= _flat("bpe", arm.bpe)
     if arm.trained:
-        found |= {"vocab_size": arm.vocab_size, "pattern": arm.pattern.regex or arm.pattern.name}
+        values |= {"vocab_size": arm.vocab_size, "pattern": arm.pattern.regex or arm.pattern.name}
     if arm.recipe == "superbpe":
-        found |= _flat("superbpe", arm.superbpe)
+        values |= _flat("superbpe", arm.superbpe)
         keys = {"superbpe.transition", "superbpe.transition_merges"}
-        del found[(keys - {arm.transition_key}).pop()]
+        del values[(keys - {arm.transition_key}).pop()]
     lm = config.lm
     if lm.tune_rates:
-        found["lm.tune_rates"] = lm.tune_rates
+        values["lm.tune_rates"] = lm.tune_rates
     groups = {
         "corpus": config.corpus,
         "shards": config.shards,
@@ -58,9 +58,9 @@ def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None 
         "budget": config.budget,
     }
     for name, group in groups.items():
-        found |= _flat(name, group)
-    kept = {key: value for key, value in found.items() if key not in _LEFT_OUT}
-    settings: dict[str, Any] = json.loads(json.dumps(kept))
+        values |= _flat(name, group)
+    decisive = {key: value for key, value in values.items() if key not in _LEFT_OUT}
+    settings: dict[str, Any] = json.loads(json.dumps(decisive))
     return settings
 
 

@@ -50,7 +50,6 @@ def _register() -> None:
     for name, rules in PRESETS.items():
         start: dict[str, Any] = {
             "vocab_size": None,
-            "sources": [],
             "transition": TRANSITION[name],
             "transition_merges": None,
         }

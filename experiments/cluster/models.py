@@ -293,7 +293,7 @@ def _made(job: _Job, beat: Beat) -> dict[str, Any]:
         work, chain = job.work, list(job.work.plans)
         before = dict(zip(chain, accumulate([0, *(plan.train_bytes for plan in work.plans.values())]), strict=False))
 
-        def count(training: models.Training, row: Mapping[str, Any], _trunk_steps: int) -> None:
+        def count(training: models.Training, row: Mapping[str, Any]) -> None:
             reporter.done = before[training.run] + row["bytes_seen"]
 
         made = models.train_chain(context, work.model, arm, chain, work.plans, count)

@@ -1,9 +1,9 @@
 """`superbpe inspect TOKENIZER [--against OTHER] [--text FILE...]`: a page about a vocabulary.
 
 Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
-contexts, live segmentation of any text); its numbers as `vocabulary.json`; `tokens-LABEL.parquet`, a table of all
-tokens; and with `--figures` the charts for papers. With `--history` also `merges-LABEL.parquet`, one row per merge with
-its effect on the text, and bytes per token at that size of the vocabulary.
+contexts, live segmentation of any text); its numbers as `vocabulary.json`; and `tokens-LABEL.parquet`, a table of all
+tokens. With `--history` also `merges-LABEL.parquet`, one row per merge with its effect on the text, and bytes per token
+at that size of the vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.arguments import (
     TOKENIZER,
     Parser,
-    add_figures,
     add_text_settings,
     named,
     number,
@@ -28,10 +27,8 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import finish, percent, print_table, si
 from experiments.report import vocabulary, vocabulary_page
-from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
-from experiments.report.vocabulary_page import figures
 from superbpe.inspection import history, tokens
 from tokenizer import UserError
 from tokenizer._native import Batch
@@ -72,7 +69,6 @@ def parser() -> Parser:
     add("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
     add("--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on the text")
-    add_figures(options, FORMATS)
     return options
 
 
@@ -135,8 +131,6 @@ def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequenc
         with replacing(path) as file:
             pq.write_table(pa.table(vocabulary.table(one, others)), file, compression="zstd")
         written.append(path)
-    if arguments.figures is not None:
-        written += save(figures(report), arguments.out / "figures", arguments.figures or FORMATS)
     return written
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
-    *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size", "bpe.counts"),
-    *("superbpe", "superbpe.transition", "superbpe.sources", "shards.tokens_per_shard"),
+    *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size"),
+    *("superbpe", "superbpe.transition", "shards.tokens_per_shard"),
     *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
     *("eval.context_bytes", "eval.cluster", "deployment", "report.title"),
@@ -235,7 +235,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
                 on_artifact=recorder.uses,
                 labels=_labels(folder, stage, cell),
             )
-        recorder.done(outcome.result, outcome.page, outcome.rungs)
+        recorder.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
         if number is None:
             finish(folder, then=_next(stage, overrides, folder))
     except Exception as problem:

@@ -10,11 +10,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import CorpusSource, build, part
-from experiments.report.training_counts import tokenizer_folder
 from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.corpus import embedded_text
 from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
+from experiments.store.training_records import tokenizer_folder
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError

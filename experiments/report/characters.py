@@ -18,8 +18,8 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub(_picture, text)
 
 
-def _picture(found: re.Match[str]) -> str:
-    char = found[0]
+def _picture(match: re.Match[str]) -> str:
+    char = match[0]
     return _PICTURES.get(char) or (chr(0x2400 + ord(char)) if ord(char) < 32 else f"\\u{ord(char):04x}")
 
 
@@ -37,5 +37,5 @@ def all_harmless(value: Any) -> Any:
     if isinstance(value, str):
         return harmless(value)
     if isinstance(value, dict):
-        return {key: all_harmless(each) for key, each in value.items()}
-    return [all_harmless(each) for each in value] if isinstance(value, list) else value
+        return {key: all_harmless(entry) for key, entry in value.items()}
+    return [all_harmless(entry) for entry in value] if isinstance(value, list) else value

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from experiments.report.figures import Rows, colour, dash, data, shape, si_axis, spec
+from experiments.report.figures import Rows, colour, data, shape, si_axis, spec
 
 
 def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[str, Any]:
@@ -36,55 +36,6 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
         return spec(lines, rows=rows)
     named = lines + rule + text if len(transitions) == 1 else lines + rule  # more names would overlap
     return spec(named, rows=rows, transitions=transitions)
-
-
-def loss(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Training loss in bits per byte against bytes read.
-
-    Args:
-        rows: `tokenizer`, `bytes_seen`, `bits_per_byte`, `smoothed`.
-        labels: As for `compression`.
-    """
-    title, scale = "bits per byte (training)", alt.Scale(zero=False)
-    base = data().encode(x=alt.X("bytes_seen:Q", title="bytes of training text seen", axis=si_axis()))
-    steps = base.mark_line(strokeWidth=1, opacity=0.4, color="#999").encode(
-        y=alt.Y("bits_per_byte:Q", title=title, scale=scale), detail="tokenizer:N"
-    )
-    average = base.mark_line(strokeWidth=2.5).encode(
-        y=alt.Y("smoothed:Q", title=title, scale=scale),
-        color=colour(labels),
-        strokeDash=dash(labels),
-        tooltip=[
-            alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("bytes_seen:Q", title="bytes seen", format=".3s"),
-            alt.Tooltip("smoothed:Q", title="bits per byte, average", format=".3f"),
-        ],
-    )
-    return spec(steps + average, rows=rows)
-
-
-def over_training(rows: Rows, labels: Sequence[str], title: str) -> dict[str, Any]:
-    """A norm against the bytes of training text seen.
-
-    Args:
-        rows: `tokenizer`, `step`, `bytes_seen`, `value`, and `layer` for one line per layer.
-        labels: As for `compression`.
-        title: Title of the norm.
-    """
-    lines = data().mark_line(strokeWidth=1.5).encode(
-        x=alt.X("bytes_seen:Q", title="bytes of training text seen", axis=si_axis()),
-        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
-        color=colour(labels),
-        strokeDash=dash(labels),
-        detail="layer:N",
-        tooltip=[
-            alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("step:Q", format=","),
-            alt.Tooltip("layer:Q"),
-            alt.Tooltip("value:Q", title=title, format=".4~g"),
-        ],
-    )  # fmt: skip
-    return spec(lines, rows=rows)
 
 
 def dots(
@@ -132,49 +83,3 @@ def dots(
         return spec(whisker + point, height=height, rows=rows)
     rule = data("line").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("value:Q", **x))
     return spec(rule + whisker + point, height=height, rows=rows, line=[{"value": line}])
-
-
-def transition(rows: Rows, sizes: Sequence[str]) -> dict[str, Any]:
-    """Held-out bits per byte against the transition as a share of the vocabulary, with a line for each vocabulary.
-
-    Args:
-        rows: `tokenizer`, `vocabulary` (size and other differences, as text), `share`, `transition`, `bits_per_byte`,
-            `low`, `high`.
-        sizes: All values of `vocabulary`, in order.
-    """
-    title, scale = "bits per byte (held-out)", alt.Scale(zero=False, padding=12)
-    across = alt.Scale(zero=False, padding=12, nice=False)  # the axis must not extend to 105 %
-    axis = alt.Axis(format="%", tickCount=5)
-    base = data().encode(
-        x=alt.X("share:Q", title="transition, share of the vocabulary", axis=axis, scale=across),
-        color=colour(sizes, "vocabulary"),
-        tooltip=[
-            alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("transition:Q", format=","),
-            alt.Tooltip("bits_per_byte:Q", title=title, format=".4f"),
-        ],
-    )
-    line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
-        y=alt.Y("bits_per_byte:Q", title=title, scale=scale), shape=shape(sizes, "vocabulary")
-    )
-    whisker = base.mark_rule(strokeWidth=2, opacity=0.4).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
-    return spec(whisker + line, rows=rows)
-
-
-def words(rows: Rows) -> dict[str, Any]:
-    """Number of superwords by number of words.
-
-    Args:
-        rows: `words`, `superwords`, `count`.
-    """
-    base = data().encode(
-        x=alt.X("words:O", title="words in a superword", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("superwords:Q", title="superwords in the vocabulary"),
-        tooltip=[
-            alt.Tooltip("words:O"),
-            alt.Tooltip("superwords:Q", format=","),
-            alt.Tooltip("count:Q", title="held-out occurrences", format=","),
-        ],
-    )
-    bars = base.mark_bar(cornerRadiusEnd=3, size=42)
-    return spec(bars + base.mark_text(dy=-8).encode(text=alt.Text("superwords:Q", format=",")), rows=rows)

@@ -59,7 +59,7 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
     Raises:
         UserError: If a folder is missing or has no run, or none of the runs finished a comparison.
     """
-    found: list[Run] = []
+    listed: list[Run] = []
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…, multirun/…)")
@@ -69,13 +69,13 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
                 f"{folder} contains no run ({runs.RECORD} is missing); name a folder that "
                 "superbpe pipeline wrote under outputs/ or multirun/"
             )
-        found += [run for run in inside if run.folder not in {known.folder for known in found}]
-    done = [run for run in found if run.results is not None]
-    if not done and all(run.status == "done" for run in found):
+        listed += [run for run in inside if run.folder not in {earlier.folder for earlier in listed}]
+    done = [run for run in listed if run.results is not None]
+    if not done and all(run.status == "done" for run in listed):
         raise UserError("these runs have no models, only tokenizers; run their commands without --until")
     if not done:
         raise UserError("none of these runs finished a comparison; run their commands again to resume them")
-    return done, [run for run in found if run.results is None]
+    return done, [run for run in listed if run.results is None]
 
 
 def combine(
@@ -105,16 +105,16 @@ def combine(
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings, steps])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 if any(
-                    known.manifest.inputs["heldout"] != evaluation.manifest.inputs["heldout"]
-                    for _, known in group.models.values()
+                    earlier.manifest.inputs["heldout"] != evaluation.manifest.inputs["heldout"]
+                    for _, earlier in group.models.values()
                 ):
                     raise UserError(
                         f"{entry.label} was scored on different held-out documents in {min(group.folders)} and "
                         f"{run.folder} (corpus.heldout_sample); name only one of them"
                     )
                 group.models[model.contents.seed] = (model, evaluation)
-                own = group.settings.items()
-                group.settings = {key: value for key, value in own if entry.settings.get(key, ...) == value}
+                before = group.settings.items()
+                group.settings = {key: value for key, value in before if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)
     ordered = sorted(groups.values(), key=lambda group: group.entry.trained_phase2)
     labels = label_all(
@@ -152,8 +152,8 @@ def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | Non
     name = names.pop()
     if names or name is None:
         return None
-    found = Store.at(artifacts or done[0].store).find(name, Contamination)
-    return None if found is None else HeldoutOverlap.load(found)
+    artifact = Store.at(artifacts or done[0].store).find(name, Contamination)
+    return None if artifact is None else HeldoutOverlap.load(artifact)
 
 
 def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
@@ -173,8 +173,8 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
     corpus, a sample may be scored.
     """
     names = [f"documents-{arm.artifacts[0].manifest.inputs['documents'][:12]}" for arm in arms]
-    found = [store.find(name, HeldoutDocuments) for store, name in zip(stores, names, strict=True)]
-    hashes = [None if each is None else each.contents.sha256 for each in found]
+    described = [store.find(name, HeldoutDocuments) for store, name in zip(stores, names, strict=True)]
+    hashes = [None if documents is None else documents.contents.sha256 for documents in described]
     first = arms[0]
     for other, documents in zip(arms, hashes, strict=True):
         read, scored_first = other.heldout.contents, first.heldout.contents
@@ -242,26 +242,26 @@ def with_downstream(result: Result, path: Path) -> Result:
     Raises:
         UserError: If `superbpe downstream` did not write the file, or it has none of these models.
     """
-    found: dict[str, list[TaskScore]] = {}
+    by_model: dict[str, list[TaskScore]] = {}
     try:
         content = read_json(path)
         models = {model["label"]: model["lm"] for model in content["models"]}
         for row in content["rows"]:
             score = TaskScore(row["task"], row["metric"], row["value"], row["stderr"], row["straddle_share"])
-            found.setdefault(models[row["model"]], []).append(score)
+            by_model.setdefault(models[row["model"]], []).append(score)
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} was not written by superbpe downstream; name a downstream.json") from None
-    arms = [dataclasses.replace(each, downstream=_over_seeds(each, found)) for each in result.arms]
-    if not any(each.downstream for each in arms):
-        known = ", ".join(each.lm.name for each in arms)
-        raise UserError(f"{path} has scores of {', '.join(found)}, but the models of these runs are {known}")
+    arms = [dataclasses.replace(arm, downstream=_over_seeds(arm, by_model)) for arm in result.arms]
+    if not any(arm.downstream for arm in arms):
+        names = ", ".join(arm.lm.name for arm in arms)
+        raise UserError(f"{path} has scores of {', '.join(by_model)}, but the models of these runs are {names}")
     return dataclasses.replace(result, arms=arms)
 
 
-def _over_seeds(each: ArmResult, found: Mapping[str, Sequence[TaskScore]]) -> list[TaskScore]:
+def _over_seeds(arm: ArmResult, by_model: Mapping[str, Sequence[TaskScore]]) -> list[TaskScore]:
     by_task: dict[tuple[str, str], list[TaskScore]] = {}
-    for model in each.lms:
-        for score in found.get(model.name, []):
+    for model in arm.lms:
+        for score in by_model.get(model.name, []):
             by_task.setdefault((score.task, score.metric), []).append(score)
     return [TaskScore.mean(scores) for scores in by_task.values()]
 
@@ -278,7 +278,7 @@ def rename(result: Result, labels: Sequence[str]) -> Result:
             + ", ".join(result.labels)
         )
     arms = [
-        dataclasses.replace(each, arm=dataclasses.replace(each.arm, key=label, label=label))
-        for label, each in zip(labels, result.arms, strict=True)
+        dataclasses.replace(arm, arm=dataclasses.replace(arm.arm, key=label, label=label))
+        for label, arm in zip(labels, result.arms, strict=True)
     ]
     return Result.of(arms, fixed_reference=result.fixed_reference, overlap=result.overlap)

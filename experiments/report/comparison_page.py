@@ -33,10 +33,8 @@ def version() -> str:
 def figures(report: dict[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
     rows, labels = report["tokenizers"], [row["label"] for row in report["tokenizers"]]
-    evaluations, logs = (
-        f"{what} of {', '.join(labels) if len(labels) <= _NAMED else f'all {len(labels)} tokenizers'}"
-        for what in ("held-out evaluations", "training logs")
-    )
+    named = ", ".join(labels) if len(labels) <= _NAMED else f"all {len(labels)} tokenizers"
+    source = f"held-out evaluations of {named}"
     transitions = [{"tokenizer": r["label"], "vocab_size": r["transition"]} for r in rows if r["transition"]]
     drawn = [
         Figure(
@@ -45,16 +43,8 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             charts.compression(report["compression"], labels, transitions),
             f"Each tokenizer is cut to its first merges; measured on {si(report['measured_bytes'])}B of held-out text."
             + (" Dashed lines are the transitions to phase 2." if len(transitions) > 1 else ""),
-            evaluations,
+            source,
         ),
-        Figure(
-            "loss",
-            "Training loss",
-            charts.loss(report["loss"], labels),
-            "Loss per byte of each step's text, and its moving average. Steps differ because their documents differ.",
-            logs,
-        ),
-        *_transitions(report, evaluations),
     ]
     if report["verdict"]["low"] is not None:
         withheld = report["verdict"]["withheld"]
@@ -75,33 +65,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 ),
                 "Differences on the same documents, with intervals at the level at which Holm's method tests them. An "
                 f"interval left of 0 means fewer bits per byte than {labels[0]}." + (note if withheld else ""),
-                evaluations,
+                source,
             )
         )
-    for name, title, axis, note in (
-        ("grad_norm", "Gradient norm", "norm of the gradient", "Before clipping, mean since the previous point."),
-        ("activations", "Activation norms", "root mean square", "Inputs of the SiLU of every layer, a line per layer."),
-    ):
-        if norms := report["training"][name]:
-            drawn.append(Figure(name, title, charts.over_training(norms, labels, axis), note, logs))
     return drawn
-
-
-def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
-    """Loss against the transition, if at least three transitions were tried with equal settings.
-
-    A tokenizer without phase 2 counts as a transition at the end of the vocabulary.
-    """
-    lines: dict[str, list[dict[str, Any]]] = {}
-    for row in report["tokenizers"]:
-        transition = row["transition"] or row["vocab_size"]
-        point = {"tokenizer": row["label"], "transition": transition, "share": transition / row["vocab_size"]}
-        point |= {key: row[key] for key in ("bits_per_byte", "low", "high")}
-        for line in row["lines"]:
-            lines.setdefault(line, []).append({**point, "vocabulary": line})
-    swept = {line: rows for line, rows in lines.items() if len({row["transition"] for row in rows}) > 2}
-    if not swept:
-        return []
-    chart = charts.transition([row for rows in swept.values() for row in rows], list(swept))
-    note = "Transition to phase 2; 100 % is a tokenizer without phase 2."
-    return [Figure("transition_loss", "Held-out bits per byte by transition", chart, note, source)]

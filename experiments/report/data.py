@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
-from experiments.report.labels import lines
 from experiments.results import GROUPS
+from experiments.stages.contamination import sentence
 from experiments.stages.differences import differences
-from experiments.stages.models import METRICS, loss_curve
 from experiments.stages.outlook import next_step
 from experiments.verdict import conditions, decision, detail, lost_text, verdict
-from lm.evaluate.curves import curves
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -25,10 +22,6 @@ if TYPE_CHECKING:
     from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
     from tokenizer.interface import TokenizerLike
-
-_LOSS_POINTS = 200
-_SMOOTHING = 0.9
-_ACTIVATION = "gate_rms/"
 
 
 def gather(
@@ -73,14 +66,14 @@ def gather(
         "conditions": conditions(result),
         "tiles": _tiles(result),
         "tokenizers": [
-            {**_row(each, on), "clean_bits_per_byte": None if clean is None else clean[i]}
-            for i, (each, on) in enumerate(zip(result.arms, _lines(result), strict=True))
+            {**_row(arm), "clean_bits_per_byte": None if clean is None else clean[i]}
+            for i, arm in enumerate(result.arms)
         ],
         "pairs": _pairs(result),
         "differences": differences(result),
         "contamination": None
         if result.overlap is None
-        else {**result.overlap.contents.save(), "sentence": result.overlap.sentence()},
+        else {**result.overlap.contents.save(), "sentence": sentence(result.overlap.contents)},
         "tuning": [
             {"tokenizer": label, **run.save(), "chosen": run.factor == tuned.factor, "warning": tuned.warning}
             for label, tuned in zip(result.labels, result.tuning, strict=False)
@@ -90,15 +83,13 @@ def gather(
         "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
-            {"tokenizer": each.label, "vocab_size": size, "bytes_per_token": density}
-            for each in result.arms
-            for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
+            {"tokenizer": arm.label, "vocab_size": size, "bytes_per_token": density}
+            for arm in result.arms
+            for size, density in _compression(arm.tokenizer, heldout, settings.curve_points, threads)
         ],
-        "loss": [row for each in result.arms for row in _loss(each)],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
-        "training": _norms(result),
         "provenance": dict(provenance),
     }
 
@@ -125,8 +116,8 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     interval, barred = result.shown.interval, result.shown.barred
     spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
     tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
-    costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
-    flops = [each.lm.contents.summary.flops for each in (first, second)]
+    costs = [arm.scores.cost.decode_flops_per_byte for arm in (first, second)]
+    flops = [arm.lm.contents.summary.flops for arm in (first, second)]
     return [
         {
             "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
@@ -141,31 +132,19 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     ]
 
 
-def _lines(result: Result) -> list[list[str]]:
-    """The lines of each arm in the transition chart."""
-    tokenizers = [each.tokenizer for each in result.arms]
-    return lines(
-        result.labels,
-        [tokenizer.vocab_size for tokenizer in tokenizers],
-        [each.arm.settings for each in result.arms],
-        [_transition(tokenizer) is not None for tokenizer in tokenizers],
-    )
-
-
-def _row(each: ArmResult, on: Sequence[str]) -> dict[str, Any]:
-    tokenizer, model, scores = each.tokenizer, each.lm.contents.summary, each.scores
+def _row(arm: ArmResult) -> dict[str, Any]:
+    tokenizer, model, scores = arm.tokenizer, arm.lm.contents.summary, arm.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     return {
-        "key": each.key,
-        "label": each.label,
-        "lines": on,
+        "key": arm.key,
+        "label": arm.label,
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
-        "vocab_used": int((each.evaluations[0].token_counts > 0).sum()),
+        "vocab_used": int((arm.evaluations[0].token_counts > 0).sum()),
         "transition": _transition(tokenizer),
-        "software": each.arm.artifact.contents.software,
-        "text_lost": lost_text(each),
-        "barred": each.barred,
+        "software": arm.arm.artifact.contents.software,
+        "text_lost": lost_text(arm),
+        "barred": arm.barred,
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": scores.bytes_per_token,
         "bits_per_byte": scores.bits_per_byte,
@@ -179,7 +158,7 @@ def _row(each: ArmResult, on: Sequence[str]) -> dict[str, Any]:
         "train_seconds": model.seconds,
         "parameters": model.parameters_total,
         "context_tokens": model.context_tokens,
-        "cost": scores.cost.save(),
+        "cost": dataclasses.asdict(scores.cost),
     }
 
 
@@ -196,55 +175,26 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
         {
             "a": labels[i],
             "b": labels[j],
-            "difference": found.difference,
-            "low": found.interval[0] if found.interval else None,
-            "high": found.interval[1] if found.interval else None,
-            "p_adjusted": found.p_adjusted,
-            "level": found.level,
-            "verdict": found.verdict,
-            "withheld": found.withheld,
+            "difference": compared.difference,
+            "low": compared.interval[0] if compared.interval else None,
+            "high": compared.interval[1] if compared.interval else None,
+            "p_adjusted": compared.p_adjusted,
+            "level": compared.level,
+            "verdict": compared.verdict,
+            "withheld": compared.withheld,
             "decision": decision(result, (i, j)),
         }
-        for (i, j), found in result.comparisons.items()
+        for (i, j), compared in result.comparisons.items()
     ]
 
 
 def _downstream(result: Result) -> list[dict[str, Any]]:
     """Scores on downstream tasks; those of one task and metric follow each other."""
-    rows = [{"tokenizer": each.label, **dataclasses.asdict(score)} for each in result.arms for score in each.downstream]
+    rows = [{"tokenizer": arm.label, **dataclasses.asdict(score)} for arm in result.arms for score in arm.downstream]
     return sorted(rows, key=lambda row: (row["task"], row["metric"]))
 
 
 def _groups(result: Result, name: str) -> list[dict[str, Any]]:
     """Bits per byte and bytes per token of each source or script; empty if there is only one."""
-    rows = [{"tokenizer": each.label, **row.save()} for each in result.arms for row in each.scores.by(name)]
+    rows = [{"tokenizer": arm.label, **row.save()} for arm in result.arms for row in arm.scores.by(name)]
     return rows if len({row["name"] for row in rows}) > 1 else []
-
-
-def _loss(each: ArmResult) -> list[dict[str, Any]]:
-    """The training loss and its bias-corrected exponential moving average."""
-    rows, average, weight = [], 0.0, 0.0
-    for point in loss_curve(each.lm, _LOSS_POINTS):
-        average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
-        rows.append({"tokenizer": each.label, **point._asdict(), "smoothed": average / weight})
-    return rows
-
-
-def _norms(result: Result) -> dict[str, list[dict[str, Any]]]:
-    """Norms of gradients and activations of the models of the first seed during training.
-
-    Returns:
-        `grad_norm` and `activations`: rows with `tokenizer`, `step`, `bytes_seen` and `value`; `activations` also has
-        `layer`.
-    """
-    norms: dict[str, list[dict[str, Any]]] = {"grad_norm": [], "activations": []}
-    for arm in result.arms:
-        log = (arm.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
-        for row in curves(map(json.loads, log)):
-            name = row.pop("name")
-            if name == "grad_norm":
-                norms["grad_norm"].append({"tokenizer": arm.label, **row})
-            elif name.startswith(_ACTIVATION):
-                layer = int(name.removeprefix(_ACTIVATION))
-                norms["activations"].append({"tokenizer": arm.label, "layer": layer, **row})
-    return norms

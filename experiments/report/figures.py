@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import vl_convert
@@ -19,14 +19,12 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
-T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]
 HEIGHT = 260
 FORMATS = ("csv", "svg", "png")
 
 COLOURS = 8
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right", "triangle-down", "triangle-left")
-_DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
 _LEGEND_CHARACTERS = 40  # length of a legend line above a chart of half the page's width
 PAPER_WIDTH = 460
 PNG_SCALE = 3.0
@@ -75,10 +73,10 @@ def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
         height: Height in pixels.
         datasets: Rows of each data set of the chart, including `rows`.
     """
-    found: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    found.pop("config", None)  # Altair's defaults; a page has its own
-    rows = {name: [dict(row) for row in each] for name, each in datasets.items()}
-    whole: dict[str, Any] = all_harmless({**found, "datasets": rows})
+    drawing: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
+    drawing.pop("config", None)  # Altair's defaults; a page has its own
+    drawing["datasets"] = {name: [dict(row) for row in rows] for name, rows in datasets.items()}
+    whole: dict[str, Any] = all_harmless(drawing)
     return whole
 
 
@@ -100,20 +98,9 @@ def colour(
 def shape(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.Shape:
     """Return a shape for each label, in addition to its colour. Takes the arguments of `colour`."""
     every = list(among or labels)
-    scale = alt.Scale(domain=every, range=_apart(every, _SHAPES))
-    return alt.Shape(f"{field}:N", scale=scale, legend=legend(labels))
-
-
-def dash(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.StrokeDash:
-    """Return a dash for each label, in addition to its colour: lines often overlap. Takes the arguments of `colour`."""
-    every = list(among or labels)
-    dashes = alt.Scale(domain=every, range=_apart(every, _DASHES))
-    return alt.StrokeDash(f"{field}:N", scale=dashes, legend=legend(labels))
-
-
-def _apart(labels: Sequence[str], values: Sequence[T]) -> list[T]:
-    """One value per label, so that labels with the same colour (every `COLOURS` labels) get different values."""
-    return [values[(i + i // COLOURS) % len(values)] for i in range(len(labels))]
+    # Labels with the same colour (every `COLOURS` labels) get different shapes.
+    shapes = [_SHAPES[(i + i // COLOURS) % len(_SHAPES)] for i in range(len(every))]
+    return alt.Shape(f"{field}:N", scale=alt.Scale(domain=every, range=shapes), legend=legend(labels))
 
 
 def legend(labels: Sequence[str]) -> alt.Legend:

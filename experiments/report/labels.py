@@ -1,4 +1,4 @@
-"""Labels for the arms of several runs, and lines of the transition chart, by the settings in which the arms differ."""
+"""Labels for the arms of several runs, by the settings in which the arms differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from superbpe.rules import PHASE1, PRESETS
-from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 _SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab"}
 _TRANSITION = ("superbpe.transition", "superbpe.transition_merges")
-# Arms on one line of the transition chart may differ in these.
-_WITHIN_A_LINE = ("vocab_size", *_TRANSITION)
 _LONGEST = 32
 
 
@@ -33,51 +30,10 @@ def label_all(kinds: Sequence[str], settings: Sequence[Settings], unique: Sequen
     """
     labels = list(kinds)
     for kind in set(kinds):
-        places = [i for i, each in enumerate(kinds) if each == kind]
+        places = [i for i, of_arm in enumerate(kinds) if of_arm == kind]
         for i, text in zip(places, _differences([settings[i] for i in places]), strict=True):
             labels[i] = f"{kind} {text}".strip()
     return _distinct(labels, unique)
-
-
-def lines(
-    labels: Sequence[str], sizes: Sequence[int], settings: Sequence[Settings], superwords: Sequence[bool]
-) -> list[list[str]]:
-    """Find the lines of the transition chart that each arm is on.
-
-    The superword arms on a line differ only in their transition. A BPE arm is the end of every line with its vocabulary
-    size and settings.
-
-    Args:
-        labels: Distinct labels of the arms.
-        sizes: Size of each vocabulary.
-        settings: Settings of each arm; an arm without settings has a line of its own.
-        superwords: Whether each arm has a phase 2.
-    """
-    rest = [{key: value for key, value in each.items() if key not in _WITHIN_A_LINE} for each in settings]
-    members: dict[str, list[int]] = {}
-    for i, phase2 in enumerate(superwords):
-        if phase2:
-            members.setdefault(digest([sizes[i], rest[i] or labels[i]]), []).append(i)
-    firsts = [line[0] for line in members.values()]
-    texts = _differences([rest[i] for i in firsts])
-    names = _distinct(
-        [f"{sizes[i]:,} {text}".strip() for i, text in zip(firsts, texts, strict=True)], [labels[i] for i in firsts]
-    )
-    found: list[list[str]] = [[] for _ in labels]
-    for name, line in zip(names, members.values(), strict=True):
-        first = line[0]
-        ends = [i for i, each in enumerate(settings) if sizes[i] == sizes[first] and _ends_line(each, settings[first])]
-        for i in (*line, *ends):
-            found[i].append(name)
-    return found
-
-
-def _ends_line(arm: Settings, superword: Settings) -> bool:
-    """Whether an arm is the BPE arm with a superword arm's settings of phase 1 and of the model."""
-    ignored = ("recipe", *_WITHIN_A_LINE)
-    return arm.get("recipe") == "bpe" and all(
-        superword.get(key) == value for key, value in arm.items() if key not in ignored
-    )
 
 
 def _differences(group: Sequence[Settings]) -> list[str]:
@@ -85,21 +41,20 @@ def _differences(group: Sequence[Settings]) -> list[str]:
 
     Where presets differ, the name of the preset replaces all settings that follow from it.
     """
-    presets = [_preset(each) for each in group]
-    group = [{**each, "preset": name} if name else each for each, name in zip(group, presets, strict=True)]
+    presets = [_preset(settings) for settings in group]
+    group = [{**arm, "preset": name} if name else arm for arm, name in zip(group, presets, strict=True)]
     values: dict[str, set[str]] = {}
-    for each in group:
-        for key, value in each.items():
+    for settings in group:
+        for key, value in settings.items():
             values.setdefault(key, set()).add(json.dumps(value))
-    differing = {key for key, found in values.items() if len(found) > 1}
+    differing = {key for key, choices in values.items() if len(choices) > 1}
     short = _names(differing)
     texts = []
-    for each, name in zip(group, presets, strict=True):
+    for settings, name in zip(group, presets, strict=True):
         implied = _preset_settings(name) if name and "preset" in differing else {}
-        told = [(key, each[key]) for key in differing & each.keys() if key not in implied or each[key] != implied[key]]
-        # The transition comes first: it is swept most often.
-        told.sort(key=lambda item: (item[0] not in _TRANSITION, item[0]))
-        texts.append(" ".join(f"{short[key]}={_shown(value)}" for key, value in told))
+        keys = [key for key in differing & settings.keys() if key not in implied or settings[key] != implied[key]]
+        keys.sort(key=lambda key: (key not in _TRANSITION, key))  # the transition first: it is swept most often
+        texts.append(" ".join(f"{short[key]}={_shown(settings[key])}" for key in keys))
     return texts
 
 
@@ -116,10 +71,10 @@ def _preset(settings: Settings) -> str | None:
 def _preset_settings(name: str) -> Settings:
     """The settings that a preset sets, apart from the transition."""
     rules = {f"superbpe.{key}": value for key, value in dataclasses.asdict(PRESETS[name]).items()}
-    found: Settings = json.loads(
+    settings: Settings = json.loads(
         json.dumps({**rules, "pattern": PHASE1[name]["pattern"], "bpe.unit": PHASE1[name]["unit"]})
     )
-    return found
+    return settings
 
 
 def _distinct(texts: Sequence[str], unique: Sequence[str]) -> list[str]:
@@ -135,9 +90,9 @@ def _names(keys: Iterable[str]) -> dict[str, str]:
     >>> _names(["superbpe.transition", "preset"])
     {'superbpe.transition': 't', 'preset': 'preset'}
     """
-    found = {key: _SHORT.get(last, last) for key in keys for last in [key.rpartition(".")[2]]}
-    names = list(found.values())
-    return {key: name if names.count(name) == 1 else key for key, name in found.items()}
+    short = {key: _SHORT.get(last, last) for key in keys for last in [key.rpartition(".")[2]]}
+    names = list(short.values())
+    return {key: name if names.count(name) == 1 else key for key, name in short.items()}
 
 
 def _shown(value: Any) -> str:

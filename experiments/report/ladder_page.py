@@ -56,9 +56,9 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
         numbers: Result of `experiments.stages.over_compute.describe`.
         study: The measurements that it describes.
     """
-    own = Deployment(**numbers["deployment"])
-    models = _models(own)
-    rhos = sorted({*_RHO, own.rho})
+    deployed = Deployment(**numbers["deployment"])
+    models = _models(deployed)
+    rhos = sorted({*_RHO, deployed.rho})
     cells = [
         _cell(study, name, deployment, phase, numbers["reference"])
         for (name, model), rho in itertools.product(models.items(), rhos)
@@ -74,29 +74,29 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
         phases=_PHASE_NAMES,
         rhos=rhos,
         cells=cells,
-        chosen=f"{next(iter(models))}|decode|{own.rho:g}",
+        chosen=f"{next(iter(models))}|decode|{deployed.rho:g}",
         loss=loss_table(numbers),
         measured=[flops_text(numbers["arms"][0]["flops"][i]) for i in (0, -1)],
         command=shlex.join(["superbpe", "compare", numbers["run"]]),
     )
 
 
-def _models(own: Deployment) -> dict[str, Deployment]:
+def _models(deployed: Deployment) -> dict[str, Deployment]:
     """Deployments by name, with this run's context and batch; the run's own comes first."""
     folder = importlib.resources.files("configs") / "deployment"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
     settings: dict[str, Any] = {
         file.name.removesuffix(".yaml"): OmegaConf.create(file.read_text(encoding="utf-8")) for file in files
     }
-    free = {name: getattr(own, name) for name in ("context_bytes", "batch", "rho")}
-    presets = {name: dataclasses.replace(Deployment(**found), **free) for name, found in settings.items()}
-    name = next((name for name, each in presets.items() if each == own), "this run's own")
-    return {name: own, **presets}
+    free = {name: getattr(deployed, name) for name in ("context_bytes", "batch", "rho")}
+    presets = {name: dataclasses.replace(Deployment(**values), **free) for name, values in settings.items()}
+    name = next((name for name, model in presets.items() if model == deployed), "this run's own")
+    return {name: deployed, **presets}
 
 
 def _cell(study: Study, name: str, deployment: Deployment, phase: Phase, reference: str) -> _Cell:
     priced = study.at(deployment)
-    found = {gap.arm: each.equivalents[phase] for gap, each in zip(study.gaps, priced[1:], strict=True)}
+    equivalents = {gap.arm: at.equivalents[phase] for gap, at in zip(study.gaps, priced[1:], strict=True)}
     d = deployment
     experts = f", {d.active_experts + d.shared_experts} of {d.n_experts + d.shared_experts} experts" * bool(d.n_experts)
     shape_text = (
@@ -105,20 +105,20 @@ def _cell(study: Study, name: str, deployment: Deployment, phase: Phase, referen
     )
     return _Cell(
         f"{name}|{phase}|{d.rho:g}",
-        worth_headline(found, reference),
-        list(_rows(study, priced, found, phase)),
+        worth_headline(equivalents, reference),
+        list(_rows(study, priced, equivalents, phase)),
         shape_text,
     )
 
 
 def _rows(
-    study: Study, priced: Sequence[Priced], found: Mapping[str, Equivalent], phase: Phase
+    study: Study, priced: Sequence[Priced], equivalents: Mapping[str, Equivalent], phase: Phase
 ) -> Iterator[tuple[str, ...]]:
-    for gap, each in zip(study.gaps, priced[1:], strict=True):
-        at = found[gap.arm]
+    for gap, arm in zip(study.gaps, priced[1:], strict=True):
+        at = equivalents[gap.arm]
         equal = "not measured" if at.percent is None else change_text(at.percent, at.interval)
         loss = change_text(gap.percent[-1], gap.intervals[-1] if gap.intervals else None)
-        cost = change_text(100 * (getattr(each.relative, phase) - 1))
+        cost = change_text(100 * (getattr(arm.relative, phase) - 1))
         yield gap.arm, at.answer, ANSWERS[at.answer], at.reason, loss, cost, equal
 
 

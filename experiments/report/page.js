@@ -54,7 +54,7 @@ function csv(rows) {
 
 /** Labels the cells of tables that become cards on a phone with the headings of their columns. */
 function labelCells() {
-  for (const table of document.querySelectorAll(".stacked table")) {
+  for (const table of document.querySelectorAll(".scroll table")) {
     const names = Array.from(table.tHead?.rows[0]?.cells ?? [], (cell) => Array.from(cell.childNodes, (node) => node.textContent).join(" ").trim());
     for (const row of table.tBodies[0]?.rows ?? []) for (const [i, cell] of [...row.cells].entries()) cell.dataset.label ??= names[i];
   }

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from experiments.stages.comparison import ArmResult, Result
 
 
-def documents(each: ArmResult) -> Iterator[str]:
+def documents(arm: ArmResult) -> Iterator[str]:
     """The held-out documents, decoded from the shards that were scored."""
-    tokenizer = each.tokenizer
-    shards = open_shards(each.heldout, each.arm)
+    tokenizer = arm.tokenizer
+    shards = open_shards(arm.heldout, arm.arm)
     for i in range(shards.n_documents):
         yield tokenizer.decode(shards.document(i))
 
@@ -33,7 +33,7 @@ def original(result: Result) -> ArmResult:
 
     The first arm, if every tokenizer changes text.
     """
-    return next((each for each in result.arms if not each.tokenizer.changes_text), result.arms[0])
+    return next((arm for arm in result.arms if not arm.tokenizer.changes_text), result.arms[0])
 
 
 def heldout(result: Result, n_bytes: int) -> list[str]:
@@ -49,23 +49,23 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
 
 def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None) -> list[dict[str, Any]]:
     """Superwords of every arm that has superwords."""
-    return [_superwords(each, texts, n, threads) for each in result.arms if len(each.tokenizer.superword_ids())]
+    return [_superwords(arm, texts, n, threads) for arm in result.arms if len(arm.tokenizer.superword_ids())]
 
 
-def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
-    tokenizer = each.tokenizer
+def _superwords(arm: ArmResult, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
+    tokenizer = arm.tokenizer
     counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
-    found = inspection.superwords(tokenizer, counts)
-    frequent = sorted(found, key=lambda word: -word.count)
+    words = inspection.superwords(tokenizer, counts)
+    frequent = sorted(words, key=lambda word: -word.count)
     longest = sorted(frequent, key=lambda word: -word.n_bytes)
     n_bytes = int(counts @ tokenizer.token_byte_lengths().astype("int64"))
     return {
-        "label": each.label,
-        "n": len(found),
+        "label": arm.label,
+        "n": len(words),
         "vocab_size": tokenizer.vocab_size,
-        "share_of_tokens": sum(word.count for word in found) / max(int(counts.sum()), 1),
-        "share_of_bytes": sum(word.count * word.n_bytes for word in found) / max(n_bytes, 1),
-        "unused": sum(word.count == 0 for word in found),
+        "share_of_tokens": sum(word.count for word in words) / max(int(counts.sum()), 1),
+        "share_of_bytes": sum(word.count * word.n_bytes for word in words) / max(n_bytes, 1),
+        "unused": sum(word.count == 0 for word in words),
         "longest": [dataclasses.asdict(word) for word in longest[:n]],
         "most_frequent": [dataclasses.asdict(word) for word in frequent[:n]],
     }
@@ -78,18 +78,18 @@ def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
     whole = len(shown) == len(document)
     if not whole and " " in shown:
         shown = shown[: shown.rindex(" ")]
-    found = []
-    for each in result.arms:
-        pieces = inspection.segment(each.tokenizer, shown)
-        found.append(
+    sides = []
+    for arm in result.arms:
+        pieces = inspection.segment(arm.tokenizer, shown)
+        sides.append(
             {
-                "label": each.label,
+                "label": arm.label,
                 "n_tokens": len(pieces),
                 "bytes_per_token": len(shown.encode()) / max(len(pieces), 1),
                 "pieces": [dataclasses.asdict(piece) for piece in pieces],
             }
         )
-    return {"document": number, "whole": whole, "sides": found}
+    return {"document": number, "whole": whole, "sides": sides}
 
 
 def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
@@ -112,19 +112,13 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
     sampling = SamplingConfig(
         temperature=settings.sample_temperature, top_p=settings.sample_top_p, max_new_bytes=settings.sample_new_bytes
     )
-    found = []
-    for each in result.arms:
-        model = LanguageModel(load_model(each.lm.path), each.tokenizer)
+    sides = []
+    for arm in result.arms:
+        model = LanguageModel(load_model(arm.lm.path), arm.tokenizer)
         samples = generate(model, prompts, sampling)
-        found.append(
-            {
-                "label": each.label,
-                "samples": [
-                    {"text": sample.text, "n_tokens": len(sample.ids), "finish": sample.finish} for sample in samples
-                ],
-            }
-        )
-    return {"prompts": prompts, "sampling": dataclasses.asdict(sampling), "sides": found}
+        rows = [{"text": one.text, "n_tokens": len(one.ids), "finish": one.finish} for one in samples]
+        sides.append({"label": arm.label, "samples": rows})
+    return {"prompts": prompts, "sampling": dataclasses.asdict(sampling), "sides": sides}
 
 
 def _prompts(result: Result, settings: ReportConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""Finds a tokenizer among artifacts, and the counts of its merges in training."""
+"""Counts of a tokenizer's merges in training, from its record among the artifacts."""
 
 from __future__ import annotations
 
@@ -7,28 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.results import TrainedTokenizer
-from experiments.store.artifacts import Artifact, artifact_at
+from experiments.store.training_records import tokenizer_folder, training_record
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from experiments.results import TrainedTokenizer
+    from experiments.store.artifacts import Artifact
+
 UNKNOWN = -1
-
-
-def tokenizer_folder(path: Path) -> Path:
-    """Return the tokenizer's folder or file: the path itself, or the tokenizer that a training record points to."""
-    record = _record(path)
-    return path if record is None else path.parent / record.contents.tokenizer
-
-
-def _record(folder: Path) -> Artifact[TrainedTokenizer] | None:
-    """Return a training record; None for any other folder."""
-    if not folder.absolute().name.startswith(("bpe-", "superbpe-")):
-        return None
-    return artifact_at(folder, TrainedTokenizer)
 
 
 def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
@@ -46,14 +35,14 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
     """
     for folder in sorted(tokenizer_folder(path).absolute().parent.glob("*bpe-*")):
         try:
-            record = _record(folder)
+            record = training_record(folder)
             counts = None if record is None else _counts(record, tokenizer)
         except (OSError, UserError, KeyError, ValueError):  # damaged or partly deleted
             continue
         if counts is not None:
-            found = np.full(tokenizer.vocab_size, UNKNOWN, dtype=np.int64)
-            found[tokenizer.merge_ids[:, 2]] = counts[: len(tokenizer.merge_ids)]
-            return found
+            by_id = np.full(tokenizer.vocab_size, UNKNOWN, dtype=np.int64)
+            by_id[tokenizer.merge_ids[:, 2]] = counts[: len(tokenizer.merge_ids)]
+            return by_id
     return None
 
 

@@ -88,10 +88,10 @@ def side(
     described: tokens.Tokens | None = None,
 ) -> Side:
     """Measure a tokenizer; empty `batches` means no text."""
-    found = described or tokens.describe(tokenizer)
+    about = described or tokens.describe(tokenizer)
     encoded = measures.encode(tokenizer, batches) if batches else None
-    measured = None if encoded is None else measures.measure(encoded, found, alpha=alpha)
-    return Side(label, source, tokenizer, found, trained, encoded, measured)
+    measured = None if encoded is None else measures.measure(encoded, about, alpha=alpha)
+    return Side(label, source, tokenizer, about, trained, encoded, measured)
 
 
 def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[
         "title": f"Vocabulary of {first.label}" + (f", against {against}" if others else ""),
         "text": text,
         "settings": dataclasses.asdict(settings),
-        "tokenizers": [_summary(each) for each in sides],
+        "tokenizers": [_summary(one) for one in sides],
         "superwords": _superwords(first, settings.listed),
         "wasted": _wasted(first, settings.listed),
         "only": [[_only(first, other, settings), _only(other, first, settings)] for other in others],
@@ -214,15 +214,10 @@ def _superwords(one: Side, listed: int) -> dict[str, Any]:
                 "examples": [about.text[i] for i in best.tolist()],
             }
         )
-    words = about.n_words[ids]
     return {
         "n": len(ids),
         "never_produced": None if one.encoded is None else int((counts == 0).sum()),
         "kinds": kinds,
-        "by_words": [
-            {"words": n, "superwords": int((words == n).sum()), "count": int(counts[words == n].sum())}
-            for n in np.unique(words).tolist()
-        ],
         "most_frequent": _rows(one, ids[np.argsort(-weight[ids], kind="stable")][:listed].tolist()),
         "longest": _rows(one, ids[np.lexsort((-weight[ids], -about.n_bytes[ids]))][:listed].tolist()),
     }

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.report import charts, page
-from experiments.report.figures import Figure
+from experiments.report import page
 from experiments.report.packing import pack
 from experiments.report.vocabulary import Settings
 from experiments.verdict import vocabulary_headings
@@ -43,21 +42,12 @@ def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
     return page.render(
         "vocabulary.html",
         title=report["title"],
-        figures=figures(report),
         packed=packed,
         report=report,
         headings=vocabulary_headings(report),
         kinds=page.script_json(list(KINDS)),
         about=page.script_json({"text": report["text"], "labels": [row["label"] for row in report["tokenizers"]]}),
     )
-
-
-def figures(report: dict[str, Any]) -> list[Figure]:
-    """Return the charts for the numbers of `experiments.report.vocabulary.gather`."""
-    rows = report["superwords"]["by_words"]
-    label = report["tokenizers"][0]["label"]
-    source = f"{label} on {report['text']}" if report["text"] else label
-    return [Figure("words", "Words in a superword", charts.words(rows), source=source)] if rows else []
 
 
 def to_javascript(tokenizer: Tokenizer) -> list[str] | None:
@@ -67,7 +57,7 @@ def to_javascript(tokenizer: Tokenizer) -> list[str] | None:
     if tokenizer.mode == "two-pass" or _UNLIKE.search(outside) or re.search(r"\[\^?\]|\[\[|&&|\\[wW]", pattern.regex):
         return None
     sources = pattern.regex.split("\n") if pattern.regex else []
-    return [re.sub(r"\\(.)", lambda found: _CLASSES.get(found[1], found[0]), source) for source in sources]
+    return [re.sub(r"\\(.)", lambda match: _CLASSES.get(match[1], match[0]), source) for source in sources]
 
 
 def _packed(one: Side, others: Sequence[Side], sample: str) -> str:
@@ -119,7 +109,7 @@ def _packed(one: Side, others: Sequence[Side], sample: str) -> str:
 def _packed_contexts(one: Side, settings: Settings) -> str:
     if one.encoded is None:
         return ""
-    found = measures.contexts(
+    contexts = measures.contexts(
         one.encoded,
         one.tokens,
         per_token=settings.contexts,
@@ -127,9 +117,9 @@ def _packed_contexts(one: Side, settings: Settings) -> str:
         most_bytes=settings.most_context_bytes,
     )
     columns: dict[str, npt.ArrayLike] = {
-        "text": found.data,
-        "starts": found.starts,
-        "tokens": found.tokens,
-        "places": found.places,
+        "text": contexts.data,
+        "starts": contexts.starts,
+        "tokens": contexts.tokens,
+        "places": contexts.places,
     }
-    return pack({"reach": found.reach}, columns)
+    return pack({"reach": contexts.reach}, columns)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cli.console import percent, si
-from experiments.cluster import connect
 from experiments.cluster.results import as_progress
 from experiments.results import Contamination
 from tokenizer._native import Batch
@@ -56,13 +55,9 @@ class HeldoutOverlap:
         with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
             return cls(artifact.hash, artifact.contents, file["shared_words"] == 0)
 
-    def sentence(self) -> str:
-        """The totals as a sentence."""
-        return sentence(self.contents)
-
 
 def sentence(totals: Contamination) -> str:
-    """The totals as a sentence."""
+    """Describe how much held-out text occurs in the training text."""
     return (
         f"{percent(totals.shared_words / max(totals.n_words, 1))} of the held-out words, in "
         f"{totals.n_documents - totals.clean_documents:,} of {totals.n_documents:,} documents, occur in the training "
@@ -80,8 +75,7 @@ def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap
     """
     if not n_words:
         return None
-    corpus, progress = text.corpus, context.reporter.progress
-    cluster = connect(context.runner)
+    corpus, cluster, progress = text.corpus, context.cluster, context.reporter.progress
 
     def find(folder: Path) -> Overlap:
         if cluster is not None:
@@ -94,7 +88,7 @@ def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap
     def build(folder: Path) -> Contamination:
         overlap = find(folder)
         with replacing(folder / _ARRAYS) as file:
-            np.savez_compressed(file, allow_pickle=False, words=overlap.words, shared_words=overlap.shared)
+            np.savez_compressed(file, allow_pickle=False, shared_words=overlap.shared)
         return Contamination(
             corpus=text.hash,
             ngram_words=n_words,
@@ -129,9 +123,6 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
         folder: Folder for results, which all machines see.
         n_words: Words of an n-gram; 0 to compare whole documents only.
         progress: Called with the bytes of files read.
-
-    Raises:
-        UserError: If there are no held-out documents, or no training documents.
     """
     measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", None, folder))
     # Each task reads all measured text, so it searches at least as much.
@@ -156,12 +147,12 @@ def _collect(part: Corpus, beat: Beat) -> Blocks:
     return {"bytes": n_bytes, "skipped": part.part_skipped()}
 
 
-def _texts(found: Sequence[Result]) -> Iterator[Batch]:
-    return (Batch.from_buffers(**block) for result in found for block in result.blocks())
+def _texts(results: Sequence[Result]) -> Iterator[Batch]:
+    return (Batch.from_buffers(**block) for result in results for block in result.blocks())
 
 
-def _search(found: Sequence[Result], n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
-    overlap = measured_text(_texts(found), n_words)
+def _search(measured: Sequence[Result], n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
+    overlap = measured_text(_texts(measured), n_words)
     batches = part.batches("train", readers=2, in_order=False)
     n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
     yield {"marks": np.asarray(overlap.marks())}

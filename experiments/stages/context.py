@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from experiments.cluster import connect
 from experiments.results import Contents
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.cli.console import Reporter
+    from experiments.cluster.tasks import Cluster
     from experiments.config import RunnerConfig
     from experiments.logging.tracking import Tracker
     from experiments.store.artifacts import Artifact, Store
@@ -27,6 +29,11 @@ class Context:
     reporter: Reporter
     tracker: Tracker
     runner: RunnerConfig
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """Cluster that processes text in parts; None for this machine."""
+        return connect(self.runner)
 
     def make(
         self,

@@ -6,10 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from experiments.cli.console import si
-from experiments.results import InferenceCost, Scores
+from experiments.results import Scores
 from experiments.stages.comparison import ArmModels, Result, scored
 from experiments.stages.heldout import groupings
-from experiments.stages.plan import Amounts, check
+from experiments.stages.plan import Amounts, at_rung, check
 from experiments.stages.shards import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.deployment import inference_cost
@@ -63,10 +63,9 @@ def score(
             progress=context.reporter.progress,
         )
         evaluation.save(folder)
-        counted = inference_cost(
+        cost = inference_cost(
             transformer, bytes_per_token=arm.heldout.contents.bytes_per_token, context_bytes=settings.context_bytes
         )
-        cost = InferenceCost(**dataclasses.asdict(counted))
         return Scores.load({**evaluation.summary(), "cost": cost})
 
     return context.make(
@@ -111,12 +110,13 @@ def compare(
             name: [run for run in models if (run.arm, run.size, run.budget) == (name, size, amount)] for name in arms
         }
         for runs in zip(*rung.values(), strict=True):  # the arms' runs with one seed
-            check(budget, amount, [Amounts.of(models[run].contents.summary) for run in runs])
+            amounts = [Amounts.of(models[run].contents.summary).of_mode(budget.mode) for run in runs]
+            check(at_rung(budget, amount), amounts)
         compared = []
         for name, arm in arms.items():
-            each = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
-            check_heldout(text.hash, each)
-            compared.append(scored(each, [scores[run] for run in rung[name]]))
+            trained = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
+            check_heldout(text.hash, trained)
+            compared.append(scored(trained, [scores[run] for run in rung[name]]))
         result = Result.of(compared, fixed_reference=True)
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
@@ -128,9 +128,7 @@ def compare(
 def check_heldout(corpus: str, arm: ArmModels) -> None:
     """Raise a UserError unless the manifests show that no model was trained on the text that it is scored on.
 
-    Counts from files (`bpe.counts`) name no corpus: the count stage warns that they are not checked. Separate text for
-    phase 2 (`superbpe.sources`) names the corpus whose held-out documents were excluded. A tokenizer that was trained
-    elsewhere has no training record, so its training text is unknown.
+    A tokenizer that was trained elsewhere has no training record, so its training text is unknown.
 
     Args:
         corpus: Hash of the corpus; it determines which documents are held out.
@@ -138,8 +136,6 @@ def check_heldout(corpus: str, arm: ArmModels) -> None:
     """
     for artifact, split in [*((artifact, "train") for artifact in arm.reading), (arm.heldout, "heldout")]:
         read: Reading = artifact.contents
-        if read.mixture is not None and read.without_heldout_of in (None, corpus):
-            continue
         if (read.corpus, read.split) != (corpus, split):
             raise UserError(
                 f"{artifact.path} was made from the {read.split} split of corpus {str(read.corpus)[:12]}, not from the "

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cluster import connect
 from experiments.results import HeldoutDocuments
 from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
@@ -38,7 +37,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
     """
-    cluster, progress = connect(context.runner), context.reporter.progress
+    cluster, progress = context.cluster, context.reporter.progress
 
     def find(folder: Path) -> Survey:
         if cluster is None:
@@ -77,9 +76,9 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
 
 
 def _survey(part: Corpus, beat: Beat) -> Blocks:
-    found = vars(survey(part, "heldout", hashes=True, done=beat))
-    names = {name: value for name, value in found.items() if isinstance(value, list)}
-    yield {name: value for name, value in found.items() if name not in names}
+    facts = vars(survey(part, "heldout", hashes=True, done=beat))
+    names = {name: value for name, value in facts.items() if isinstance(value, list)}
+    yield {name: value for name, value in facts.items() if name not in names}
     return {"names": names, "skipped": part.part_skipped()}
 
 
@@ -98,10 +97,10 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
         raise UserError(
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
         )
-    found = {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
-    kinds, colons, _ = zip(*(name.partition(": ") for name in found[SOURCE].names), strict=True)
+    groups = {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
+    kinds, colons, _ = zip(*(name.partition(": ") for name in groups[SOURCE].names), strict=True)
     if all(colons):
         names = tuple(dict.fromkeys(kinds))
         kind_of = np.array([names.index(kind) for kind in kinds], np.int32)
-        found["kind"] = Grouping(names, kind_of[found[SOURCE].index])
-    return found
+        groups["kind"] = Grouping(names, kind_of[groups[SOURCE].index])
+    return groups

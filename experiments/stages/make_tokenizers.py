@@ -6,12 +6,10 @@ Arms share work where they can: counts of the same pretokens, and one list of ph
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.results import TokenizerFolder
 from experiments.stages import phase1, phase2
-from experiments.stages.corpus import phase2_text
-from experiments.stages.count import count
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
@@ -23,35 +21,32 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from experiments.arms import Arm
-    from experiments.results import Counts
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
-    from experiments.store.artifacts import Artifact
 
 
 def make_tokenizers(
-    context: Context, corpus: Text, arms: Sequence[Arm], stages: Collection[str]
+    context: Context, text: Text, arms: Sequence[Arm], stages: Collection[str]
 ) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
     Args:
         context: Context of the run.
-        corpus: The corpus.
+        text: The corpus.
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
     """
-    texts = {arm.name: phase2_text(corpus, arm) for arm in arms if arm.recipe == "superbpe"}  # fails early
-    made: dict[str, ArmTokenizer] = {}
+    tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
-        made = {arm.name: _existing(context, arm) for arm in arms if arm.source is not None}
+        tokenizers = {arm.name: _existing(context, arm) for arm in arms if arm.source is not None}
     trained = [arm for arm in arms if arm.trained]
-    families = phase1.families(trained, _counts(context, corpus, trained))
+    families = phase1.families(context, text, trained)
     if "train_bpe" not in stages:
         return {}
-    made |= {arm.name: _bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
+    tokenizers |= {arm.name: _bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
     context.reporter.enter("train_bpe")
     lists: dict[str, phase1.MergeList] = {}
     for family in families:
@@ -59,23 +54,11 @@ def make_tokenizers(
         lists |= dict.fromkeys([arm.name for arm in family.arms], phase1.train(context, family, stage))
     for arm in trained:
         if arm.recipe == "bpe":
-            made[arm.name] = phase1.cut(context, arm, lists[arm.name])
+            tokenizers[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             context.reporter.enter("train_superbpe")
-            made[arm.name] = phase2.train(context, arm, texts[arm.name], lists[arm.name])
-    return {arm.name: made[arm.name] for arm in arms if arm.name in made}
-
-
-def _counts(context: Context, corpus: Text, arms: Sequence[Arm]) -> list[Artifact[Counts]]:
-    """Counts for each arm's phase 1; arms with the same pretokens share them."""
-    counted: dict[Any, Artifact[Counts]] = {}
-    keys = [
-        (arm.phase1_pattern.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts)) for arm in arms
-    ]
-    for arm, key in zip(arms, keys, strict=True):
-        if key not in counted:
-            counted[key] = count(context, corpus, arm, f"count {arm.name}" if counted else "count")
-    return [counted[key] for key in keys]
+            tokenizers[arm.name] = phase2.train(context, arm, text, lists[arm.name])
+    return {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}
 
 
 def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
@@ -98,7 +81,7 @@ def _existing(context: Context, arm: Arm) -> ArmTokenizer:
                 f"arms.{arm.name}.pretrained"
             )
         loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, add_special_tokens=[END_OF_TEXT])
-        about = TokenizerFolder.load(loaded.about() | {"mode": getattr(loaded.tokenizer, "mode", "external")})
+        about = TokenizerFolder.load(loaded.about())
         artifact = keep(context, loaded.tokenizer, {}, about)
     where = arm.source if loaded.revision is None else f"{arm.source} at {loaded.revision[:12]}"
     what = f"{where}, vocabulary {loaded.tokenizer.vocab_size:,}"

@@ -17,7 +17,7 @@ from lm.train.trainer import CHECKPOINT
 from tokenizer.durable import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from experiments.runs import Run
@@ -49,49 +49,39 @@ class Training(NamedTuple):
         return f"{self.kind} {self.run}"
 
 
-def trainings(chain: Sequence[Run], plans: Mapping[Run, TrainConfig]) -> Iterator[tuple[Training | None, Training]]:
-    """Every training of a chain of runs, with the trunk that it may start from, in order.
-
-    Rungs whose schedules allow it (`TrainConfig.trunk`) share a trunk: every rung costs only its decay, and the trunk
-    as much as the longest run without its decay. This does not change the models.
-
-    Args:
-        chain: Runs that differ only in their budget, smallest first (`experiments.runs.chains`).
-        plans: Training settings.
-    """
-    for run in chain:
-        trunk = plans[run].trunk if len(chain) > 1 else None
-        yield None if trunk is None else Training(run, trunk, "trunk"), Training(run, plans[run])
-
-
 def train_chain(
     context: Context,
     model: ModelConfig,
     arm: Encoded,
     chain: Sequence[Run],
     plans: Mapping[Run, TrainConfig],
-    on_row: Callable[[Training, Mapping[str, Any], int], None] | None = None,
+    on_row: Callable[[Training, Mapping[str, Any]], None] | None = None,
 ) -> dict[Run, Artifact[TrainedModel]]:
     """Train the models of a chain; an interrupted run resumes from its checkpoint.
+
+    Runs whose schedules allow it (`TrainConfig.trunk`) share a trunk: every run costs only its decay, and the trunk as
+    much as the longest run without its decay. This does not change the models.
 
     Args:
         context: Context of the run.
         model: Shape of the models.
         arm: Their tokenizer and its shards.
-        chain: Runs that differ only in their budget, smallest first.
+        chain: Runs that differ only in their budget, smallest first (`experiments.runs.chains`).
         plans: Training settings.
-        on_row: Called with every row of training metrics, and the steps of the trunk that the training started from.
+        on_row: Called with every row of training metrics.
     """
-    made: dict[Run, Artifact[TrainedModel]] = {}
+    models: dict[Run, Artifact[TrainedModel]] = {}
     trunk: Artifact[TrainedModel] | None = None
-    for beginning, training in trainings(chain, plans):
-        # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
-        if beginning is not None and (
-            exists(context, model, arm, beginning) or not exists(context, model, arm, training)
-        ):
-            trunk = _train(context, model, arm, beginning, trunk, on_row)
-        made[training.run] = _train(context, model, arm, training, None if beginning is None else trunk, on_row)
-    return made
+    for run in chain:
+        training = Training(run, plans[run])
+        shared = plans[run].trunk if len(chain) > 1 else None
+        if shared is not None:
+            beginning = Training(run, shared, "trunk")
+            # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
+            if exists(context, model, arm, beginning) or not exists(context, model, arm, training):
+                trunk = _train(context, model, arm, beginning, trunk, on_row)
+        models[run] = _train(context, model, arm, training, None if shared is None else trunk, on_row)
+    return models
 
 
 def identity(model: ModelConfig, config: TrainConfig) -> dict[str, Any]:
@@ -113,7 +103,7 @@ def _train(
     arm: Encoded,
     training: Training,
     trunk: Artifact[TrainedModel] | None,
-    on_row: Callable[[Training, Mapping[str, Any], int], None] | None,
+    on_row: Callable[[Training, Mapping[str, Any]], None] | None,
 ) -> Artifact[TrainedModel]:
     def build(folder: Path) -> TrainedModel:
         if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
@@ -126,7 +116,7 @@ def _train(
                 file.write(json.dumps(row, allow_nan=False) + "\n")
                 context.reporter.note(f"loss {row['loss']:.3f}")
                 if on_row is not None:
-                    on_row(training, row, 0 if trunk is None else trunk.contents.summary.steps)
+                    on_row(training, row)
                 context.tracker.log(f"lm/{training.run}", row)
 
             summary = train(
@@ -160,8 +150,7 @@ def report(context: Context, training: Training, artifact: Artifact[TrainedModel
     what = (
         f"{si(summary.parameters_total)} parameters, {si(summary.parameters_non_embedding)} without embeddings; "
         f"{summary.steps:,} steps, {si(summary.bytes)}B of text in {si(summary.tokens)} tokens, "
-        f"{si(summary.flops)} FLOPs, "
-        f"loss {loss_curve(artifact, 20)[-1].bits_per_byte:.3f} bits per byte over the last twentieth"
+        f"{si(summary.flops)} FLOPs, training loss {summary.last_train_bits_per_byte:.3f} bits per byte at the end"
     )
     context.done(str(training), artifact, what, {key: getattr(summary, key) for key in _TOTALS})
 
@@ -172,37 +161,3 @@ def _drop_half_line(path: Path) -> None:
         end = path.read_bytes().rfind(b"\n") + 1
         with path.open("rb+") as file:
             file.truncate(end)
-
-
-class LossPoint(NamedTuple):
-    """A point of a loss curve: bytes read and FLOPs spent so far, and the loss since the previous point."""
-
-    bytes_seen: int
-    flops: int
-    bits_per_byte: float
-
-
-def loss_curve(artifact: Artifact[TrainedModel], points: int) -> list[LossPoint]:
-    """Return the training loss curve of a model.
-
-    Args:
-        artifact: The model.
-        points: Maximum number of points; the steps between two points are averaged, weighted by their bytes.
-    """
-    rows: dict[int, dict[str, Any]] = {}
-    for line in (artifact.path / METRICS).read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        rows[row["step"]] = row  # a resumed run logs the steps after its checkpoint twice, with the same numbers
-    steps = [rows[step] for step in sorted(rows)]
-    size = max(1, -(-len(steps) // points))
-    curve = []
-    before = 0
-    for start in range(0, len(steps), size):
-        bits = total = 0.0
-        for row in steps[start : start + size]:
-            weight = row["bytes_seen"] - before
-            before = row["bytes_seen"]
-            bits, total = bits + weight * row["train_bits_per_byte"], total + weight
-        if total:
-            curve.append(LossPoint(before, steps[min(start + size, len(steps)) - 1]["flops"], bits / total))
-    return curve

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from experiments.results import TrainedTokenizer
-from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
+from experiments.stages.count import COUNTS, count
+from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from experiments.store.manifest import FORMAT
 from tokenizer.durable import write_whole
 from tokenizer.files import digest
@@ -25,58 +26,39 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.results import Counts
     from experiments.stages.context import Context
+    from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
     from tokenizer.tokenizer import Tokenizer
 
 MERGE_COUNTS = "merge_counts.npy"
 
 
-@dataclass(frozen=True)
-class Family:
-    """Arms that share one list of phase-1 merges: same counts, same rules.
-
-    Attributes:
-        counts: The counts that the list is trained on.
-        arms: The arms.
-    """
+class Family(NamedTuple):
+    """Arms that share one list of phase-1 merges, because their rules are equal, and the counts it is trained on."""
 
     counts: Artifact[Counts]
     arms: list[Arm]
 
-    @property
-    def rules(self) -> dict[str, Any]:
-        """Settings that determine the merges."""
-        return _rules(self.arms[0])
 
-    @property
-    def size(self) -> int:
-        """The largest vocabulary that an arm needs."""
-        return max(arm.phase1_size for arm in self.arms)
-
-
-@dataclass(frozen=True)
-class MergeList:
-    """A list of phase-1 merges that is long enough for every arm of its family.
-
-    Attributes:
-        tokenizer: The tokenizer with all of the merges.
-        merge_counts: uint64 [n_merges], count of each pair when it was merged.
-        record: Training record.
-        counts: The counts that it was trained on.
-    """
+class MergeList(NamedTuple):
+    """A tokenizer with all phase-1 merges that a family needs, its training record, and its counts."""
 
     tokenizer: Tokenizer
-    merge_counts: npt.NDArray[np.uint64]
     record: Artifact[TrainedTokenizer]
     counts: Artifact[Counts]
 
 
-def families(arms: Sequence[Arm], counts: Sequence[Artifact[Counts]]) -> list[Family]:
-    """Group arms by the counts and rules that determine their merges."""
-    found: dict[str, Family] = {}
-    for arm, counted in zip(arms, counts, strict=True):
-        found.setdefault(digest([counted.hash, _rules(arm)]), Family(counted, [])).arms.append(arm)
-    return list(found.values())
+def families(context: Context, text: Text, arms: Sequence[Arm]) -> list[Family]:
+    """Count pretokens, and group arms by the counts and rules that determine their merges."""
+    counts: dict[str, Artifact[Counts]] = {}
+    groups: dict[str, Family] = {}
+    for arm in arms:
+        pretokens = digest([arm.phase1_pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens)])
+        if pretokens not in counts:
+            counts[pretokens] = count(context, text, arm, f"count {arm.name}" if counts else "count")
+        key = digest([pretokens, _rules(arm)])
+        groups.setdefault(key, Family(counts[pretokens], [])).arms.append(arm)
+    return list(groups.values())
 
 
 def train(context: Context, family: Family, stage: str) -> MergeList:
@@ -90,55 +72,55 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         family: The arms that share the list.
         stage: Name of the stage as shown to the user.
     """
-    rules, inputs = family.rules, {"counts": family.counts.hash}
+    rules, inputs = _rules(family.arms[0]), {"counts": family.counts.hash}
     identity = {"stage": "bpe", "config": rules, "inputs": inputs, "format": FORMAT}
     name = f"bpe-{digest(identity)[:12]}"
+    needed = max(arm.phase1_size for arm in family.arms)
+    wanted = max(needed, *(arm.bpe.train_size or 0 for arm in family.arms))
 
     def build(folder: Path) -> TrainedTokenizer:
-        start = None if shorter is None else load(context, shorter)[0]
-        merged = [] if shorter is None else [np.load(shorter.path / MERGE_COUNTS)]
+        counts_of_merges: list[npt.NDArray[np.uint64]] = []
         tokenizer = train_bpe(
-            PretokenCounts.load(family.counts.path / "counts.parquet"),
+            PretokenCounts.load(family.counts.path / COUNTS),
             wanted,
-            start=start,
             **rules,
-            # The name includes the starting list: another list may appear before an interrupted training resumes.
-            checkpoint=folder / f"merges-{'none' if start is None else start.name}.npz",
             progress=context.reporter.progress,
-            on_counts=merged.append,
+            on_counts=counts_of_merges.append,
         )
         content = io.BytesIO()  # np.save to a file does not report a full disk
-        np.save(content, np.concatenate(merged))
+        np.save(content, counts_of_merges[0])
         write_whole(folder / MERGE_COUNTS, content.getvalue())
-        kept = keep(context, tokenizer, inputs)
-        # Remove all checkpoints: earlier attempts may have started from another list or died while writing.
-        for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
-            checkpoint.unlink()
-        return trained(kept, tokenizer, family.counts.contents, exhausted=tokenizer.vocab_size < wanted)
+        return TrainedTokenizer(
+            corpus=family.counts.contents.corpus,
+            split=family.counts.contents.split,
+            tokenizer=keep(context, tokenizer, inputs).name,
+            sha256=tokenizer.sha256,
+            vocab_size=tokenizer.vocab_size,
+            exhausted=tokenizer.vocab_size < wanted,
+        )
 
     with context.reporter.stage(stage), context.store.lock(name):
-        record, shorter = _lists(context, name, family.size)
+        record = _long_enough(context, name, needed)
         if record is None:
-            wanted = max(family.size, *(arm.bpe.train_size or 0 for arm in family.arms))
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
-            record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build, resumable=True)
+            record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build)
         else:
             context.store.use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
-    return MergeList(tokenizer, np.load(record.path / MERGE_COUNTS), record, family.counts)
+    return MergeList(tokenizer, record, family.counts)
 
 
-def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:
+def cut(context: Context, arm: Arm, whole: MergeList) -> ArmTokenizer:
     """Return the tokenizer of an arm that has no phase 2."""
-    whole = merges.tokenizer
-    tokenizer = whole.cut(arm.vocab_size) if whole.vocab_size > arm.vocab_size else whole
-    artifact = keep(context, tokenizer, {"counts": merges.counts.hash})
-    say_if_short(context, merges.record, tokenizer, arm.vocab_size)
+    tokenizer = whole.tokenizer
+    if tokenizer.vocab_size > arm.vocab_size:
+        tokenizer = tokenizer.cut(arm.vocab_size)
+    artifact = keep(context, tokenizer, {"counts": whole.counts.hash})
     # Phase 1 has saved the whole list under this name too.
-    made = replace(artifact, fresh=artifact.fresh or merges.record.fresh)
-    context.done(arm.name, made, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
-    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, merges.record, merges.counts)
+    shown = replace(artifact, fresh=artifact.fresh or whole.record.fresh)
+    context.done(arm.name, shown, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, whole.record, whole.counts)
 
 
 def _rules(arm: Arm) -> dict[str, Any]:
@@ -151,23 +133,10 @@ def _rules(arm: Arm) -> dict[str, Any]:
     }
 
 
-def _lists(
-    context: Context, family: str, needed: int
-) -> tuple[Artifact[TrainedTokenizer] | None, Artifact[TrainedTokenizer] | None]:
-    """Return the shortest merge list of a family that is long enough, and the longest that is too short, if any."""
-    serve, shorter = [], []
-    for name in context.store.names(f"{family}-"):
-        record = context.store.find(name, TrainedTokenizer)
-        if record is None:
-            continue
-        if not points(context, record):
-            context.store.remove(name)
-        elif record.contents.vocab_size >= needed or record.contents.exhausted:
-            serve.append(record)
-        else:
-            shorter.append(record)
-
-    def size(record: Artifact[TrainedTokenizer]) -> int:
-        return record.contents.vocab_size
-
-    return min(serve, key=size, default=None), max(shorter, key=size, default=None)
+def _long_enough(context: Context, family: str, needed: int) -> Artifact[TrainedTokenizer] | None:
+    """Return the shortest merge list of a family that has at least `needed` tokens, or all that its text has."""
+    records = [usable(context, name) for name in context.store.names(f"{family}-")]
+    enough = [
+        record for record in records if record and (record.contents.vocab_size >= needed or record.contents.exhausted)
+    ]
+    return min(enough, key=lambda record: record.contents.vocab_size, default=None)

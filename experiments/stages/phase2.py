@@ -5,65 +5,60 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
-from experiments.cli.console import si
-from experiments.cluster import connect
 from experiments.cluster.parts import ClusterSources
 from experiments.config import part
-from experiments.results import Phase2Training, TrainedTokenizer
-from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
+from experiments.results import TrainedTokenizer
+from experiments.stages.phase1 import MERGE_COUNTS
+from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
 from superbpe.inspection.history import merge_log
 from superbpe.rules import Rules
+from superbpe.sources import Source
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer.errors import UserError
-from tokenizer.files import digest, free_bytes
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.arms import Arm
-    from experiments.cluster.tasks import Cluster
     from experiments.stages.context import Context
-    from experiments.stages.corpus import Mixture
+    from experiments.stages.corpus import Text
     from experiments.stages.phase1 import MergeList
-    from superbpe.sources import Source
     from tokenizer.tokenizer import Tokenizer
 
 MERGE_LOG = "merges.parquet"
-_PASS_SHARE = 0.4
-"""Bytes that a pass over parts writes for each byte of stored text; measured for English."""
 
 
-def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> ArmTokenizer:
+def train(context: Context, arm: Arm, text: Text, phase1: MergeList) -> ArmTokenizer:
     """Train an arm's superwords on top of its phase-1 merges up to the transition.
 
     The training record contains the log of all merges (`superbpe.inspection.history.merge_log`).
     """
     transition, prefix = _prefix(arm, phase1.tokenizer)
     rules = part(Rules, arm.superbpe)
-    memory = context.runner.memory_mb
-
-    cluster = connect(context.runner)
+    memory, cluster = context.runner.memory_mb, context.cluster
+    sources = [
+        (corpus, weight, f"corpus.sources.{name}" if name else "the corpus")
+        for name, corpus, weight in text.corpus.by_source()
+    ]
 
     def build(folder: Path) -> TrainedTokenizer:
         if cluster is None:
-            return build_from(folder, mixture.sources)
+            return build_from(folder, [Source(*source) for source in sources])
+        size = cluster.part_bytes
+        parts = [[Source(one, weight, name)] for corpus, weight, name in sources for one in corpus.parts("train", size)]
         with cluster.results(folder / "parts") as results:
-            return build_from(folder, sources_in(cluster, results))
+            return build_from(folder, ClusterSources(cluster, parts, digest([text.hash, size]), results))
 
-    def sources_in(cluster: Cluster, folder: Path) -> ClusterSources:
-        parts = mixture.parts(cluster.part_bytes)
-        n_bytes, free = _PASS_SHARE * sum(mixture.sizes()), free_bytes(folder)
-        context.reporter.say(f"each pass writes about {si(n_bytes)}B to {folder} ({si(free)}B free)")
-        return ClusterSources(cluster, parts, digest([mixture.hash, cluster.part_bytes]), folder)
-
-    def build_from(folder: Path, text: ClusterSources | list[Source]) -> TrainedTokenizer:
+    def build_from(folder: Path, texts: ClusterSources | list[Source]) -> TrainedTokenizer:
         counts: list[Any] = []
         tokenizer = train_superbpe(
             prefix,
-            text,
+            texts,
             vocab_size=arm.vocab_size,
             transition=transition,
             rules=rules,
@@ -73,42 +68,34 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
             progress=context.reporter.progress,
             on_counts=counts.append,
         )
-        log = merge_log(tokenizer, counts=[phase1.merge_counts, *counts])
+        log = merge_log(tokenizer, counts=[np.load(phase1.record.path / MERGE_COUNTS), *counts])
         pq.write_table(log, folder / MERGE_LOG, compression="zstd")
-        return trained(
-            keep(context, tokenizer, inputs),
-            tokenizer,
-            mixture.read,
-            training=Phase2Training.load(tokenizer.provenance["phase2"]),
+        return TrainedTokenizer(
+            corpus=text.hash,
+            split="train",
+            tokenizer=keep(context, tokenizer, inputs).name,
+            sha256=tokenizer.sha256,
+            vocab_size=tokenizer.vocab_size,
         )
 
-    inputs = {"phase1": prefix.sha256, "corpus": mixture.hash}
-    chosen = {
-        "rules": dataclasses.asdict(rules),
-        "tie_break": arm.bpe.tie_break,
-        "vocab_size": arm.vocab_size,
-        "transition": transition,
+    inputs = {"phase1": prefix.sha256, "corpus": text.hash}
+    identity: dict[str, Any] = {
+        "config": {
+            "rules": dataclasses.asdict(rules),
+            "tie_break": arm.bpe.tie_break,
+            "vocab_size": arm.vocab_size,
+            "transition": transition,
+        },
+        "inputs": inputs,
     }
-
-    def make() -> Any:
-        return context.store.make(
-            TrainedTokenizer,
-            "superbpe",
-            config=chosen,
-            inputs=inputs,
-            build=build,
-            resumable=cluster is not None,
-        )
-
     with context.reporter.stage(arm.name):
-        record = make()
-        if not record.fresh and not points(context, record):  # the tokenizer was deleted
-            with context.store.lock(record.name):
-                if context.store.exists(record.name):
-                    context.store.remove(record.name)
-            record = make()
+        name, _ = context.store.identify("superbpe", **identity)
+        with context.store.lock(name):
+            usable(context, name)
+        record = context.store.make(
+            TrainedTokenizer, "superbpe", **identity, build=build, resumable=cluster is not None
+        )
         tokenizer, artifact = load(context, record)
-    say_if_short(context, record, tokenizer, arm.vocab_size)
     superwords = len(tokenizer.superword_ids())
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {superwords:,} superwords"
     context.done(arm.name, record, what)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -46,28 +46,20 @@ class Amounts:
         return float(getattr(self, mode.removeprefix("equal_")))
 
 
-class Measured(NamedTuple):
-    """What the training of an arm's model costs.
-
-    Attributes:
-        step: Amounts of one step, on average over the training text.
-        parameters: Parameters of the model.
-    """
-
-    step: Amounts
-    parameters: int
-
-
-def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Measured:
-    """Return the cost of training a model with these settings on the shards of an arm."""
+def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Amounts:
+    """Return the amounts of one step on the shards of an arm, on average over the training text."""
     shards = arm.open_training()
     rows = config.rows(shards)
     with torch.device("meta"):  # shapes only, no weights
         transformer = Transformer(model, shards.vocab_size, rows.most_tokens)
     tokens = config.batch_size * rows.mean_tokens
     n_bytes = tokens * shards.n_bytes / shards.n_tokens
-    step = Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens))
-    return Measured(step, sum(weights.numel() for weights in transformer.parameters()))
+    return Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens))
+
+
+def at_rung(budget: BudgetConfig, amount: int) -> BudgetConfig:
+    """Return the settings of one budget of a ladder."""
+    return budget if budget.train_flops is None else dataclasses.replace(budget, train_flops=amount)
 
 
 def plan(
@@ -89,7 +81,7 @@ def plan(
     for size, seed, amount in dict.fromkeys((run.size, run.seed, run.budget) for run in runs):
         model, n_bytes = lm.model.with_layers(size), amount
         if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
-            per_step = measure(model, lm.train, arms[reference]).step.flops
+            per_step = measure(model, lm.train, arms[reference]).flops
             n_bytes = _steps(amount, per_step) * lm.train.bytes_per_step
             if n_bytes < 1:
                 raise UserError(
@@ -97,8 +89,7 @@ def plan(
                     f"({per_step:.3g}); use a larger budget.train_flops"
                 )
         config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
-        rung = dataclasses.replace(budget, train_flops=amount if budget.train_flops is not None else None)
-        settings = plan_rung(model, config, rung, arms)
+        settings = plan_rung(model, config, at_rung(budget, amount), arms)
         plans |= {run: settings[run.arm] for run in runs if (run.size, run.seed, run.budget) == (size, seed, amount)}
     return {run: plans[run] for run in runs}
 
@@ -117,11 +108,11 @@ def plan_rung(
     Raises:
         UserError: If the budget cannot be met within its tolerance.
     """
-    measured = {name: measure(model, config, arm) for name, arm in arms.items()}
-    target = _configured(budget) or config.steps * next(iter(measured.values())).step.of_mode(budget.mode)
+    per_step = {name: measure(model, config, arm) for name, arm in arms.items()}
+    target = _configured(budget) or config.steps * next(iter(per_step.values())).of_mode(budget.mode)
     plans = {}
     for name, arm in arms.items():
-        step = measured[name].step
+        step = per_step[name]
         # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
         as_it_is = budget.mode == "equal_bytes" and config.context_tokens is None
         steps = config.steps if as_it_is else _steps(target, step.of_mode(budget.mode))
@@ -133,20 +124,8 @@ def plan_rung(
         plans[name] = config if steps == config.steps else dataclasses.replace(config, max_steps=steps)
         _ = plans[name].schedule  # checks its length
         budget.check_epochs(steps * step.bytes, arm.training.contents.n_bytes)
-    _check(budget, [settings.steps * measured[name].step.of_mode(budget.mode) for name, settings in plans.items()])
+    check(budget, [settings.steps * per_step[name].of_mode(budget.mode) for name, settings in plans.items()])
     return plans
-
-
-def check(budget: BudgetConfig, amount: int, models: Sequence[Amounts]) -> None:
-    """Raise a UserError unless these finished models had equal budgets, within the tolerance.
-
-    Args:
-        budget: The budgets.
-        amount: The budget of these models.
-        models: What they trained on.
-    """
-    rung = dataclasses.replace(budget, train_flops=amount if budget.train_flops is not None else None)
-    _check(rung, [model.of_mode(budget.mode) for model in models])
 
 
 def _configured(budget: BudgetConfig) -> float | None:
@@ -159,20 +138,22 @@ def _steps(total: float, per_step: float) -> int:
     return int(total / per_step + 1e-6)
 
 
-def _check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
+def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
+    """Raise a UserError unless models have equal budgets, within the tolerance.
+
+    Args:
+        budget: The budget; `train_flops` is that of this rung.
+        amounts: Amount of each model, in the quantity that the budget's mode equalizes.
+    """
     configured = _configured(budget)
     compared = [*amounts] if configured is None else [configured, *amounts]
-    if max(compared) > min(compared) * (1 + budget.tolerance):
-        what = {"flops": "FLOPs"}.get(budget.mode.removeprefix("equal_"), budget.mode.removeprefix("equal_"))
+    ratio = max(compared) / min(compared)
+    if ratio > 1 + budget.tolerance:
+        quantity = budget.mode.removeprefix("equal_").replace("flops", "FLOPs")
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
         target = "" if configured is None else f" instead of {configured:,.0f}"
         raise UserError(
-            f"budget.mode={budget.mode}, but the models train on {values} {what}{target}; a longer "
+            f"budget.mode={budget.mode}, but the models train on {values} {quantity}{target}; a longer "
             "lm.train.context_bytes or a larger budget reduces the difference, or "
-            f"budget.tolerance={_rounded_up(compared):g} accepts it"
+            f"budget.tolerance={math.ceil(100 * (ratio - 1)) / 100:g} accepts it"
         )
-
-
-def _rounded_up(amounts: Sequence[float]) -> float:
-    """The smallest tolerance, in whole percent, that accepts these amounts."""
-    return math.ceil(100 * (max(amounts) / min(amounts) - 1)) / 100

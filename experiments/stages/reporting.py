@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from experiments.report.comparison_page import render, version
 from experiments.report.data import gather
 from experiments.report.figures import to_csv
-from experiments.results import ReportFolder
+from experiments.results import Folder
 from experiments.stages.comparison import ArmResult, Result
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import command_line
@@ -30,7 +30,7 @@ PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
 
 def report(
     context: Context, settings: ReportConfig, text: Text, result: Result, config: Mapping[str, Any]
-) -> Artifact[ReportFolder]:
+) -> Artifact[Folder]:
     """Write `report.html`, `report.json` and `differences.csv`.
 
     Args:
@@ -41,36 +41,30 @@ def report(
         config: The configuration of the run, which the report shows.
     """
 
-    def build(folder: Path) -> ReportFolder:
+    def build(folder: Path) -> Folder:
         origin = provenance(
             result,
             [("corpus", text.artifact)] if text.artifact else [],
             corpus=[list(fact) for fact in text.facts],
             config=OmegaConf.to_yaml(OmegaConf.create(dict(config))),
         )
-        numbers = gather(
-            result,
-            settings,
-            provenance=origin,
-            command=command_line(),
-            threads=context.runner.threads,
-        )
+        numbers = gather(result, settings, provenance=origin, command=command_line(), threads=context.runner.threads)
         write_json(folder / NUMBERS, numbers)
         write_whole(folder / DIFFERENCES, to_csv(numbers["differences"]))
         write_whole(folder / PAGE, render(numbers))
-        return ReportFolder(verdict=numbers["verdict"])
+        return Folder()
 
-    arms = [[each.key, each.label] for each in result.arms]  # their order, too: differences are from the first
+    arms = [[arm.key, arm.label] for arm in result.arms]  # their order, too: differences are from the first
     inputs = {
-        f"evaluation {each.key}, model {i}": artifact.hash
-        for each in result.arms
-        for i, artifact in enumerate(each.artifacts)
+        f"evaluation {arm.key}, model {i}": artifact.hash
+        for arm in result.arms
+        for i, artifact in enumerate(arm.artifacts)
     }
-    tuning = {"tuning": [each.save() for each in result.tuning]} if result.tuning else {}
+    tuning = {"tuning": [of_arm.save() for of_arm in result.tuning]} if result.tuning else {}
     overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
     return context.make(
         "report",
-        ReportFolder,
+        Folder,
         "report",
         config={**dataclasses.asdict(settings), "arms": arms, "looks": version(), **tuning},
         inputs={**inputs, "corpus": text.hash, **overlap},
@@ -91,17 +85,15 @@ def provenance(
         config: Configuration of the run or runs, shown verbatim.
     """
     rows: dict[str, dict[str, Any]] = {}
-    for stage, artifact in [*first, *(made for each in result.arms for made in _made(each))]:
+    for stage, artifact in [*first, *(pair for arm in result.arms for pair in _artifacts(arm))]:
         manifest = artifact.manifest
         row = {
             "stage": stage,
-            "kind": manifest.stage,
             "name": artifact.name,
             "hash": artifact.hash,
+            "made": manifest.made,
             "seconds": manifest.seconds,
             "peak_memory_bytes": manifest.peak_memory_bytes,
-            "made": manifest.made,
-            "command": manifest.command,
         }
         rows.setdefault(artifact.name, row)  # an artifact that several arms share is shown once
     origin = result.arms[0].artifacts[0].manifest
@@ -116,17 +108,16 @@ def provenance(
     }
 
 
-def _made(each: ArmResult) -> list[tuple[str, Artifact[Any]]]:
+def _artifacts(arm: ArmResult) -> list[tuple[str, Artifact[Any]]]:
     """All artifacts of one arm, with the names of their stages."""
-    arm, key = each.arm, each.key
-    found: list[tuple[str, Artifact[Any] | None]] = [
-        ("count", arm.counts),
-        (f"{key} training", arm.record),
-        (f"{key} tokenizer", arm.artifact),
-        (f"{key} shards, training", each.training),
-        (f"{key} shards, held-out", each.heldout),
+    artifacts: list[tuple[str, Artifact[Any] | None]] = [
+        ("count", arm.arm.counts),
+        (f"{arm.key} training", arm.arm.record),
+        (f"{arm.key} tokenizer", arm.arm.artifact),
+        (f"{arm.key} shards, training", arm.training),
+        (f"{arm.key} shards, held-out", arm.heldout),
     ]
-    for model, evaluation in zip(each.lms, each.artifacts, strict=True):
-        seed = f" with seed {model.contents.seed}" if len(each.lms) > 1 else ""
-        found += [(f"{key} language model{seed}", model), (f"{key} evaluation{seed}", evaluation)]
-    return [(stage, artifact) for stage, artifact in found if artifact is not None]
+    for model, evaluation in zip(arm.lms, arm.artifacts, strict=True):
+        seed = f" with seed {model.contents.seed}" if len(arm.lms) > 1 else ""
+        artifacts += [(f"{arm.key} language model{seed}", model), (f"{arm.key} evaluation{seed}", evaluation)]
+    return [(stage, artifact) for stage, artifact in artifacts if artifact is not None]

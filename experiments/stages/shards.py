@@ -6,25 +6,24 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
 from experiments.cli.console import si
-from experiments.cluster import connect
 from experiments.cluster.parts import encoded_by
 from experiments.results import ShardsFolder
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
-from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
+from lm.data.shards import FORMAT_VERSION, Shards
 from tokenizer.durable import remove_folder
-from tokenizer.errors import UserError
-from tokenizer.files import read_sealed
+from tokenizer.files import check_free
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from experiments.results import Counts
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
-    from tokenizer.corpus.corpus import Corpus
-    from tokenizer.interface import TokenizerLike
 
 _SHARDS = "shards"
 
@@ -53,7 +52,8 @@ def encode(
     text: Text,
     arm: ArmTokenizer,
     split: Literal["train", "heldout"],
-    n_bytes: int | None = None,
+    counts: Counts | None = None,
+    heldout: ShardsFolder | None = None,
 ) -> Artifact[ShardsFolder]:
     """Encode one split of the corpus; an interrupted run resumes after the last finished shard.
 
@@ -63,22 +63,44 @@ def encode(
         text: The corpus.
         arm: The tokenizer.
         split: The split.
-        n_bytes: Size of the split, if known, for the estimate of the remaining time.
+        counts: Counts of the training text, if known, for the estimate of the remaining time.
+        heldout: Held-out shards of the arm, whose bytes per token give the space that the training shards need.
+
+    Raises:
+        UserError: If the disk has too little free space.
     """
+    cluster, corpus = context.cluster, text.corpus
 
     def build(folder: Path) -> ShardsFolder:
-        manifest = _finished(folder / _SHARDS, arm)
-        if manifest is None:
-            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, settings, n_bytes)
+        target, threads = folder / _SHARDS, context.runner.threads
+        remove_folder(target)  # of a run that was killed before its manifest was written
+        if counts is not None and heldout is not None:
+            _check_space(context, folder, counts, heldout)
+        options: dict[str, Any] = {
+            "progress": context.reporter.progress,
+            "n_bytes": None if counts is None else counts.n_bytes,
+            "skipped": corpus.skipped.summary,
+        }
+        if cluster is None:
+            batches = corpus.batches(split, readers=reading_threads(threads))
+            manifest = write_shards(target, arm.tokenizer, batches, settings, threads=threads, **options)
+        else:
+            with cluster.results(folder / "parts") as parts:
+                source = partial(encoded_by, cluster, corpus, split, arm.tokenizer, parts)
+                manifest = write_encoded(target, arm.tokenizer, source, settings, **options)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
-    config, inputs = _identity(settings, text, arm, split)
+    # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
+    default = dataclasses.asdict(ShardConfig())
+    changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != default[key]}
+    if split == "heldout":
+        changed |= text.heldout_identity()
     return context.make(
         f"shards {arm.key}",
         ShardsFolder,
         "shards",
-        config=config,
-        inputs=inputs,
+        config={"split": split, "version": FORMAT_VERSION, **changed},
+        inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
         build=build,
         describe=lambda shards: (
             f"{split}: {si(shards.n_tokens)} tokens of {si(shards.n_bytes)}B, {shards.bytes_per_token:.3f} bytes per "
@@ -89,60 +111,16 @@ def encode(
     )
 
 
-def exist(context: Context, settings: ShardConfig, text: Text, arm: ArmTokenizer) -> bool:
-    """Return whether the training shards of an arm are finished."""
-    name, _ = context.store.identify("shards", *_identity(settings, text, arm, "train"))
-    return context.store.exists(name)
+def _check_space(context: Context, folder: Path, counts: Counts, heldout: ShardsFolder) -> None:
+    """Raise a UserError if the disk has no space for the rest of an arm's training shards."""
+    n_tokens = counts.n_bytes / heldout.bytes_per_token + counts.n_documents
+    copies = 1 if context.runner.name == "local" else 2  # the parts that a cluster encodes are second copies
+    written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    needed = round(copies * n_tokens * np.dtype(heldout.dtype).itemsize) - written
+    remedy = "free some space, set artifacts to a folder on a larger disk, or use less text (corpus.sample)"
+    check_free(context.store.root, needed, "training shards", remedy)
 
 
 def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
     """Memory-map the shards of an artifact; raise an error if another tokenizer wrote them."""
     return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
-
-
-def _identity(
-    settings: ShardConfig, text: Text, arm: ArmTokenizer, split: str
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """What shards depend on: settings, and the hashes of the inputs."""
-    usual = dataclasses.asdict(ShardConfig())
-    # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
-    changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != usual[key]}
-    if split == "heldout":
-        changed |= text.heldout_identity()
-    config = {"split": split, "version": FORMAT_VERSION, **changed}
-    return config, {"tokenizer": arm.tokenizer.sha256, "corpus": text.hash}
-
-
-def _write(
-    context: Context,
-    corpus: Corpus,
-    tokenizer: TokenizerLike,
-    split: Literal["train", "heldout"],
-    folder: Path,
-    settings: ShardConfig,
-    n_bytes: int | None,
-) -> dict[str, Any]:
-    """Encode a split on this machine or on a cluster."""
-    target, threads, progress = folder / _SHARDS, context.runner.threads, context.reporter.progress
-    skipped = corpus.skipped.summary
-    cluster = connect(context.runner)
-    if cluster is None:
-        batches = corpus.batches(split, readers=reading_threads(threads))
-        return write_shards(
-            target, tokenizer, batches, settings, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
-        )
-    with cluster.results(folder / "parts") as parts:
-        source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
-        return write_encoded(target, tokenizer, source, settings, progress=progress, n_bytes=n_bytes, skipped=skipped)
-
-
-def _finished(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
-    """Return the manifest of shards that an earlier run finished; remove damaged shards."""
-    if not folder.exists():
-        return None
-    try:
-        Shards.open(folder, arm.tokenizer)
-        return read_sealed(folder / MANIFEST)
-    except UserError:
-        remove_folder(folder)
-        return None

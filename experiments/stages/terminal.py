@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from experiments.cli.console import percent, percent_change, si, signed
-from experiments.results import GROUPS
-from experiments.stages.heldout import groupings
+from experiments.cli.console import percent_change, si
+from experiments.stages.contamination import sentence
 from experiments.stages.outlook import next_step
-from experiments.stages.shards import open_shards
 from experiments.store.manifest import command_line
-from experiments.verdict import decision, detail, verdict
+from experiments.verdict import detail, verdict
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 
@@ -22,59 +18,32 @@ if TYPE_CHECKING:
     from experiments.results import HeldoutDocuments, ShardsFolder
     from experiments.stages.comparison import Result
     from experiments.stages.context import Context
-    from experiments.stages.tokenizers import ArmTokenizer
-    from experiments.store.artifacts import Artifact
-
-_SOURCES = 5
-"""Most sources in the table of fertility."""
-_GROUPS = 4
-"""Most groups of documents in a table."""
 
 
-def show_fertility(
-    context: Context,
-    heldout: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]],
-    documents: Artifact[HeldoutDocuments],
-) -> None:
-    """Print the held-out bytes per token of every arm, and its tokens against the reference's by kind or source."""
-    if len(heldout) < 2:
-        return
-    opened = [open_shards(shards, arm) for arm, shards in heldout]
-    sizes = opened[0].document_bytes
-    # Without `<|endoftext|>`, one per document.
-    counts = [np.diff(shards.document_ends, prepend=0) - 1 for shards in opened]
-    known = groupings(documents, sizes)
-    unit = next(unit for unit in GROUPS if unit in known)
-    groups = known[unit]
-    order = np.argsort(-groups.sums(sizes), kind="stable")
-    shown = order[:_SOURCES] if len(order) > 1 else order[:0]
-    tokens_of = [groups.sums(each)[shown] for each in counts]
+def show_fertility(context: Context, arms: Sequence[tuple[str, ShardsFolder]]) -> None:
+    """Print the held-out bytes per token of every arm, by label and held-out shards."""
     rows = [
-        [arm.label, f"{sizes.sum() / tokens.sum():.3f}", *(f"{share:.3f}" for share in found / tokens_of[0])]
-        for (arm, _), tokens, found in zip(heldout, counts, tokens_of, strict=True)
+        [label, f"{heldout.bytes_per_token:.3f}", percent_change(heldout.n_tokens, arms[0][1].n_tokens)]
+        for label, heldout in arms
     ]
-    of = f", {len(shown)} largest of {len(order)} {unit}s" if len(order) > len(shown) else ""
-    by = f", and tokens relative to {heldout[0][0].label} by {unit}{of}" if len(shown) else ""
-    title = f"Held-out bytes per token{by}"
-    context.reporter.table(title, ["", "bytes per token", *(groups.names[i] for i in shown)], rows)
+    if len(rows) > 1:
+        columns = ["", "bytes per token", f"tokens against {arms[0][0]}"]
+        context.reporter.table("Held-out bytes per token", columns, rows)
 
 
-def warn_of_few(context: Context, documents: HeldoutDocuments, cluster: str, *, sampled: bool) -> None:
+def warn_of_few(context: Context, documents: HeldoutDocuments, cluster: str) -> None:
     """Warn before training if there are too few held-out documents or sources for a verdict.
 
     Args:
         context: Context of the run.
         documents: The held-out documents.
         cluster: Unit of sampling (`eval.cluster`).
-        sampled: Whether they are a sample of those that are held out.
     """
-    remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
-    if sampled:
-        remedy = "raise corpus.heldout_sample"
     n_sources = len(documents.names.get(SOURCE, []))
-    n, unit = documents.n_documents, sampling_unit(cluster, n_sources)
+    unit = sampling_unit(cluster, n_sources)
+    n = n_sources if unit == SOURCE else documents.n_documents
+    remedy = "hold out more text (corpus.heldout_fraction, corpus.heldout_sample or corpus.heldout_paths)"
     if unit == SOURCE:
-        n = n_sources
         remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
     if n < FEWEST_EFFECTIVE[unit]:
         context.reporter.say(
@@ -108,22 +77,17 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
         mode: What is equal between the models (`budget.mode`).
         last: Whether nothing follows, so that the command that would settle what is open is printed here.
     """
-    for each in result.arms:
-        context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
+    for arm in result.arms:
+        context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.summary.flops})
     what = mode.removeprefix("equal_")
     equal = f"{'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
-    say, table = context.reporter.say, context.reporter.table
+    say = context.reporter.say
     say("")
-    table(f"Held-out text, equal {equal}", *result_table(result))
-    shown = [name for name in GROUPS if len(result.arms[0].scores.by(name)) > 1]
-    for name in shown[:1] + [name for name in shown[1:] if name != SOURCE]:  # sources that have kinds are many
-        table(*_groups(result, name))
-    if len(result.arms) > 2:
-        table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
+    context.reporter.table(f"Held-out text, equal {equal}", *result_table(result))
     say(verdict(result), style="bold")
     say(detail(result))
     if result.overlap is not None:
-        say(result.overlap.sentence())
+        say(sentence(result.overlap.contents))
     if result.demonstration:
         say(
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
@@ -133,7 +97,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     step = next_step(list(result.comparisons.values()), settings, command_line(), result.seed_seconds)
     if step is not None and last:
         say(step.sentence())
-    context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
+    context.tracker.summary({f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
 
 
 def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
@@ -144,46 +108,21 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     all_judged = len(result.judged) == len(result.arms)
     columns += [] if all_judged else ["part in the verdict"]
     rows = []
-    for i, each in enumerate(result.arms):
-        scores, tokenizer = each.scores, each.tokenizer
+    for i, arm in enumerate(result.arms):
+        scores, tokenizer = arm.scores, arm.tokenizer
         interval = scores.bits_per_byte_interval
         change = percent_change(scores.bits_per_byte, base.scores.bits_per_byte)
         row = [
-            each.label,
+            arm.label,
             f"{tokenizer.vocab_size:,}",
             f"{len(tokenizer.superword_ids()):,}",
             f"{scores.bytes_per_token:.3f}",
             f"{scores.bits_per_byte:.4f}" + (f" ({interval[0]:.4f}–{interval[1]:.4f})" if interval else ""),
-            "" if each is base else "withheld" if each.barred or base.barred else change,
+            "" if arm is base else "withheld" if arm.barred or base.barred else change,
             *([] if clean is None else [f"{clean[i]:.4f}"]),
-            si(each.lm.contents.summary.flops),
+            si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
-            *([] if all_judged else ["none" if each.barred else "yes"]),
+            *([] if all_judged else ["none" if arm.barred else "yes"]),
         ]
         rows.append(row)
     return columns, rows
-
-
-def _groups(result: Result, name: str) -> tuple[str, list[str], list[list[str]]]:
-    """Title, header and rows of a table of bits per byte of the largest groups of documents."""
-    tables = [{row.name: row for row in each.scores.by(name)} for each in result.arms]
-    groups = list(tables[0].values())
-    shown = groups[:_GROUPS]
-    title = f"Bits per byte by {name}" + (f", the {len(shown)} largest" if len(shown) < len(groups) else "")
-    header = ["", *(f"{group.name} ({percent(group.n_bytes / result.arms[0].scores.n_bytes)})" for group in shown)]
-    rows = [[f"{table[group.name].bits_per_byte:.4f}" for group in shown] for table in tables]
-    return title, header, [[label, *row] for label, row in zip(result.labels, rows, strict=True)]
-
-
-def _pairs(result: Result) -> list[list[str]]:
-    labels = result.labels
-    return [
-        [
-            f"{labels[j]} − {labels[i]}",
-            signed(found.difference),
-            f"{signed(found.interval[0])} to {signed(found.interval[1])}" if found.interval else "–",
-            "–" if found.p_adjusted is None else f"{found.p_adjusted:.3f}",
-            decision(result, (i, j)),
-        ]
-        for (i, j), found in result.comparisons.items()
-    ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from experiments.results import Counts, Reading
+    from experiments.results import Counts
     from experiments.stages.context import Context
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
@@ -51,15 +51,22 @@ class ArmTokenizer:
         return [artifact for artifact in (self.counts, self.record) if artifact is not None]
 
 
+def usable(context: Context, name: str) -> Artifact[TrainedTokenizer] | None:
+    """Return a training record; remove it and return None if its tokenizer was deleted. The caller holds its lock."""
+    record = context.store.find(name, TrainedTokenizer)
+    if record is not None and not context.store.exists(record.contents.tokenizer):
+        context.store.remove(name)
+        return None
+    return record
+
+
 def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenizer, Artifact[TokenizerFolder]]:
-    """Load the tokenizer that a record of training points to.
+    """Load the tokenizer that a training record points to.
 
     Raises:
         UserError: If its folder is missing or was changed.
     """
-    artifact = context.store.find(record.contents.tokenizer, TokenizerFolder)
-    if artifact is None:
-        raise UserError(f"{context.store.where}/{record.contents.tokenizer} was deleted; run the same command again")
+    (artifact,) = context.store.open_all([record.contents.tokenizer], TokenizerFolder)
     tokenizer = Tokenizer.load(artifact.path)
     if tokenizer.sha256 != record.contents.sha256:
         raise UserError(
@@ -68,11 +75,6 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
         )
     context.store.use(artifact)
     return tokenizer, artifact
-
-
-def points(context: Context, record: Artifact[TrainedTokenizer]) -> bool:
-    """Return whether the tokenizer that a record points to exists."""
-    return context.store.exists(record.contents.tokenizer)
 
 
 def keep(
@@ -84,42 +86,12 @@ def keep(
         context: Context of the run.
         tokenizer: The tokenizer.
         inputs: Hashes of the artifacts that it was made from.
-        about: Contents of the manifest; None for size, mode and hash only.
+        about: Contents of the manifest; None for size and hash only.
     """
 
     def build(folder: Path) -> TokenizerFolder:
         tokenizer.save(folder)
-        mode = tokenizer.mode if isinstance(tokenizer, Tokenizer) else "external"
-        return about or TokenizerFolder(vocab_size=tokenizer.vocab_size, mode=mode, sha256=tokenizer.sha256)
+        return about or TokenizerFolder(vocab_size=tokenizer.vocab_size, sha256=tokenizer.sha256)
 
     identity = {"stage": "tokenizer", "inputs": dict(inputs), "format": FORMAT, "hash": tokenizer.sha256}
     return context.store.write(TokenizerFolder, f"tokenizer-{tokenizer.sha256[:12]}", identity, build)
-
-
-def trained(artifact: Artifact[TokenizerFolder], tokenizer: Tokenizer, read: Reading, **facts: Any) -> TrainedTokenizer:
-    """Return a training record.
-
-    Args:
-        artifact: Folder of the tokenizer.
-        tokenizer: The tokenizer.
-        read: The text that it was trained on.
-        **facts: Further attributes of `TrainedTokenizer`.
-    """
-    return TrainedTokenizer(
-        tokenizer=artifact.name,
-        sha256=tokenizer.sha256,
-        vocab_size=tokenizer.vocab_size,
-        corpus=read.corpus,
-        split=read.split,
-        mixture=read.mixture,
-        without_heldout_of=read.without_heldout_of,
-        **facts,
-    )
-
-
-def say_if_short(context: Context, record: Artifact[Any], tokenizer: Tokenizer, vocab_size: int) -> None:
-    """Repeat the warning about a small vocabulary where the tokenizer is reused."""
-    if tokenizer.vocab_size < vocab_size and not record.fresh:
-        context.reporter.say(
-            f"warning: the corpus had pairs for only {tokenizer.vocab_size} tokens, not {vocab_size}", style="yellow"
-        )

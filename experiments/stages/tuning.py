@@ -38,7 +38,6 @@ _SHARE = 10
 """Tuning runs read this fraction of the text of the models unless `lm.tune_bytes` is set."""
 _SEED = 1_000_000
 """Added to `lm.train.seed`, so that no tuning run has the seed of a model that is compared."""
-_VALIDATION = "validation"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,6 @@ class TuningJob:
         model: Shape of the model.
         config: Training settings of the runs.
         factors: Factors on the learning rates.
-        extensions: Most steps beyond the factors, while the best one is at an end.
         validation_bytes: Text to score the runs on.
         scoring: How it is scored.
     """
@@ -61,13 +59,8 @@ class TuningJob:
     model: ModelConfig
     config: TrainConfig
     factors: Sequence[float]
-    extensions: int
     validation_bytes: int
     scoring: EvalConfig
-
-    def stage(self, factor: float) -> str:
-        """Name of the stage of a run."""
-        return f"tune {self.name} x{factor:g}"
 
 
 def jobs(
@@ -102,9 +95,7 @@ def jobs(
     except UserError as error:
         raise UserError(f"tuning with lm.tune_bytes={n_bytes}: {error}") from None
     return [
-        TuningJob(
-            name, arm.arm.label, model, plans[name], factors, lm.tune_extensions, lm.tune_validation_bytes, scoring
-        )
+        TuningJob(name, arm.arm.label, model, plans[name], factors, lm.tune_validation_bytes, scoring)
         for name, arm in arms.items()
     ]
 
@@ -127,7 +118,7 @@ def tune(
         elsewhere: Does the jobs on a cluster; None for this process.
 
     Raises:
-        UserError: If the training text is too short, or every run of an arm diverges.
+        UserError: As for `tune_arm`.
     """
     if not jobs:
         return {name: Tuning(factor=1.0) for name in arms}
@@ -135,62 +126,37 @@ def tune(
         tuned = {job.name: tune_arm(context, job, arms[job.name]) for job in jobs}
     else:
         tuned = elsewhere(context, arms, jobs)
-    title = "Tuning: bits per byte by factor on the learning rates"
-    context.reporter.table(title, *table([job.label for job in jobs], [tuned[job.name] for job in jobs]))
     for job in jobs:
-        if tuned[job.name].warning:
-            context.reporter.say(f"warning: {job.label}: {tuned[job.name].warning}", style="yellow")
+        choice = tuned[job.name]
+        losses = ", ".join(
+            f"{'diverged' if run.bits_per_byte is None else f'{run.bits_per_byte:.4f}'} at × {run.factor:g}"
+            for run in choice.runs
+        )
+        context.reporter.say(f"learning rates of {job.label} × {choice.factor:g} (bits per byte: {losses})")
+        if choice.warning:
+            context.reporter.say(f"warning: {job.label}: {choice.warning}", style="yellow")
     return tuned
 
 
-def table(labels: Sequence[str], tuned: Sequence[Tuning]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: bits per byte of each arm by factor, and the chosen factor."""
-    factors = sorted({run.factor for one in tuned for run in one.runs})
-    rows = []
-    for label, one in zip(labels, tuned, strict=True):
-        losses = {
-            run.factor: "diverged" if run.bits_per_byte is None else f"{run.bits_per_byte:.4f}" for run in one.runs
-        }
-        rows.append([label, *(losses.get(factor, "") for factor in factors), f"{one.factor:g}"])
-    return ["", *(f"× {factor:g}" for factor in factors), "chosen"], rows
-
-
 def tune_arm(context: Context, job: TuningJob, arm: Encoded) -> Tuning:
-    """Run the factors of one arm. While the best one is at an end, add one step beyond it, up to a limit.
+    """Run the factors of one arm, and choose the best.
 
     Raises:
-        UserError: If all runs diverge.
+        UserError: If the training text is too short, or all runs diverge.
     """
-    documents = _validation(job, arm)
-    runs = {factor: _run(context, job, arm, factor, documents) for factor in job.factors}
-    for added in range(job.extensions + 1):
-        ordered = sorted(runs)
-        best = min(ordered, key=lambda factor: _loss(runs[factor]))
-        if math.isinf(_loss(runs[best])):
-            raise UserError(
-                f"all tuning runs of {job.label} diverged, with factors {ordered[0]:g} to {ordered[-1]:g} on the "
-                "learning rates; add smaller factors to lm.tune_rates"
-            )
-        at_end = best in (ordered[0], ordered[-1])
-        if not at_end or added == job.extensions:
-            break
-        neighbour = ordered[1] if best == ordered[0] else ordered[-2]
-        beyond = float(f"{best * best / neighbour:.6g}")
-        runs[beyond] = _run(context, job, arm, beyond, documents)
-    return Tuning(factor=best, runs=[runs[factor] for factor in ordered], at_end=at_end)
-
-
-def _validation(job: TuningJob, arm: Encoded) -> NDArray[np.int64]:
-    """Indices of the training documents to score the tuning runs on."""
     rows = job.config.rows(arm.open_training())
     try:
-        return rows.unread(job.config.steps, job.validation_bytes)
+        documents = rows.unread(job.config.steps, job.validation_bytes)
     except UserError as error:
         raise UserError(f"tuning {job.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
-
-
-def _loss(run: TuningRun) -> float:
-    return math.inf if run.bits_per_byte is None else run.bits_per_byte
+    runs = [_run(context, job, arm, factor, documents) for factor in job.factors]
+    losses = {run.factor: run.bits_per_byte for run in runs if run.bits_per_byte is not None}
+    if not losses:
+        raise UserError(
+            f"all tuning runs of {job.label} diverged, with factors {job.factors[0]:g} to {job.factors[-1]:g} on the "
+            "learning rates; add smaller factors to lm.tune_rates"
+        )
+    return Tuning(factor=min(losses, key=losses.__getitem__), runs=runs)
 
 
 def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, documents: NDArray[np.int64]) -> TuningRun:
@@ -204,11 +170,12 @@ def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, document
         except DivergedError:
             (folder / CHECKPOINT).unlink(missing_ok=True)
             return TuningRun(factor=factor)
-        remove_folder(folder / _VALIDATION)
-        copy_documents(folder / _VALIDATION, tokenizer, shards, documents)
+        validation = folder / "validation"
+        remove_folder(validation)  # of an interrupted run
+        copy_documents(validation, tokenizer, shards, documents)
         _, evaluation = load_and_evaluate(
             folder,
-            Shards.open(folder / _VALIDATION, tokenizer),
+            Shards.open(validation, tokenizer),
             tokenizer.token_byte_lengths(),
             job.scoring,
             device=scaled.device,
@@ -217,16 +184,11 @@ def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, document
         # Only the loss is used. Without its summary, an interrupted run trains again.
         for name in (SUMMARY, MODEL):
             (folder / name).unlink()
-        remove_folder(folder / _VALIDATION)
-        return TuningRun(
-            factor=factor,
-            bits_per_byte=evaluation.bits_per_byte,
-            n_documents=len(documents),
-            n_bytes=int(evaluation.document_bytes.sum()),
-        )
+        remove_folder(validation)
+        return TuningRun(factor=factor, bits_per_byte=evaluation.bits_per_byte, n_documents=len(documents))
 
     return context.make(
-        job.stage(factor),
+        f"tune {job.name} x{factor:g}",
         TuningRun,
         "tuning",
         config={

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.results import ArmRecord, ComparisonRecord
+from experiments.results import ComparisonRecord
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from experiments.stages.comparison import Result
     from experiments.store.artifacts import Artifact
 
 RECORD = "run.json"
@@ -95,10 +94,10 @@ class Recorder:
             self.run.artifacts.append(artifact.name)
             self._write()
 
-    def done(self, result: Result | None, report: Path | None, rungs: Sequence[Result] = ()) -> None:
-        """Record the result, and that of every rung if there are several."""
-        self.run.results = None if result is None else results(result)
-        self.run.rungs = [results(each) for each in rungs] if len(rungs) > 1 else []
+    def done(self, rungs: Sequence[ComparisonRecord], report: Path | None) -> None:
+        """Record the result at the largest budget, and that of every budget if there are several."""
+        self.run.results = rungs[-1] if rungs else None
+        self.run.rungs = list(rungs) if len(rungs) > 1 else []
         self.run.report = None if report is None else str(report)
         self._end("done", 0)
 
@@ -122,36 +121,6 @@ class Recorder:
 
     def _write(self) -> None:
         write_json(self._path, dataclasses.asdict(self.run))
-
-
-def results(result: Result) -> ComparisonRecord:
-    """Return the record of a comparison: the numbers of every arm, with differences from the first."""
-    rows = []
-    for place, each in enumerate(result.arms):
-        compared = result.comparisons.get((0, place))
-        record, counts = each.arm.record, each.arm.counts
-        rows.append(
-            ArmRecord(
-                key=each.key,
-                label=each.label,
-                tokenizer=each.arm.artifact.name,
-                training=None if record is None else record.name,
-                counts=None if counts is None else counts.name,
-                shards=each.training.name,
-                heldout=each.heldout.name,
-                lms=[artifact.name for artifact in each.lms],
-                evaluations=[artifact.name for artifact in each.artifacts],
-                vocab_size=each.tokenizer.vocab_size,
-                bytes_per_token=each.scores.bytes_per_token,
-                bits_per_byte=each.scores.bits_per_byte,
-                interval=each.scores.bits_per_byte_interval,
-                difference=None if compared is None else compared.difference,
-                difference_interval=None if compared is None else compared.interval,
-                withheld=each.barred if compared is None else compared.withheld,
-                settings=each.arm.settings,
-            )
-        )
-    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)
 
 
 def load(path: Path) -> Run:

@@ -35,20 +35,8 @@ def said(value: Any, say: Say, keys: Collection[str]) -> Any:
 def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
     """The page of a comparison."""
     keys = {"title", "sentence", "detail", "conditions", "text", "corpus", "command", "config", "platform", "prompts"}
-    keys |= {
-        "what",
-        "why",
-        "barred",
-        "task",
-        "metric",
-        "category",
-        "stage",
-        "artifacts",
-        "finish",
-        "withheld",
-        "decision",
-    }
-    report = said(sample_report(names), say, keys)
+    keys |= {"what", "why", "barred", "task", "metric", "category", "stage", "artifacts", "finish", "withheld"}
+    report = said(sample_report(names), say, {*keys, "decision"})
     report["differences"] = said(report["differences"], say, {"group"})
     report["notes"] = [say("seed 2 is left out")]
     report["provenance"]["versions"] = {say("python"): say("3.11")}

@@ -24,35 +24,24 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    wait_for(page, "document.querySelectorAll('.chart svg').length === 5")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     with page.expect_download() as download:
-        page.get_by_role("button", name="Training loss: download as CSV").click()
+        page.get_by_role("button", name="Bytes per token against vocabulary size: download as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
-    assert list(rows[0]) == ["tokenizer", "bytes_seen", "bits_per_byte", "smoothed"]
-    assert len(rows) == 2 * 199
+    assert list(rows[0]) == ["tokenizer", "vocab_size", "bytes_per_token"]
+    assert len(rows) == 2 * 9
     with page.expect_download() as download:
-        page.get_by_role("button", name="Training loss: download as SVG").click()
+        page.get_by_role("button", name="Bytes per token against vocabulary size: download as SVG").click()
     drawn = download.value.path().read_text(encoding="utf-8")
     assert "#0068a8" in drawn
     assert "var(" not in drawn
     with page.expect_download() as download:
-        page.get_by_role("button", name="Training loss: download as PNG").click()
+        page.get_by_role("button", name="Bytes per token against vocabulary size: download as PNG").click()
     assert download.value.path().read_bytes()[:4] == b"\x89PNG"
-    opened.check()
-
-
-def test_a_phone_shows_the_key_numbers(opened: Any, file: Path) -> None:
-    opened.page.set_viewport_size({"width": 390, "height": 900})
-    page = opened.open(file)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    cards = page.locator(".stacked").first
-    assert cards.evaluate("(box) => box.scrollWidth <= box.clientWidth")
-    assert cards.get_by_text("1.7020").is_visible()
-    assert page.locator("nav.contents a").count() == page.locator("main h2").count()
     opened.check()
 
 

@@ -27,7 +27,7 @@ def test_the_selector_shows_what_python_computed(opened: Any, written: tuple[Pat
     page = opened.open(file)
 
     def shown() -> dict[str, tuple[str, str]]:
-        rows = page.locator("[data-cell]:not([hidden]) .stacked tbody tr").all()
+        rows = page.locator("[data-cell]:not([hidden]) .scroll tbody tr").all()
         cells = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows]
         return {cell[0].removeprefix("●\xa0"): (cell[1].split("\n")[0], cell[4]) for cell in cells}
 

@@ -31,16 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenize
     documents = [*texts.english()[1], hostile]
     text = root / "text.jsonl"
     text.write_text("".join(json.dumps({"text": document}) + "\n" for document in documents), encoding="utf-8")
-    command = [
-        str(root / "superwords"),
-        "--against",
-        str(root / "gpt2"),
-        str(root / "llama3"),
-        "--text",
-        str(text),
-        "--out",
-        str(root / "out"),
-    ]
+    superwords, *others = (str(root / name) for name in ("superwords", "gpt2", "llama3"))
+    command = [superwords, "--against", *others, "--text", str(text), "--out", str(root / "out")]
     assert main.run(["inspect", *command]) == 0
     return root / "out"
 
@@ -55,15 +47,6 @@ def page(opened: Any, folder: Path) -> Iterator[Any]:
 
 def _tokens(page: Any, side: int) -> list[str]:
     return [text.replace("↵\n", "↵") for text in page.locator(f".pane[data-side='{side}'] .text i").all_text_contents()]
-
-
-def test_the_page_draws_light_and_dark(page: Any, tmp_path: Path) -> None:
-    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
-    for name in ("light", "dark"):
-        page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-        page.locator("#theme").click()
-    assert page.locator(".chart svg").count() == 1
 
 
 def test_pasted_text_is_segmented_as_in_python(page: Any, trained: dict[str, Tokenizer]) -> None:
@@ -129,29 +112,12 @@ def test_tokens_are_shown_as_in_python(page: Any) -> None:
     """Bytes outside UTF-8 are escapes: partial characters, surrogates, overlong forms, code points past the last."""
     cases = [character.encode() for character in "aé\u07ff\u0800\ud7ff\ue000\uffff\ufeff\U00010000\U0010ffff"]
     cases += [case[:-1] for case in cases] + [case[1:] for case in cases]
-    cases += [
-        b"\xed\xa0\x80",
-        b"\xc0\x80",
-        b"\xe0\x9f\xbf",
-        b"\xf0\x8f\xbf\xbf",
-        b"\xf4\x90\x80\x80",
-        b"\xff",
-        b"\xc3a",
-    ]
+    cases += [b"\xed\xa0\x80", b"\xc0\x80", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80"]
+    cases += [b"\xff", b"\xc3a"]
     cases += [b" x" + case + b"y" + case for case in cases]
     script = "(cases) => cases.map((bytes) => display(Uint8Array.from(bytes)))"
     expected = [case.decode("utf-8", "backslashreplace") for case in cases]
     assert page.evaluate(script, [list(case) for case in cases]) == expected
-
-
-def test_tokens_are_never_markup(page: Any, trained: dict[str, Tokenizer]) -> None:
-    page.fill("#field", "</script><script>alert(1)</script><b>&amp;")
-    expected = [
-        trained["gpt2"].vocab[i].decode()
-        for i in trained["gpt2"].encode_ordinary("</script><script>alert(1)</script><b>&amp;")
-    ]
-    wait_for(page, "n => document.querySelectorAll(`.pane[data-side='1'] .text i`).length === n", arg=len(expected))
-    assert _tokens(page, 1) == expected
 
 
 def test_a_pattern_that_cannot_run_shows_the_first_text_and_the_rest_works(
@@ -184,15 +150,15 @@ def test_two_hundred_thousand_tokens_are_quick(opened: Any, tmp_path: Path) -> N
     They are to take 1 s and 0.1 s. With the released SuperBPE and o200k they took 0.4 s and 2 to 45 ms on two busy
     cores; the limits here are five times what is asked, since nobody knows how busy the next machine is.
     """
-    choose = random.Random(0)
-    spelled = [bytes([byte]) for byte in ALPHABET]
-    known, pairs = set(spelled), []
-    while len(spelled) < 200_000:
-        left, right = int(len(spelled) * choose.random() ** 2), int(len(spelled) * choose.random() ** 2)
-        token = spelled[left] + spelled[right]
-        if token not in known and token.isascii() and len(token) < 30:
-            known.add(token)
-            spelled.append(token)
+    choose, pairs = random.Random(0), list[tuple[int, int]]()
+    spelled = {bytes([byte]): None for byte in ALPHABET}
+    tokens_of = list(spelled)
+    while len(tokens_of) < 200_000:
+        left, right = (int(len(tokens_of) * choose.random() ** 2) for _ in range(2))
+        token = tokens_of[left] + tokens_of[right]
+        if token not in spelled and token.isascii() and len(token) < 30:
+            spelled[token] = None
+            tokens_of.append(token)
             pairs.append((left, right))
     tokenizer = Tokenizer.from_ranks(pairs, pattern=patterns.resolve("none"))
     one = vocabulary.side("large", "nowhere", tokenizer, [Batch.from_texts(texts.english()[1])], alpha=2.5)

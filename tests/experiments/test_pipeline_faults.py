@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from experiments.results import Folder, Reading, TrainedModel
+from experiments.results import Folder, Reading
 from experiments.stages.evaluate import check_heldout
-from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import manifest, manifests, names_by_stage, paths, rejected
+from tests.experiments.outputs import manifest, manifests, paths, rejected
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
@@ -47,12 +46,11 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
-    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 80_000)
+    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 40_000)
     capsys.readouterr()
     assert run("shard", tiny) == 2
     err = capsys.readouterr().err
-    # 182 kB of text in 86,000 tokens of two bytes.
-    assert "artifacts: the training shards need about 0.000182 GB, but 8e-05 GB of the disk are free" in err
+    assert re.search(r"artifacts: the training shards need about 9\.\d+e-05 GB, but 4e-05 GB of the disk are free", err)
     assert "set artifacts to a folder on a larger disk" in err
     assert {one["contents"]["split"] for one in manifests(tmp_path, "shards")} == {"heldout"}
     monkeypatch.undo()
@@ -94,20 +92,6 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
     arm.heldout = made("shards", "a", "train")
     with pytest.raises(UserError, match="heldout"):
         check_heldout("a", arm)
-
-
-def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(tiny: list[str], tmp_path: Path) -> None:
-    run_stages("train_lm", tiny, tmp_path / "outputs")
-    artifact = Store(tmp_path / "artifacts").find(names_by_stage(tmp_path)["lm"][0], TrainedModel)
-    assert artifact is not None
-    curve = loss_curve(artifact, 5)
-    file = artifact.path / "metrics.jsonl"
-    file.write_text(file.read_text() + file.read_text().splitlines()[3] + "\n")
-    assert loss_curve(dataclasses.replace(artifact, check=None), 5) == curve
-    with pytest.raises(UserError, match="damaged"):
-        loss_curve(artifact, 5)
-    assert len(curve) == 5
-    assert curve[0].bits_per_byte > curve[-1].bits_per_byte
 
 
 @pytest.mark.parametrize("stage", ["count", "train_bpe", "shard", "train_lm"])

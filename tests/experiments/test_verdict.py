@@ -259,9 +259,7 @@ def test_a_heading_claims_no_more_than_the_verdict() -> None:
     )
     assert headings(withheld="")["loss"] == "Undecided which tokenizer predicts held-out text best"
     assert headings(withheld="", winner="superbpe")["loss"] == "SuperBPE needs fewer bits per byte than BPE"
-    assert "<h2><small>Compression and learning</small>SuperBPE needs 20.1\N{NO-BREAK SPACE}% fewer" in render(
-        sample_report()
-    )
+    assert "<h2><small>Compression</small>SuperBPE needs 20.1\N{NO-BREAK SPACE}% fewer" in render(sample_report())
 
 
 def test_compression_is_stated_of_tokenizers_that_lose_no_text() -> None:

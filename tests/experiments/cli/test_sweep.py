@@ -68,7 +68,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
         if "error" in values:
             recorder.failed(values["error"])
         elif "results" in values:
-            recorder.done(None, tmp_path / "report.html")
+            recorder.done([], tmp_path / "report.html")
             recorder.run.results = values["results"]
             runs.write_json(folder / "run.json", dataclasses.asdict(recorder.run))
 
@@ -123,19 +123,19 @@ def test_a_sweep_over_rules_and_patterns(tiny: list[str], tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_sweep_over_mixtures_budgets_and_seeds(tiny: list[str], tmp_path: Path) -> None:
+def test_a_sweep_over_lists_budgets_and_seeds(tiny: list[str], tmp_path: Path) -> None:
     seen: list[Any] = []
 
     def note(config: Any, *_: Any, **__: Any) -> pipeline.Outcome:
-        seen.append((config.bpe.counts, config.budget.train_bytes, config.lm.train.seed))
+        seen.append((config.bpe.special_tokens, config.budget.train_bytes, config.lm.train.seed))
         return pipeline.Outcome()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "run", note)
-        sweep = ["bpe.counts=[a.parquet],[a.parquet,'b.parquet:3']", "lm.train.seed=range(0,2)"]
+        sweep = ["bpe.special_tokens=['<|endoftext|>'],['<|endoftext|>','b,c']", "lm.train.seed=range(0,2)"]
         assert run("train_lm", [*tiny, "--multirun", *sweep, "budget.train_bytes=81920"]) == 0
     assert len(seen) == 4
-    assert (["a.parquet", "b.parquet:3"], 81920, 1) in seen
+    assert (["<|endoftext|>", "b,c"], 81920, 1) in seen
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, ray: FakeRa
 
 
 def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
-    rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000", "lm.tune_extensions=0"]
+    rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
     assert [name for name in ray.submitted if name.startswith("tuning")] == [
         "tuning-0000",

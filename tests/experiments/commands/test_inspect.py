@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from pathlib import Path
@@ -12,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.cli import main
-from experiments.report.training_counts import tokenizer_folder, training_counts
+from experiments.report.training_counts import training_counts
+from experiments.store.training_records import tokenizer_folder
 from superbpe import train_superbpe
 from tests import texts
 from tests.experiments.conftest import run_stages
@@ -69,9 +69,6 @@ def test_two_tokenizers_on_a_text(
         "2",
         "--listed",
         "7",
-        "--figures",
-        "csv",
-        "svg",
         "--out",
         str(out),
     ]
@@ -99,11 +96,6 @@ def test_two_tokenizers_on_a_text(
         (token in theirs) == known or special
         for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True)
     )
-    drawn = sorted(path.name for path in (out / "figures").iterdir())
-    assert drawn == ["words.csv", "words.svg"]
-    with (out / "figures" / "words.csv").open(encoding="utf-8", newline="") as file:
-        assert [{k: int(v) for k, v in row.items()} for row in csv.DictReader(file)] == report["superwords"]["by_words"]
-    assert (out / "figures" / "words.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:

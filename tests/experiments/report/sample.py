@@ -41,7 +41,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
     ]
     rows = [
         {
-            "key": key, "label": label, "lines": [], "software": None, "text_lost": "", "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "key": key, "label": label, "software": None, "text_lost": "", "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "clean_bits_per_byte": bpb + 0.01, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
@@ -89,17 +89,9 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label != first else 0)}
             for label in labels for s in sizes
         ],
-        "loss": [
-            {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
-            for k, label in enumerate(labels, start=2) for i in range(1, 200)
-        ],
         "generated": {
             "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
             "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in labels],
-        },
-        "training": {
-            "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in labels for i in (1, 50, 100)],
-            "activations": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "layer": layer, "value": 1 + i / 100} for label in labels for layer in range(2) for i in (1, 100)],
         },
         "robustness": {
             "n_documents": 128, "n_bytes": 90_000, "share": 0.1, "confidence": 0.95,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from experiments.report.labels import label_all, lines
+from experiments.report.labels import label_all
 from superbpe.rules import PHASE1, PRESETS
 
 BPE = {"recipe": "bpe", "vocab_size": 400, "pattern": "superbpe", "bpe.unit": "line", "lm.model.n_layers": 1}
@@ -55,22 +55,3 @@ def test_a_key_is_shortened_unless_another_ends_the_same_way() -> None:
 def test_arms_without_settings_have_a_unique_suffix() -> None:
     assert labelled(BPE, {}, superword(), {}) == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]
     assert labelled(BPE, {}) == ["BPE", "SuperBPE"]
-
-
-def test_arms_that_differ_in_their_transition_are_on_one_line() -> None:
-    arms = [BPE, *(superword(superbpe__transition=t) for t in (0.7, 0.9)), superword(superbpe__max_words=2)]
-    labels, sizes, second = ["a", "b", "c", "d"], [400] * 4, [False, True, True, True]
-    four, two = "400 max_words=4", "400 max_words=2"
-    assert lines(labels, sizes, arms, second) == [[four, two], [four], [four], [two]]
-    assert lines(labels[:3], sizes[:3], arms[:3], second[:3]) == [["400"]] * 3
-
-
-def test_a_line_ends_with_the_bpe_arm_of_its_size_and_settings() -> None:
-    arms = [BPE, {**BPE, "lm.model.n_layers": 2}, superword()]
-    second = [False, False, True]
-    assert lines(["a", "b", "c"], [400] * 3, arms, second) == [["400"], [], ["400"]]
-    assert lines(["a", "b", "c"], [300, 400, 400], arms, second) == [[], [], ["400"]]
-
-
-def test_arms_without_settings_are_not_joined_by_a_line() -> None:
-    assert lines(["a", "b", "c"], [400] * 3, [{}, {}, {}], [False, True, True]) == [[], ["400 (b)"], ["400 (c)"]]

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from experiments.report.characters import harmless
-from experiments.report.comparison_page import figures, render, version
+from experiments.report.comparison_page import figures, render
 from experiments.report.page import visible
 
 from . import sample
@@ -50,17 +50,10 @@ def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
 
 
 def test_the_page_shows_the_numbers(page: str) -> None:
-    for shown in (
-        "1.7020",
-        "1.6950",
-        "5.520",
-        "2.72M",
-        "No significant difference",
-        "+25.2\N{NO-BREAK SPACE}%",
-        "not evidence",
-        "superbpe pipeline lm.n_seeds=3",
-    ):
+    for shown in ("1.7020", "1.6950", "5.520", "2.72M", "+25.2\N{NO-BREAK SPACE}%", "No significant difference"):
         assert shown in page, shown
+    assert "not evidence" in page
+    assert "superbpe pipeline lm.n_seeds=3" in page
 
 
 def test_perturbed_text_is_shown_where_it_was_measured(page: str) -> None:
@@ -75,9 +68,7 @@ def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
     assert charts is not None
     assert "<" not in charts[1]
-    assert set(json.loads(charts[1])["specs"]) == {
-        "compression", "loss", "differences", "grad_norm", "activations",
-    }  # fmt: skip
+    assert set(json.loads(charts[1])["specs"]) == {"compression", "differences"}
 
 
 def test_a_comparison_without_superwords_still_renders() -> None:
@@ -93,13 +84,9 @@ def test_visible_shows_control_characters() -> None:
     assert visible(" a\n\t\r\x00\x7f") == " a↵⇥␍␀␡"
 
 
-def test_version_is_stable() -> None:
-    assert version() == version()
-
-
 def test_captions_name_tokenizers_instead_of_artifacts() -> None:
     for figure in figures(sample.sample_report()):
-        assert figure.source in ("", "held-out evaluations of BPE, SuperBPE", "training logs of BPE, SuperBPE")
+        assert figure.source in ("", "held-out evaluations of BPE, SuperBPE")
 
 
 def test_characters_that_hide_or_reorder_text_are_shown() -> None:

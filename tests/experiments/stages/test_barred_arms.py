@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from experiments.pipeline import record
 from experiments.stages.comparison import ArmResult, Result, scored
 from experiments.stages.differences import differences
-from experiments.store.runs import results
 from experiments.verdict import decision, detail, verdict
 from lm.data.shards import TextLoss
 from tests.lm.evaluate.test_evaluation import made_up
@@ -68,7 +68,7 @@ def test_a_lossy_arm_is_shown_and_decides_nothing() -> None:
     rows = {row["tokenizer"]: row for row in differences(result)}
     assert (rows["lower"]["decision"], rows["lower"]["withheld"], rows["lower"]["p"]) == ("withheld", _LOWER, None)
     assert rows["superbpe"]["decision"] == "undecided"
-    assert [arm.withheld for arm in results(result).arms] == ["", "", _LOWER]
+    assert [arm.withheld for arm in record(result).arms] == ["", "", _LOWER]
 
 
 def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None:
@@ -76,7 +76,7 @@ def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None
     assert (result.winner, result.withheld, result.pair) == (None, _LOWER, (0, 1))
     assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
     assert detail(result).startswith("bpe − lower")
-    assert [arm.withheld for arm in results(result).arms] == [_LOWER, _LOWER]
+    assert [arm.withheld for arm in record(result).arms] == [_LOWER, _LOWER]
 
 
 def test_a_model_that_learned_nothing_decides_nothing() -> None:

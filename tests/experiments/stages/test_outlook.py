@@ -14,33 +14,28 @@ from experiments.cli.console import Reporter
 from experiments.runs import Run
 from experiments.stages import outlook
 from experiments.stages.models import Training
-from experiments.stages.outlook import Cost, Step, TimeLeft, next_step
+from experiments.stages.outlook import Step, TimeLeft, next_step
 from lm.evaluate.significance import Needed
 
 MODEL: Any = Training(Run("bpe", 4, 0, 1), None)  # type: ignore[arg-type]
 
 
-def _training(monkeypatch: pytest.MonkeyPatch, speed: float | None, now: list[float]) -> tuple[TimeLeft, io.StringIO]:
-    monkeypatch.setattr(outlook, "last_speed", lambda *_: speed)
+def _training(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> tuple[TimeLeft, io.StringIO]:
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
     context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
-    return TimeLeft(context, [Cost(1000.0, 4_000, 1), Cost(2000.0, 4_000, 1)], "cpu"), out
+    return TimeLeft(context, [1000.0, 2000.0]), out
 
 
-def test_training_time_is_known_before_it_starts_if_a_model_was_trained_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, out = _training(monkeypatch, 30.0, [0.0])
-    assert "about 1 min 40 s at the speed of the last model" in out.getvalue()
-
-
-def test_without_a_measured_speed_the_first_steps_give_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [1, 41])
+def test_the_first_steps_give_the_time_of_all_models(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     now = [0.0]
-    training, out = _training(monkeypatch, None, now)
+    training, out = _training(monkeypatch, now)
     assert "about" not in out.getvalue()
-    for step in range(1, 51):
+    for step in range(first, first + 50):  # steps before a resume are not timed
         now[0] += 1
         training.row(MODEL, {"step": step, "flops": step * 10})
-    assert out.getvalue().count("training will take about 4 min 40 s") == 1  # 2800 FLOPs after 20 steps
+    assert out.getvalue().count("training will take about 5 min 00 s") == 1  # 3000 FLOPs at 10 per second
     training.done()
     assert "about 3 min 20 s of training left" in out.getvalue()
 
@@ -51,48 +46,12 @@ def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(outlook, "exists", lambda *_: True)
     plan: Any = object()
     runs = [Run("bpe", 4, 0, budget) for budget in (1, 2)]
-    none = outlook.cost(context, plan, plan, runs, dict.fromkeys(runs, plan))
-    assert none == Cost(0.0, 0, 0)
-    training = TimeLeft(context, [none, none], "cpu")
+    none = outlook.flops_left(context, plan, plan, runs, dict.fromkeys(runs, plan))
+    assert none == 0
+    training = TimeLeft(context, [none, none])
     training.done()
     training.done()
     assert not out.getvalue()
-
-
-def test_slow_steps_give_the_estimate_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    training, out = _training(monkeypatch, None, now)
-    for step in range(1, 6):
-        now[0] += 10
-        training.row(MODEL, {"step": step, "flops": step * 10})
-    assert "training will take about 49 min 20 s" in out.getvalue()  # 2960 FLOPs after 4 steps
-
-
-def test_steps_before_a_resume_are_not_left_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    training, out = _training(monkeypatch, None, now)
-    for step in range(41, 61):
-        now[0] += 1
-        training.row(MODEL, {"step": step, "flops": step * 10})
-    assert "training will take about 4 min 00 s" in out.getvalue()  # 3000 - 600 FLOPs at 10 per second
-
-
-def test_a_trunk_that_several_models_continue_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, left = [0.0], list[str]()
-    training, _ = _training(monkeypatch, 10.0, now)
-    monkeypatch.setattr(training._reporter, "outlook", left.append)
-    plan: Any = None
-    small, large = Run("bpe", 4, 0, 1), Run("bpe", 4, 0, 2)
-    trainings = [
-        (Training(small, plan, "trunk"), 0, 0, 30),
-        (Training(small, plan), 30, 30, 40),
-        (Training(large, plan), 30, 30, 50),
-    ]
-    for stage, trunk_steps, start, end in trainings:
-        for step in range(start + 1, end + 1):
-            now[0] += 1
-            training.row(stage, {"step": step, "flops": step * 10}, trunk_steps)
-    assert left[-1] == "about 4 min 00 s for all"  # 3000 - 600 FLOPs at 10 per second
 
 
 def _compared(**changes: Any) -> Any:

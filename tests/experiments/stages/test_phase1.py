@@ -1,21 +1,17 @@
-"""Phase 1 as a stage: reused and continued lists of merges, counts of several corpora."""
+"""Phase 1 as a stage: lists of merges that several vocabularies share."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pytest
-
-from experiments.stages import phase1
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, rejected
-from tests.experiments.outputs import run_until as run
+from tests.experiments.outputs import names_by_stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
 def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(
@@ -31,94 +27,15 @@ def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(
     assert direct < set(names_by_stage(tmp_path)["tokenizer"])
 
 
-def test_a_longer_list_of_merges_continues_a_shorter_one(tiny: list[str], tmp_path: Path) -> None:
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
-    direct = set(names_by_stage(tmp_path)["tokenizer"])
-    shutil.rmtree(tmp_path / "artifacts")
+def test_a_larger_vocabulary_trains_a_longer_list(tiny: list[str], tmp_path: Path) -> None:
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=400"], tmp_path / "outputs")
+    shorter = set(names_by_stage(tmp_path)["tokenizer"])
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
     assert len(names_by_stage(tmp_path)["bpe"]) == 2
-    assert direct < set(names_by_stage(tmp_path)["tokenizer"])
-    (folder,) = direct
-    about = json.loads((tmp_path / "artifacts" / folder / "superbpe.json").read_text())
-    assert about["provenance"]["phase1"]["merges"] == 20
+    assert shorter < set(names_by_stage(tmp_path)["tokenizer"])
 
 
-def test_an_interrupted_list_resumes_after_a_shorter_one(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*arguments: Any, **options: Any) -> Any:
-        def stop(_: str, done: int, __: Any) -> None:
-            if done:
-                raise KeyboardInterrupt
-
-        return real(*arguments, **{**options, "progress": stop, "checkpoint_seconds": 0})
-
-    real = phase1.train_bpe
-    monkeypatch.setattr(phase1, "train_bpe", interrupted)
-    assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 130
-    monkeypatch.undo()
-    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.partial")
-    assert (unfinished / "merges-none.npz").exists()
-    (unfinished / ".merges-none.npz.4242").touch()  # killed while writing
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
-    for folder in (tmp_path / "artifacts").glob("bpe-*"):
-        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
-
-
-def test_merges_are_kept_until_the_tokenizer_is_saved(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(phase1, "keep", full)
-    with contextlib.suppress(OSError):
-        assert run("train_bpe", tiny) != 0
-    monkeypatch.undo()
-    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.partial")
-    with np.load(unfinished / "merges-none.npz") as saved:
-        n_merges = len(saved["ranks"])
+def test_presets_with_the_same_phase_1_share_its_merges(tiny: list[str], tmp_path: Path) -> None:
     run_stages("train_bpe", tiny, tmp_path / "outputs")
-    (folder,) = (tmp_path / "artifacts").glob("bpe-*")
-    assert n_merges == len(np.load(folder / "merge_counts.npy")) > 0
-    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
-
-
-def test_counts_of_several_corpora_make_a_mixture(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_stages("count", tiny, tmp_path / "outputs")
-    (counted,) = (tmp_path / "artifacts").glob("count-*/counts.parquet")
-    mixture = [*tiny, f"bpe.counts=[{counted},{counted}:2]"]
-    run_stages("train_bpe", mixture, tmp_path / "outputs")
-    assert "these counts may include held-out text, which is not checked" in capsys.readouterr().out
-    sizes = {
-        json.loads(path.read_text())["contents"]["n_bytes"]
-        for path in (tmp_path / "artifacts").glob("count-*/manifest.json")
-    }
-    assert max(sizes) == 3 * min(sizes)
-    # What the corpus is called, or when the file was written, plays no part; and no corpus is claimed.
-    (mixed,) = (path for path in (tmp_path / "artifacts").glob("count-*") if path != counted.parent)
-    assert "corpus" not in json.loads((mixed / "manifest.json").read_text())["contents"]
-    os.utime(counted)
-    run_stages("train_bpe", mixture, tmp_path / "outputs")
-    assert len(names_by_stage(tmp_path)["count"]) == 2
-    # The folder stands for the file in it.
-    run_stages("train_bpe", [*tiny, f"bpe.counts=[{counted.parent}]"], tmp_path / "outputs")
-    # The preset `none` shares phase 1 with the default: these counts serve it too.
-    run_stages("train_bpe", [*mixture, "superbpe=none"], tmp_path / "outputs")
-    assert len(names_by_stage(tmp_path)["bpe"]) == 2
-    for overrides, message in [
-        ([*tiny, f"bpe.counts=[{counted}:0]"], "write PATH or PATH:3"),
-        ([*tiny, f"bpe.counts=[{counted.with_name('manifest.json')}]"], "is not a file of pretoken counts"),
-        ([*tiny, "bpe.counts=[nowhere.parquet]"], "does not exist"),
-        ([*mixture, "pattern=llama3"], "were counted with pattern"),
-        (
-            [*mixture, "superbpe=none", "bpe.unit=document"],
-            "'line', but this run has 'document'; add bpe.unit=line, or count again",
-        ),
-        ([*mixture, "superbpe=runs"], "add pattern=superbpe, or count again"),
-    ]:
-        assert message in rejected("train_bpe", overrides, tmp_path)
+    run_stages("train_bpe", [*tiny, "superbpe=none"], tmp_path / "outputs")
+    assert len(names_by_stage(tmp_path)["bpe"]) == 1

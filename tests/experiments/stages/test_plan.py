@@ -12,7 +12,7 @@ import pytest
 from experiments.cli.compose import load
 from experiments.runs import Run, list_runs
 from experiments.stages import plan
-from experiments.stages.plan import Amounts, Measured
+from experiments.stages.plan import Amounts
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
@@ -28,19 +28,28 @@ STEPS = {
 }
 
 
-def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> dict[Run, TrainConfig]:
-    """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`."""
+def planned(
+    monkeypatch: pytest.MonkeyPatch, overrides: list[str], second: Amounts | None = None
+) -> dict[Run, TrainConfig]:
+    """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`.
+
+    `second` are those of the reference's model with another seed than the first.
+    """
     config = load(overrides)
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
     arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
-    monkeypatch.setattr(plan, "measure", lambda _model, _config, arm: Measured(STEPS[arm.arm.key], 1))
+
+    def measure(_: Any, settings: TrainConfig, arm: Any) -> Amounts:
+        return second if second and settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key]
+
+    monkeypatch.setattr(plan, "measure", measure)
     runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
     return plan.plan(runs, arms, config.lm, config.budget)
 
 
-def steps(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
+def steps(monkeypatch: pytest.MonkeyPatch, overrides: list[str], **more: Amounts) -> list[int]:
     """Steps of the plans, in the order of the runs."""
-    return [settings.steps for settings in planned(monkeypatch, overrides).values()]
+    return [settings.steps for settings in planned(monkeypatch, overrides, **more).values()]
 
 
 BYTES = "budget.train_bytes=8192000"  # 1,000 steps of the reference
@@ -97,22 +106,8 @@ def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch: pytest.Monk
 
 
 def test_every_seed_has_the_flops_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = load(FLOPS)
-    training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
-    arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
     other = dataclasses.replace(STEPS["bpe"], flops=25.5e6)  # the contexts of another seed
-    monkeypatch.setattr(
-        plan,
-        "measure",
-        lambda _model, settings, arm: Measured(
-            other if settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key], 1
-        ),
-    )
-    runs = list_runs(arms, config.lm.all_sizes, [0, 1], config.budget.rungs())
-    assert [settings.steps for settings in plan.plan(runs, arms, config.lm, config.budget).values()] == [
-        *(400, 526),
-        *(392, 526),
-    ]
+    assert steps(monkeypatch, [*FLOPS, "lm.n_seeds=2"], second=other) == [400, 526, 392, 526]
 
 
 def test_other_modes_follow_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

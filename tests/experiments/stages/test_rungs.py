@@ -12,7 +12,6 @@ from experiments import pipeline
 from experiments.cli.compose import load
 from experiments.stages import outlook
 from experiments.store.artifacts import Artifact
-from lm.train.trainer import CHECKPOINT
 from tokenizer.errors import UserError
 
 LADDER = [
@@ -84,20 +83,12 @@ def own_flops(made: list[Artifact]) -> int:
 def test_finished_models_need_no_trunk(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    costs: list[outlook.Cost] = []
-    cost = outlook.cost
-    monkeypatch.setattr(outlook, "cost", lambda *arguments: costs.append(cost(*arguments)) or costs[-1])
+    flops: list[float] = []
+    measured = outlook.flops_left
+    monkeypatch.setattr(outlook, "flops_left", lambda *arguments: flops.append(measured(*arguments)) or flops[-1])
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
-    files = [
-        each.folder / name
-        for each in {each.name: each for each in made}.values()
-        for name in ("model.safetensors", CHECKPOINT)
-    ]
-    assert sum(each.flops for each in costs) == pytest.approx(own_flops(made), rel=0.05)
-    assert sum(each.n_bytes for each in costs) == pytest.approx(
-        sum(path.stat().st_size for path in files if path.exists()), rel=0.2
-    )
-    assert "4 language models to train: " in capsys.readouterr().out
+    assert sum(flops) == pytest.approx(own_flops(made), rel=0.05)
+    assert "training FLOPs" in capsys.readouterr().out
     for each in made:
         if each.name.startswith("trunk-") and each.folder.exists():
             shutil.rmtree(each.folder)

@@ -43,10 +43,10 @@ def test_a_weight_counts_documents_several_times(tmp_path: Path, capsys: pytest.
     assert "web" in printed
     assert "×3" in printed
     web, code = counts.sources["web"], counts.sources["code"]
-    assert (web.weight, code.weight) == (3, 1)
+    assert (web["weight"], code["weight"]) == (3, 1)
     for name in ("n_documents", "n_bytes", "n_pretokens"):
-        assert getattr(counts, name) == getattr(web, name) + getattr(code, name)
-        assert getattr(copied, name) == 3 * getattr(web, name) + getattr(code, name)
+        assert getattr(counts, name) == web[name] + code[name]
+        assert getattr(copied, name) == 3 * web[name] + code[name]
 
 
 def test_sources_and_paths_together_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
