@@ -26,7 +26,8 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 def foreign(failure: str) -> Iterator[None]:
     """Raise errors of other software as UserErrors that begin with `failure`.
 
-    A panic of `tokenizers` is not an Exception, only a BaseException.
+    A panic of `tokenizers` is not an Exception, only a BaseException. Rust has then already printed it to stderr: the
+    package has no setting for that, and redirecting the descriptor would take the output of other threads along.
     """
     try:
         yield

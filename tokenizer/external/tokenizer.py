@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from tokenizer import _native, documents
 from tokenizer.documents import Texts
-from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
-from tokenizer.files import make_folder, parse_json, read_bytes
-from tokenizer.formats.checks import check_members
+from tokenizer.files import parse_json, read_bytes
+from tokenizer.formats.checks import check_members, write_files
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 
 FILE = "external.json"
@@ -178,10 +177,7 @@ class ExternalTokenizer(TokenizerLike):
 
     def save(self, folder: Path | str) -> None:
         """Write a folder that `tokenizer.external.load.load_saved` reads."""
-        folder = Path(folder)
-        make_folder(folder)
-        write_whole(folder / self.software.file, self.software.content)
-        write_whole(folder / FILE, self._about())
+        write_files(Path(folder), {self.software.file: self.software.content, FILE: self._about()})
 
     @classmethod
     def load(cls, folder: Path | str) -> ExternalTokenizer:

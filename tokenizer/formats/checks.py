@@ -10,7 +10,6 @@ from typing import Any, get_args, get_origin
 from tokenizer.definition import MOST_IDS, Definition
 from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
-from tokenizer.files import make_folder
 
 
 def conforms(value: Any, hint: Any) -> bool:
@@ -100,10 +99,13 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         folder: created if missing.
         files: contents by name, in the order in which they are renamed.
         remove: names of files to delete before the renames.
+
+    Raises:
+        UserError: the folder cannot be made or written.
     """
-    make_folder(folder)
     ready: list[tuple[Path, Path]] = []
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             partial = partial_name(folder / name)
             ready.append((partial, folder / name))
@@ -115,6 +117,8 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         for partial, final in ready:
             partial.replace(final)
         sync(folder)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}); name a folder that can be") from None
     finally:
         for partial, _ in ready:
             partial.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tokenizer.definition import Described, Stored
-from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice
 from tokenizer.files import read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
@@ -113,8 +112,7 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
     if kind == "superbpe":
         if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
             raise UserError(f"{path} already exists; name a new folder")
-        with new_folder(path) as partial:
-            folder.save(tokenizer, partial)
+        folder.save(tokenizer, path)
         return sorted(path.iterdir())
     target, files = path, {}
     if kind == "hf":
