@@ -23,7 +23,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import zstandard
 
@@ -32,7 +31,6 @@ from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
 from tokenizer import Batch, Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats
 from tokenizer import train_bpe as train
-from tokenizer.train.checkpoint import Checkpoint, Merges
 
 if TYPE_CHECKING:
     import random
@@ -241,18 +239,6 @@ def write_counts(folder: Path) -> None:
     count_pretokens([Batch.from_texts(texts.sample(3000))], "gpt2").save(folder / "counts.parquet")
 
 
-def write_checkpoint(folder: Path) -> None:
-    tokenizer = plain()
-    ranks = np.array(tokenizer.ranks(), np.uint32)
-    counts = np.arange(len(ranks), 0, -1).astype(np.uint64)
-    Checkpoint(folder / "c.npz", "identity", 1.0).save(Merges(ranks, counts, 1.5))
-
-
-def read_checkpoint(folder: Path) -> Any:
-    found = Checkpoint(folder / "c.npz", "identity", 1.0).load()
-    return found.ranks.tolist(), found.counts.tolist(), found.seconds
-
-
 def write_model(folder: Path) -> None:
     from lm.model.weights import save_model
     from tests.lm import tiny
@@ -316,7 +302,6 @@ KINDS = {
     ),
     "shards": Kind(write_shards_of, read_shards),
     "counts": Kind(write_counts, lambda folder: list(PretokenCounts.load(folder / "counts.parquet").items())),
-    "checkpoint": Kind(write_checkpoint, read_checkpoint),
     "model": Kind(write_model, read_model),
     "jsonl": Kind(lambda folder: write_jsonl(folder / "a.jsonl", DOCUMENTS), read_texts, read_lines),
     "jsonl.gz": Kind(lambda folder: write_jsonl(folder / "a.jsonl.gz", DOCUMENTS), read_texts, read_lines),

@@ -78,16 +78,11 @@ def run(arguments: argparse.Namespace) -> None:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
         extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
         formats.write(extended, folder, "superbpe")
-    _checkpoint(folder).unlink(missing_ok=True)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     reporter.say(repr(extended))
     finish(folder, then=["inspect", folder, "--against", arguments.tokenizer])
-
-
-def _checkpoint(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.merges.npz")
 
 
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
@@ -98,7 +93,6 @@ def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
             arguments.vocab_size,
             start=start,
             keep_ids=arguments.keep_ids,
-            checkpoint=_checkpoint(arguments.to),
             progress=reporter.progress,
         )
 
