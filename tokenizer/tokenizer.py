@@ -449,7 +449,7 @@ class Tokenizer(TokenizerLike):
 
         Args:
             repository: id of the repository, as "org/name".
-            options: `to`, `license`, `measured` and the other keyword arguments of `tokenizer.external.push.push`.
+            options: `to`, `license` and the other keyword arguments of `tokenizer.external.push.push`.
         """
         from tokenizer.external.push import push  # needed only here
 

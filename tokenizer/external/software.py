@@ -229,36 +229,6 @@ def _check(model: Any, name: str) -> None:
             )
 
 
-def word_pieces(vocabulary: str, config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The tokenizer.json of BERT's vocab.txt.
-
-    Args:
-        vocabulary: content of vocab.txt: one token per line.
-        config: content of tokenizer_config.json; {} for the defaults of `transformers`.
-        name: name of the file for messages.
-    """
-    with needs_extra(f"to read {name}: "):
-        from tokenizers import BertWordPieceTokenizer
-    ids = {token.removesuffix("\r"): i for i, token in enumerate(vocabulary.removesuffix("\n").split("\n"))}
-    unknown = config.get("unk_token", "[UNK]")
-    unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
-    if not isinstance(unknown, str) or unknown not in ids:
-        raise UserError(f"{name} is not a BERT vocabulary: it has no token {quoted(unknown)}")
-    with foreign(f"tokenizers cannot read {name}"):
-        made = BertWordPieceTokenizer(
-            unk_token=unknown,
-            handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-            strip_accents=config.get("strip_accents"),
-            lowercase=config.get("do_lower_case", True),
-        )
-        content: dict[str, Any] = json.loads(made.to_str())
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown} & {*ids}
-    content["model"]["vocab"] = ids
-    content["added_tokens"] = [{"id": ids[token], "content": token} | flags for token in ids if token in specials]
-    return content
-
-
 def _row(values: Any) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64)
 

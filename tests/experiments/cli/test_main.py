@@ -131,7 +131,7 @@ TAKING = {
     "inspect": (["--text", "TEXT", "--out", "OUT"], True),
     "extend": (["TEXT", "--vocab-size", "310", "--to", "OUT"], True),
     "export": (["OUT", "--to", "hf"], True),
-    "push": (["org/name", "--text", "TEXT", "--to", "OUT"], True),
+    "push": (["org/name", "--to", "OUT"], True),
 }
 
 
