@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import glob
 import io
+import mmap
 import os
 import random
 import re
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,7 @@ from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 BLOCK_BYTES = 1 << 23
 """Bytes per request."""
@@ -130,6 +132,25 @@ class RemoteFile:
 
         yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
+    def excerpt(self, spans: Iterable[tuple[int, int]]) -> mmap.mmap:
+        """Memory of the file's size that has only the bytes in some ranges (start, end), and zeros elsewhere.
+
+        For libraries that read at any position. They must not call a Python file: a call that waits for a server when
+        the interpreter exits would abort the process. Pages that are not written take no memory.
+
+        Raises:
+            UserError: see `blocks`.
+        """
+        memory = mmap.mmap(-1, max(1, self.stat.size), _PRIVATE)
+        for start, end in spans:
+            memory.seek(start)
+            for block in self.blocks(start, end):
+                memory.write(block)
+        return memory
+
+
+# Without a reservation, a file may be larger than the memory of the machine. `mmap` names the flag from Python 3.13 on.
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 File: TypeAlias = "Path | RemoteFile"
 
