@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokenizer import _native
-from tokenizer.corpus.ranges import Range
 from tokenizer.corpus.remote import RemoteFile
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
@@ -37,11 +36,11 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
-        path: the file, or a range of it.
+        path: the file.
         config: how to read it.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
             whose rows become empty documents, as in JSON lines.
@@ -50,13 +49,12 @@ def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | No
 
     skipped = skipped or Skipped()
     skips, where = config.on_error == "skip", f"{path}: "
-    span = path if isinstance(path, Range) else None
     places: list[str] = []
     count = done = 0
     total = 0
     try:
         try:
-            file = pq.ParquetFile(_footer(path.file if isinstance(path, Range) else path))
+            file = pq.ParquetFile(_footer(path))
         except UserError:  # of a remote file
             raise
         except parquet_errors() as error:
@@ -64,17 +62,10 @@ def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | No
     except DataError as error:
         if not skips:
             raise
-        if span is None or span.start == 0:  # once per file
-            skipped.add(str(path), 1, [str(error).removeprefix(where)])
+        skipped.add(str(path), 1, [str(error).removeprefix(where)])
         return
-    groups = range(file.metadata.num_row_groups)
-    if span is not None:
-        groups = span.row_groups([file.metadata.row_group(i).total_byte_size for i in groups])
-    for i in range(groups.stop):
+    for i in range(file.metadata.num_row_groups):
         total += file.metadata.row_group(i).num_rows
-        if i < groups.start:
-            done = total
-            continue
         try:
             for batch, rows, bad in _row_group(path, file, i, done, where, config):
                 if bad:
@@ -151,12 +142,12 @@ def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
 
 
 def _row_group(
-    path: File | Range, file: Any, i: int, done: int, where: str, config: CorpusConfig
+    path: File, file: Any, i: int, done: int, where: str, config: CorpusConfig
 ) -> Iterator[tuple[_native.Batch, int, list[int]]]:
     """Documents of a row group, the number of rows they come from, and which of these are not UTF-8.
 
     Args:
-        path: the Parquet file, or a range of it.
+        path: the Parquet file.
         file: the open Parquet file; of a remote file, only the metadata.
         i: number of the row group.
         done: number of rows before it.
@@ -172,9 +163,9 @@ def _row_group(
     while True:
         try:
             if batches is None:
-                source = path.file if isinstance(path, Range) else path
-                if isinstance(source, RemoteFile):
-                    source = _chunks(source, file, i, columns)
+                source: Any = path
+                if isinstance(path, RemoteFile):
+                    source = _chunks(path, file, i, columns)
                     file = pq.ParquetFile(source, metadata=file.metadata)
                 rows_at_once = _rows_at_once(file, source, i, text, config)
                 # Arrow's own threads are not faster for a single column.
