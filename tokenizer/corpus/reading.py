@@ -12,15 +12,12 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.ranges import Range
-from tokenizer.corpus.remote import File
+from tokenizer.corpus.remote import File, RemoteFile
 from tokenizer.corpus.rows import read_parquet
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError
 from tokenizer.files import without_credentials
 
 FILES_AHEAD = 4
@@ -29,7 +26,7 @@ FILES_AHEAD = 4
 
 def read_files(
     skipped: Skipped,
-    files: Sequence[tuple[File | Range, str]],
+    files: Sequence[tuple[File, str]],
     config: CorpusConfig,
     readers: int = 1,
     *,
@@ -60,15 +57,12 @@ def read_files(
             )
             try:
                 yield from reader
-            except UserError as error:
-                path = named[0][0]
-                raise path.explained(error) if isinstance(path, Range) else error from None
             finally:  # also if the rest is not wanted
                 for file, count, places in reader.skipped():
                     skipped.add(file, count, places)
 
 
-def _parquet(paths: Sequence[File | Range], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
+def _parquet(paths: Sequence[File], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
     for path in paths:
         yield from read_parquet(path, config, skipped)
 
@@ -101,15 +95,8 @@ def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped
         pool.terminate()  # does not wait for a read that waits for a server
 
 
-class Fed(Protocol):
-    """A file or a part of one whose bytes are read in Python."""
-
-    def blocks(self) -> Iterator[bytes]:
-        """See `RemoteFile.blocks`."""
-
-
 @contextmanager
-def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.Feed | None]]:
+def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed | None]]:
     """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
 
     Memory is at most `remote.BLOCK_BYTES` times `remote.AHEAD + 2` per file that is being read.
@@ -119,7 +106,7 @@ def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.
         readers: number of files that the consumer reads at the same time.
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
-    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and not isinstance(file, Path))
+    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile))
 
     def run() -> None:
         while True:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import glob
-import io
+import mmap
 import os
 import random
 import re
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 BLOCK_BYTES = 1 << 23
 """Bytes per request."""
@@ -96,17 +97,6 @@ class RemoteFile:
         version = hashed or about.get("ETag") or about.get("Last-Modified") or about.get("mtime") or ""
         return Stat(about["size"], str(version))
 
-    def open(self) -> io.RawIOBase:
-        """Open the file for random access.
-
-        Raises:
-            UserError: it cannot be read, or changed since it was found.
-        """
-        if (now := self.current()) != self.stat:
-            raise UserError(changed(self, now))
-        system, path = _system(self.address)
-        return _Reading(self, attempted(self.url, lambda: system.open(path, "rb", cache_type="none")))
-
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The content from byte `start` to byte `end`, or to the end of the file, in blocks that are read ahead.
 
@@ -114,54 +104,51 @@ class RemoteFile:
             UserError: the file cannot be read, or changed since it was found.
         """
         stop = self.stat.size if end is None else end
-        idle: SimpleQueue[io.RawIOBase] = SimpleQueue()
+        idle: SimpleQueue[Any] = SimpleQueue()
 
-        def block(at: int) -> bytes:
+        def read(at: int, size: int) -> bytes:
             try:
                 file = idle.get_nowait()
             except Empty:
-                file = self.open()
+                if (now := self.current()) != self.stat:
+                    raise UserError(changed(self, now)) from None
+                system, path = _system(self.address)
+                file = system.open(path, "rb", cache_type="none")
             file.seek(at)
-            content = file.read(size := min(BLOCK_BYTES, stop - at)) or b""
+            content = bytes(file.read(size))
+            idle.put(file)
+            return content
+
+        def block(at: int) -> bytes:
+            size = min(BLOCK_BYTES, stop - at)
+            content = attempted(self.url, lambda: read(at, size))
             if len(content) < size:
                 raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
-            idle.put(file)
             return content
 
         yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
+    def excerpt(self, spans: Iterable[tuple[int, int]]) -> mmap.mmap:
+        """Memory of the file's size that has only the bytes in some ranges (start, end), and zeros elsewhere.
+
+        For libraries that read at any position. They must not call a Python file: a call that waits for a server when
+        the interpreter exits would abort the process. Pages that are not written take no memory.
+
+        Raises:
+            UserError: see `blocks`.
+        """
+        memory = mmap.mmap(-1, max(1, self.stat.size), _PRIVATE)
+        for start, end in spans:
+            memory.seek(start)
+            for block in self.blocks(start, end):
+                memory.write(block)
+        return memory
+
+
+# Without a reservation, a file may be larger than the memory of the machine. `mmap` names the flag from Python 3.13 on.
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 File: TypeAlias = "Path | RemoteFile"
-
-
-class _Reading(io.RawIOBase):
-    """An open file; a read that fails is repeated."""
-
-    def __init__(self, remote: RemoteFile, file: Any) -> None:
-        self._url, self._size, self._file = remote.url, remote.stat.size, file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def readinto(self, buffer: Any) -> int:
-        at = self._file.tell()
-
-        def read() -> bytes:
-            self._file.seek(at)
-            return bytes(self._file.read(min(len(buffer), self._size - at)))
-
-        content = attempted(self._url, read) if at < self._size else b""
-        buffer[: len(content)] = content
-        return len(content)
 
 
 class Missing(UserError):
@@ -227,7 +214,7 @@ def subfolders(url: str) -> list[str]:
 def _pinned(system: Any, path: str) -> str:
     """The path of a data set at the commit that its revision has now: `datasets/ORGANISATION/NAME@COMMIT/PATH`."""
     if not path.startswith("datasets/") or path.count("/") < 2:
-        raise UserError("data sets are named hf://datasets/ORGANISATION/NAME/PATH")
+        raise UserError(f"hf://{path}: data sets are named hf://datasets/ORGANISATION/NAME/PATH")
     where = system.resolve_path(path)
     commit = system._api.dataset_info(where.repo_id, revision=where.revision).sha
     return f"datasets/{where.repo_id}@{commit}/{where.path_in_repo}".rstrip("/")
@@ -304,8 +291,8 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return call()
-        except UserError as error:
-            raise UserError(f"{url}: {error}") from None
+        except UserError:
+            raise
         except Exception as error:
             failure = error.__cause__ or error if isinstance(error, FileNotFoundError) else error  # of fsspec's client
             status, package = getattr(failure, "status", None), type(failure).__module__.partition(".")[0]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
-from io import RawIOBase
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
-from tokenizer.corpus.ranges import Range
 from tokenizer.corpus.remote import RemoteFile
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
@@ -26,6 +23,8 @@ if TYPE_CHECKING:
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
+FOOTER_BYTES = 1 << 16
+"""Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
 _SET_SCORE = "name the one that holds the score with score_field=NAME"
 
@@ -37,35 +36,25 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
-        path: the file, or a range of it.
+        path: the file.
         config: how to read it.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
             whose rows become empty documents, as in JSON lines.
     """
-    file = path.file if isinstance(path, Range) else path
-    with file.open() if isinstance(file, RemoteFile) else nullcontext(file) as source:
-        yield from _read_parquet(path, source, config, skipped or Skipped())
-
-
-def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
     import pyarrow.parquet as pq
 
+    skipped = skipped or Skipped()
     skips, where = config.on_error == "skip", f"{path}: "
-    span = path if isinstance(path, Range) else None
     places: list[str] = []
     count = done = 0
     total = 0
     try:
         try:
-            # Buffering ahead would call Python from Arrow's threads, which abort the process if it is just exiting.
-            file = pq.ParquetFile(source, pre_buffer=not isinstance(source, RawIOBase))
-            names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
-            # For single rows: the small buffer avoids reading the rest of a row group.
-            peeked = pq.ParquetFile(source, read_dictionary=list(names), pre_buffer=False, buffer_size=1 << 16)
+            file = pq.ParquetFile(_footer(path))
         except UserError:  # of a remote file
             raise
         except parquet_errors() as error:
@@ -73,19 +62,12 @@ def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped
     except DataError as error:
         if not skips:
             raise
-        if span is None or span.start == 0:  # once per file
-            skipped.add(str(path), 1, [str(error).removeprefix(where)])
+        skipped.add(str(path), 1, [str(error).removeprefix(where)])
         return
-    groups = range(file.metadata.num_row_groups)
-    if span is not None:
-        groups = span.row_groups([file.metadata.row_group(i).total_byte_size for i in groups])
-    for i in range(groups.stop):
+    for i in range(file.metadata.num_row_groups):
         total += file.metadata.row_group(i).num_rows
-        if i < groups.start:
-            done = total
-            continue
         try:
-            for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
+            for batch, rows, bad in _row_group(path, file, i, done, where, config):
                 if bad:
                     count += len(bad)
                     places += [f"row {done + row}: not UTF-8" for row in bad]
@@ -116,30 +98,77 @@ def _unreadable(error: Exception, what: str, remedy: str) -> UserError:
     return (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}")
 
 
+def _footer(file: File) -> Any:
+    """A file that pyarrow can open; of a remote file, only the metadata are read."""
+    if not isinstance(file, RemoteFile):
+        return file
+    import pyarrow as pa
+
+    size = file.stat.size
+    tail = b"".join(file.blocks(max(0, size - FOOTER_BYTES)))
+    needed = int.from_bytes(tail[-8:-4], "little") + 8
+    if len(tail) < needed <= size:
+        tail = b"".join(file.blocks(size - needed))
+    return pa.BufferReader(tail)
+
+
+def _chunks(file: RemoteFile, opened: Any, i: int, columns: Sequence[str]) -> Any:
+    """A file with only the given columns of row group `i`.
+
+    Arrow must not read the remote file itself: `RemoteFile.excerpt`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
+    try:
+        empty = pq.ParquetFile(pa.BufferReader(file.excerpt([])), metadata=opened.metadata)
+        next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
+    except OSError as error:
+        if "page header" not in str(error):
+            raise
+    spans = []
+    for column in _columns_at(opened, i, columns):
+        start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+        # As Arrow: some old writers did not count the header of the dictionary.
+        spans.append((start, min(file.stat.size, start + column.total_compressed_size + 100)))
+    return pa.BufferReader(file.excerpt(spans))
+
+
+def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
+    """Metadata of the columns of row group `i` with these dotted paths, which must be undamaged (`_chunks`)."""
+    group, schema = file.metadata.row_group(i), file.metadata.schema
+    return [group.column(j) for j in range(group.num_columns) if schema.column(j).path in paths]
+
+
 def _row_group(
-    file: Any, peeked: Any, i: int, done: int, where: str, config: CorpusConfig
+    path: File, file: Any, i: int, done: int, where: str, config: CorpusConfig
 ) -> Iterator[tuple[_native.Batch, int, list[int]]]:
     """Documents of a row group, the number of rows they come from, and which of these are not UTF-8.
 
     Args:
-        file: the Parquet file.
-        peeked: the same file with a small buffer.
+        path: the Parquet file.
+        file: the open Parquet file; of a remote file, only the metadata.
         i: number of the row group.
         done: number of rows before it.
         where: start of messages.
         config: how to read it.
     """
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
     text, score = _columns(file.schema_arrow, where, config)
+    columns = [".".join(column) for column in (text, score) if column]
     batches = None
     while True:
         try:
             if batches is None:
-                rows_at_once = _rows_at_once(file, peeked, i, text, config)
-                # Arrow's own threads would call Python for a remote file, also while the interpreter shuts down. They
-                # are not faster for a single column.
-                columns = [".".join(path) for path in (text, score) if path]
+                source: Any = path
+                if isinstance(path, RemoteFile):
+                    source = _chunks(path, file, i, columns)
+                    file = pq.ParquetFile(source, metadata=file.metadata)
+                rows_at_once = _rows_at_once(file, source, i, text, config)
+                # Arrow's own threads are not faster for a single column.
                 batches = file.iter_batches(rows_at_once, row_groups=[i], columns=columns, use_threads=False)
             rows = next(batches, None)
         except UserError:  # of a remote file
@@ -311,7 +340,7 @@ def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) 
     tick.finish(done)
 
 
-def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: CorpusConfig) -> int:
+def _rows_at_once(file: Any, source: Any, i: int, text: Sequence[str], config: CorpusConfig) -> int:
     """Number of rows of row group `i` to read at a time: at most a few batches of text.
 
     The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
@@ -319,13 +348,18 @@ def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: C
 
     Args:
         file: the Parquet file.
-        peeked: the file with a small buffer and with dictionaries of the text column as they are stored.
+        source: what it was opened from.
         i: number of the row group.
         text: path of the text column.
         config: how to read it.
     """
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
+    # With dictionaries of the text column as they are stored, and a small buffer, which avoids reading the rest of a
+    # row group.
+    names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
+    peeked = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=list(names), buffer_size=1 << 16)
     # Reading a row checks the metadata of the columns. If they are damaged it raises an error; `group.column` would
     # abort the process.
     where: dict[str, Any] = {"batch_size": 1, "row_groups": [i], "columns": [".".join(text)], "use_threads": False}
@@ -333,10 +367,8 @@ def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: C
         first = next(peeked.iter_batches(**where), None)
     except parquet_errors():  # pyarrow reads some encodings only as plain text
         first = next(file.iter_batches(**where), None)
-    group, schema = file.metadata.row_group(i), file.metadata.schema
-    columns = [group.column(j) for j in range(group.num_columns) if schema.column(j).path == ".".join(text)]
-    size = sum(column.total_uncompressed_size for column in columns)
-    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
+    size = sum(column.total_uncompressed_size for column in _columns_at(file, i, [".".join(text)]))
+    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * file.metadata.row_group(i).num_rows // max(size, 1))
     values = None if first is None else _inside(first, text)
     if values is not None and hasattr(values, "dictionary"):
         longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0

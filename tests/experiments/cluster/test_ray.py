@@ -88,9 +88,10 @@ def cluster(runner):
 def corpus(tmp_path):
     rng = random.Random(5)
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
-    rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(8000))
-    (tmp_path / "a.jsonl").write_text("\n".join(rows))
-    return Corpus(CorpusConfig(paths=[str(tmp_path / "a.jsonl")]))
+    for i in range(16):
+        rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
+        (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
+    return Corpus(CorpusConfig(paths=[str(tmp_path / "*.jsonl")]))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

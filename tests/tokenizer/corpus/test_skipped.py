@@ -60,6 +60,7 @@ def test_a_damaged_line_is_an_error_or_skipped_and_listed(line, why, tmp_path):
     assert (skipped["count"], skipped["files"]) == (1, {str(path): 1})
     assert skipped["places"][0].startswith(f"{path}: line 7: ")
     assert why in skipped["places"][0]
+    assert "skip" not in skipped["places"][0]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
@@ -153,7 +154,8 @@ def test_reasons_for_an_empty_corpus_are_true(tmp_path):
     "read", [lambda corpus: list(documents_by_origin(corpus, "all")), lambda corpus: _parts(corpus)]
 )
 def test_every_way_to_read_reports_what_it_skipped_once(read, tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(lines(b"damaged", b"damaged"))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(b"damaged"))
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], on_error="skip"))
     with pytest.warns(UserWarning, match="2 damaged records") as warned:
         read(corpus)
