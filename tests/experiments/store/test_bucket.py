@@ -16,8 +16,8 @@ import pytest
 
 from experiments.cli import main
 from experiments.results import Folder
-from experiments.store import cache
-from experiments.store.artifacts import Store, artifact_at
+from experiments.store.artifacts import Store
+from experiments.store.bucket import CACHE, BucketStore
 from tests.experiments.store.demo import make
 from tests.tokenizer.corpus.endpoint import SECRETS
 from tokenizer.corpus import remote
@@ -34,7 +34,7 @@ FILES = {"a.txt": b"hello", "deep/b.gz": bytes(range(256)) * 100, "deep/empty": 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches in the test's own folder."""
-    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "caches"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "caches"))
 
 
 def build(folder: Path) -> dict[str, Any]:
@@ -53,7 +53,9 @@ def not_again(_: Path) -> dict[str, Any]:
 
 
 def other_machine(tmp_path: Path, name: str = "other", **options: Any) -> Store:
-    return Store.at(URL, str(tmp_path / name), **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE, str(tmp_path / name))
+        return Store.at(URL, **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -112,27 +114,6 @@ def test_a_failed_upload_resumes_without_building_again(
     assert contents(other_machine(tmp_path).open_all(Store.at(URL).names("lm-"), Folder)[0].path) == FILES
 
 
-@pytest.mark.slow
-def test_a_failed_upload_does_not_end_the_build_that_uses_the_artifact(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "ATTEMPTS", 1)
-    store = Store.at(URL)
-
-    def outer(folder: Path) -> dict[str, Any]:
-        endpoint.upload_faults.extend([503] * 200)
-        made(store, "bpe")
-        return build(folder)
-
-    with pytest.raises(UserError, match="cannot be written"):
-        made(store, build=outer)
-    endpoint.upload_faults.clear()
-    store = Store.at(URL)
-    made(store, build=not_again)
-    made(store, "bpe", build=not_again)
-    assert len(store.bucket.names()) == 2  # type: ignore[union-attr]
-
-
 def test_a_prefix_without_a_manifest_is_unfinished(endpoint: Endpoint, tmp_path: Path) -> None:
     name = made(Store.at(URL)).name
     del endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"]
@@ -143,15 +124,14 @@ def test_a_prefix_without_a_manifest_is_unfinished(endpoint: Endpoint, tmp_path:
 def test_uploads_of_two_machines_do_not_mix(endpoint: Endpoint, tmp_path: Path) -> None:
     """The second machine builds something else under the name, and uploads it before the first one does."""
     one, two = Store.at(URL), other_machine(tmp_path)
-    bucket = one.bucket
-    assert bucket is not None
-    upload = bucket.upload
+    assert isinstance(one, BucketStore)
+    transfer = one._transfer
 
-    def interleaved(folder: Path) -> None:
+    def interleaved(*arguments: Any) -> None:
         made(two, build=lambda folder: {"size": (folder / "a.txt").write_text("HELLO")})
-        upload(folder)
+        transfer(*arguments)
 
-    bucket.upload = interleaved  # type: ignore[method-assign]
+    one._transfer = interleaved  # type: ignore[method-assign]
     assert made(one).fresh
     third = other_machine(tmp_path, "third")
     assert contents(made(third, build=not_again).path) == FILES
@@ -181,7 +161,7 @@ def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) ->
     (key,) = (key for key in endpoint.objects if key.endswith("a.txt"))
     endpoint.objects[key] = b"HELLO"
     artifact = made(other_machine(tmp_path), build=not_again)
-    with pytest.raises(UserError, match=rf"{URL}/lm-.*/a.txt is damaged.*delete its artifact in the bucket"):
+    with pytest.raises(UserError, match=rf"a.txt is damaged.*delete {URL}/lm-.* in the bucket"):
         _ = artifact.path
     endpoint.objects[key] = b"hello"
     assert contents(artifact.path) == FILES
@@ -189,21 +169,24 @@ def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["upload", "download"])
-def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_killed_transfer_resumes(
+    what: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
         "from experiments.store.artifacts import Store\n"
         "from tests.experiments.store.demo import make\n"
         "def build(folder):\n"
-        "    Path(sys.argv[2]).open('a').write('x')\n"
+        "    Path(sys.argv[1]).open('a').write('x')\n"
         "    for i in range(20):\n"
         "        (folder / f'{i:02}').write_bytes(b'%d' % i * 10000)\n"
         "    return {}\n"
-        f"store = Store.at({URL!r}, sys.argv[1])\n"
+        f"store = Store.at({URL!r})\n"
         "print(make(store, 'lm', config={}, inputs={}, build=build).path)\n"
     )
-    arguments = [sys.executable, "-c", program, str(tmp_path / "cache"), str(tmp_path / "built")]
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    arguments = [sys.executable, "-c", program, str(tmp_path / "built")]
 
     def run() -> Path:
         return Path(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.strip())
@@ -234,43 +217,27 @@ def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path
 
 
 def test_status_lists_a_bucket_and_removes_nothing_there(
-    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(Store.at(URL, str(tmp_path / "cache")))
-    other = [f"artifacts={URL}", f"artifacts_cache={tmp_path / 'other'}"]
-    assert main.run(["status", *other, "--json"]) == 0
+    made(Store.at(URL))
+    monkeypatch.setenv(CACHE, str(tmp_path / "other"))
+    assert main.run(["status", f"artifacts={URL}", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["n_bytes"] == sum(map(len, FILES.values()))
-    assert main.run(["status", "--clean", *other, "--yes"]) == 2
+    assert main.run(["status", "--clean", f"artifacts={URL}", "--yes"]) == 2
     assert "nothing is removed there" in capsys.readouterr().err
     assert other_machine(tmp_path).names("lm-") == [row["name"]]
 
 
-def test_a_cache_folder_leads_to_its_bucket(endpoint: Endpoint, tmp_path: Path) -> None:
-    name = made(Store.at(URL)).name
-    root = other_machine(tmp_path).root
-    found = artifact_at(root / name, Folder)
-    assert found is not None
-    assert contents(found.path) == FILES
-
-
 @pytest.mark.parametrize(
-    ("where", "folder", "message"),
+    ("where", "message"),
     [
-        ("hf://datasets/a/b", None, "write a folder, s3://BUCKET/PREFIX or gs://"),
-        ("https://me:pw@host/a?sig=X", None, "artifacts=https://host/a: write"),
-        ("s3://bucket/*", None, "write a folder"),
-        ("s3://", None, "write a folder"),
-        ("artifacts", "cache", "artifacts_cache=cache has no effect"),
-        (URL, ".", "contains other files"),
+        ("hf://datasets/a/b", "write a folder, s3://BUCKET/PREFIX or gs://"),
+        ("https://me:pw@host/a?sig=X", "artifacts=https://host/a: write"),
+        ("s3://bucket/*", "write a folder"),
+        ("s3://", "write a folder"),
     ],
 )
-def test_wrong_settings_are_errors(where: str, folder: str | None, message: str) -> None:
+def test_wrong_urls_are_errors(where: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Store.at(where, folder)
-
-
-def test_a_cache_belongs_to_one_bucket(tmp_path: Path) -> None:
-    Store.at(URL, str(tmp_path / "cache"))
-    with pytest.raises(UserError, match="is the cache of s3://bucket/some/prefix; name another"):
-        Store.at(f"{URL}/other", str(tmp_path / "cache"))
+        Store.at(where)

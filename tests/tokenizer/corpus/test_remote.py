@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from experiments.store.bucket import Bucket
+from experiments.store.artifacts import Store
+from experiments.store.bucket import CACHE
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
@@ -408,7 +409,8 @@ def test_a_hub_that_cannot_be_reached_is_one_line(where, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["a\\..\\..\\escaped", "C:escaped", "line\tfeed"])
-def test_names_of_a_listing_stay_inside_their_folder(name, endpoint, tmp_path):
+def test_names_of_a_listing_stay_inside_their_folder(name, endpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv(CACHE, str(tmp_path))
     endpoint.objects |= {f"bucket/{name}/manifest.json": b"{}", "bucket/../manifest.json": b"{}"}
     with pytest.raises(UserError, match="not a plain path inside the folder"):
-        Bucket("s3://bucket", tmp_path / "store" / ".manifests", None).names()
+        Store.at("s3://bucket").names("")
