@@ -337,7 +337,7 @@ class Config:
     Attributes:
         arms: The tokenizers to compare, by name (`experiments.arms`).
         reference: Name of the arm that the others are compared with; None for the first arm.
-        artifacts: Folder for results, shared between runs: on this machine, or an s3:// or gs:// URL.
+        artifacts: Folder for results, shared between runs.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
         logger: `none`, `wandb` or `wandb-offline`; `metrics.jsonl` is always written.

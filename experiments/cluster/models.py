@@ -36,6 +36,7 @@ from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from experiments.cluster.results import Beat, Blocks
     from experiments.cluster.tasks import Cluster
@@ -74,7 +75,7 @@ class _Job:
         work: The models to train, or the tuning runs.
     """
 
-    store: tuple[str, Verify]
+    store: tuple[Path, Verify]
     runner: RunnerConfig
     arm: str
     tokenizer: TokenizerLike
@@ -164,7 +165,7 @@ class ModelTasks:
 
     def _job(self, context: Context, arm: Encoded, work: _Models | TuningJob) -> _Job:
         return _Job(
-            (context.store.where, self.verify),
+            (context.store.root.resolve(), self.verify),
             replace(context.runner, name="local", threads=self.cluster.threads, gpus=None),
             arm.arm.key,
             arm.arm.tokenizer,
@@ -184,7 +185,7 @@ class ModelTasks:
             with closing(run) as results:
                 for result in results:
                     for used in context.store.open_all(result.value["used"], Folder):
-                        context.store.use(used)
+                        context.store.on_use(used)
                     outcomes.append(result.value)
         return outcomes
 
@@ -271,13 +272,13 @@ def _process(job: _Job, beat: Beat) -> dict[str, Any]:
 def _made(job: _Job, beat: Beat) -> dict[str, Any]:
     used: dict[str, None] = {}
     reporter, (where, verify) = _Reporter(beat), job.store
-    store = Store.at(where, on_use=lambda artifact: used.setdefault(artifact.name), verify=verify)
+    store = Store(where, on_use=lambda artifact: used.setdefault(artifact.name), verify=verify)
     kinds = (TokenizerFolder, ShardsFolder, ShardsFolder, HeldoutDocuments)
     inputs: list[Any] = [store.find(name, kind) for name, kind in zip(job.inputs, kinds, strict=True)]
     if None in inputs:
         raise UserError(
-            f"{socket.gethostname()} does not see {store.where}/{job.inputs[inputs.index(None)]}; all machines of "
-            "the cluster must see the artifacts: set artifacts to a shared folder or a bucket"
+            f"{socket.gethostname()} does not see {where}/{job.inputs[inputs.index(None)]}; all machines of "
+            "the cluster must see the artifacts: set artifacts to a shared folder"
         )
     tokenizer, training, heldout, documents = inputs
     arm = Encoded(ArmTokenizer(job.arm, job.arm, job.tokenizer, tokenizer), training, heldout)

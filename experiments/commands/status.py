@@ -22,7 +22,7 @@ from experiments.store.artifacts import Store
 from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
-from tokenizer.files import is_remote, without_credentials
+from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +48,7 @@ def parser() -> Parser:
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
-    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="folder or URL")
+    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="the folder")
     add("--verify", action="store_true", help="compare every file with its checksum")
     add("--json", action="store_true", help="print JSON instead of tables")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
@@ -153,11 +153,6 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    if is_remote(store.where):
-        raise UserError(
-            f"{store.where} may have artifacts of other machines, whose runs this one does not know, so nothing is "
-            "removed there; delete folders that you do not need with your bucket's own tools"
-        )
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:

@@ -8,8 +8,6 @@ same work.
 Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
 therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
 uses an artifact's files, it compares them with their checksums.
-
-`experiments.store.bucket` keeps artifacts on object storage.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ from experiments.results import Contents
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
 from tokenizer.durable import naming, remove_folder, sync, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
-PARTIAL, DOWNLOAD = ".partial", ".download"
-"""Suffixes of unfinished folders."""
+PARTIAL = ".partial"
+"""Suffix of unfinished folders."""
 _SECONDS = ".seconds"
 """File with the seconds that earlier attempts of an unfinished artifact took."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
@@ -110,25 +108,21 @@ class Store:
 
     @staticmethod
     def at(where: str | Path, **options: Any) -> Store:
-        """Return the store in a folder or on object storage.
+        """Return the store in the folder that a user named.
 
         Args:
-            where: Folder, or URL.
+            where: The folder.
             options: Attributes of the class.
 
         Raises:
-            UserError: If the URL cannot be used.
+            UserError: If it is a URL.
         """
-        if not is_remote(str(where)):
-            return Store(Path(where), **options)
-        from experiments.store.bucket import BucketStore
-
-        return BucketStore(str(where), **options)
-
-    @property
-    def where(self) -> str:
-        """The absolute path of the folder, for `at`."""
-        return str(self.root.resolve())
+        if is_remote(str(where)):
+            raise UserError(
+                f"artifacts={shown(str(where))}: artifacts are kept in a folder; write artifacts=FOLDER, and "
+                "copy it to and from object storage between runs (aws s3 sync, gcloud storage rsync)"
+            )
+        return Store(Path(where), **options)
 
     def make(
         self,
@@ -187,7 +181,7 @@ class Store:
                 artifact = self.find(name, result)
                 if artifact is None:
                     artifact = self._build(result, name, identity, build, resumable)
-        self.use(artifact)
+        self.on_use(artifact)
         return artifact
 
     def _build(
@@ -224,7 +218,7 @@ class Store:
         files = recorded(partial, [path.relative_to(partial).as_posix() for path in paths if path.is_file()])
         values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
         Manifest(contents=contents.save(), files=files, **values).write(partial)
-        self.finish(partial, name)
+        self._finish(partial, name)
         return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
 
     def _rename_complete(self, partial: Path, name: str) -> None:
@@ -234,16 +228,12 @@ class Store:
         except (FileNotFoundError, NotADirectoryError, *DAMAGE):
             (partial / MANIFEST).unlink(missing_ok=True)
         else:
-            self.finish(partial, name)
+            self._finish(partial, name)
 
-    def finish(self, partial: Path, name: str) -> None:
+    def _finish(self, partial: Path, name: str) -> None:
         """Give a complete folder its final name."""
         partial.rename(self.root / name)
         sync(self.root)
-
-    def use(self, artifact: Artifact[Any]) -> None:
-        """Report that an artifact returned by `find` is used."""
-        self.on_use(artifact)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -282,8 +272,8 @@ class Store:
         for name in names:
             if (artifact := self.find(name, result)) is None:
                 raise UserError(
-                    f"{self.where}/{name} does not exist; run the command of its run again to rebuild it, or name the "
-                    "folder that it was moved to with --artifacts"
+                    f"{self.root.resolve()}/{name} does not exist; run the command of its run again to rebuild it, or "
+                    "name the folder that it was moved to with --artifacts"
                 )
             artifacts.append(artifact)
         return artifacts

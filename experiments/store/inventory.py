@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from experiments.results import Folder
 from experiments.store import registry, runs
-from experiments.store.artifacts import DAMAGE, DOWNLOAD, NAME, PARTIAL, Store, seconds_so_far
+from experiments.store.artifacts import DAMAGE, NAME, PARTIAL, Store, seconds_so_far
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
 from tokenizer.errors import UserError
-from tokenizer.files import n_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +35,7 @@ class Item:
         stage: The prefix of the name.
         state: One of the states above.
         seconds: Time to make the artifact, if known.
-        n_bytes: Size on disk, or in the bucket if it is only there.
+        n_bytes: Size on disk.
         manifest: Contents of `manifest.json`; None if it cannot be read.
         made: Time when it was made (UTC); empty if unknown.
         command: The command that made it; empty if unknown.
@@ -72,7 +71,7 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
     names = [name for name in store.names("") if re.fullmatch(NAME, name) or (store.root / name / MANIFEST).exists()]
     items = [_item(store, store.root / name, verify) for name in names]
-    items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix in (PARTIAL, DOWNLOAD)]
+    items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix == PARTIAL]
     _link(items)
     _mark(store, items, set(keep), set(drop))
     order = {stage: place for place, stage in enumerate(STAGES)}
@@ -93,7 +92,6 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
             item.manifest = Manifest.read(path)
     if (manifest := item.manifest) is not None:
         item.seconds, item.made, item.command = manifest.seconds, manifest.made, manifest.command
-        item.n_bytes = item.n_bytes or n_bytes_of(manifest.files)
         if item.state == WHOLE and manifest.format != FORMAT:
             item.state, item.note = OUTDATED, f"format {manifest.format}; the current format is {FORMAT}"
     return item

@@ -120,7 +120,7 @@ def test_artifacts_that_a_worker_does_not_see(
     made = models._made
 
     def on_another_machine(job: Any, beat: Any) -> Any:
-        return made(replace(job, store=(str(tmp_path / "unshared"), *job.store[1:])), beat)
+        return made(replace(job, store=(tmp_path / "unshared", *job.store[1:])), beat)
 
     monkeypatch.setattr(models, "_made", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):

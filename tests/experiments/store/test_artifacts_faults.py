@@ -51,7 +51,7 @@ def test_after_a_kill_at_any_change_of_a_file_nothing_finished_is_lost(tmp_path:
 def test_a_finished_folder_is_renamed_by_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "finish", _interrupt)
+        patch.setattr(Store, "_finish", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
     assert list(tmp_path.glob(".lm-*.partial"))
