@@ -337,8 +337,7 @@ class Config:
     Attributes:
         arms: The tokenizers to compare, by name (`experiments.arms`).
         reference: Name of the arm that the others are compared with; None for the first arm.
-        artifacts: Folder for results, shared between runs: on this machine, or an s3:// or gs:// URL.
-        artifacts_cache: With a URL: folder for copies on this machine; None for one in the user's cache folder.
+        artifacts: Folder for results, shared between runs.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
         logger: `none`, `wandb` or `wandb-offline`; `metrics.jsonl` is always written.
@@ -359,7 +358,6 @@ class Config:
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
-    artifacts_cache: str | None = None
     verify: Verify = "once"
     logger: str = "none"
     project: str = "superbpe"

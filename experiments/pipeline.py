@@ -93,7 +93,6 @@ def run(
 
     store = Store.at(
         config.artifacts,
-        config.artifacts_cache,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         on_build=shown.building,
@@ -160,7 +159,7 @@ def _models(
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         plans = plan.plan(runs, encoded, config.lm, config.budget)
-    elsewhere = place(config.runner, documents, config.artifacts_cache, config.verify)
+    elsewhere = place(config.runner, documents, config.verify)
     tuned = _tuned(context, config, encoded, elsewhere)
     plans = {run: settings.scaled(tuned[run.size][run.arm].factor) for run, settings in plans.items()}
     shapes = {size: config.lm.model.with_layers(size) for size in config.lm.all_sizes}

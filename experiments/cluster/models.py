@@ -36,6 +36,7 @@ from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from experiments.cluster.results import Beat, Blocks
     from experiments.cluster.tasks import Cluster
@@ -65,7 +66,7 @@ class _Job:
     """The work of a task.
 
     Attributes:
-        store: Where the artifacts are: arguments of `Store.at`.
+        store: Where the artifacts are, and when they are compared with their checksums.
         runner: How text is processed on the machine of the task.
         arm: Name of the arm.
         tokenizer: Its tokenizer.
@@ -74,7 +75,7 @@ class _Job:
         work: The models to train, or the tuning runs.
     """
 
-    store: tuple[str, str | None, Verify]
+    store: tuple[Path, Verify]
     runner: RunnerConfig
     arm: str
     tokenizer: TokenizerLike
@@ -96,14 +97,12 @@ class ModelTasks:
     Attributes:
         cluster: Where the tasks run.
         gpus: GPUs of each task.
-        cache: Folder for copies of artifacts in a bucket (`artifacts_cache`).
         verify: When artifacts are compared with their checksums.
         documents: Sources and scripts of the held-out documents.
     """
 
     cluster: Cluster
     gpus: int
-    cache: str | None
     verify: Verify
     documents: Artifact[HeldoutDocuments]
 
@@ -166,7 +165,7 @@ class ModelTasks:
 
     def _job(self, context: Context, arm: Encoded, work: _Models | TuningJob) -> _Job:
         return _Job(
-            (context.store.where, self.cache, self.verify),
+            (context.store.root.resolve(), self.verify),
             replace(context.runner, name="local", threads=self.cluster.threads, gpus=None),
             arm.arm.key,
             arm.arm.tokenizer,
@@ -186,20 +185,17 @@ class ModelTasks:
             with closing(run) as results:
                 for result in results:
                     for used in context.store.open_all(result.value["used"], Folder):
-                        context.store.use(used)
+                        context.store.on_use(used)
                     outcomes.append(result.value)
         return outcomes
 
 
-def place(
-    runner: RunnerConfig, documents: Artifact[HeldoutDocuments], cache: str | None, verify: Verify
-) -> ModelTasks | None:
+def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments], verify: Verify) -> ModelTasks | None:
     """Return the cluster that trains the models; None if this process trains them.
 
     Args:
         runner: Where models are trained.
         documents: As in `ModelTasks`, like the other arguments.
-        cache: Folder for copies of artifacts in a bucket.
         verify: When artifacts are compared with their checksums.
 
     Raises:
@@ -210,12 +206,12 @@ def place(
         return None
     most = int(max((machine.get("GPU", 0) for machine in cluster.machines().values()), default=0))
     if runner.gpus is None:
-        return ModelTasks(cluster, 1, cache, verify, documents) if most else None
+        return ModelTasks(cluster, 1, verify, documents) if most else None
     if runner.gpus > most and runner.address is None:
         raise UserError(
             f"runner.gpus={runner.gpus}, but this machine has {most}; set runner.gpus=0 to train models on its cores"
         )
-    return ModelTasks(cluster, runner.gpus, cache, verify, documents)
+    return ModelTasks(cluster, runner.gpus, verify, documents)
 
 
 class _Reporter(Reporter):
@@ -275,14 +271,14 @@ def _process(job: _Job, beat: Beat) -> dict[str, Any]:
 
 def _made(job: _Job, beat: Beat) -> dict[str, Any]:
     used: dict[str, None] = {}
-    reporter, (where, cache, verify) = _Reporter(beat), job.store
-    store = Store.at(where, cache, on_use=lambda artifact: used.setdefault(artifact.name), verify=verify)
+    reporter, (where, verify) = _Reporter(beat), job.store
+    store = Store(where, on_use=lambda artifact: used.setdefault(artifact.name), verify=verify)
     kinds = (TokenizerFolder, ShardsFolder, ShardsFolder, HeldoutDocuments)
     inputs: list[Any] = [store.find(name, kind) for name, kind in zip(job.inputs, kinds, strict=True)]
     if None in inputs:
         raise UserError(
-            f"{socket.gethostname()} does not see {store.where}/{job.inputs[inputs.index(None)]}; all machines of "
-            "the cluster must see the artifacts: set artifacts to a shared folder or a bucket"
+            f"{socket.gethostname()} does not see {where}/{job.inputs[inputs.index(None)]}; all machines of "
+            "the cluster must see the artifacts: set artifacts to a shared folder"
         )
     tokenizer, training, heldout, documents = inputs
     arm = Encoded(ArmTokenizer(job.arm, job.arm, job.tokenizer, tokenizer), training, heldout)

@@ -118,7 +118,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
             record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build)
         else:
-            context.store.use(record)
+            context.store.on_use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
     return MergeList(tokenizer, np.load(record.path / MERGE_COUNTS), record, family.counts)

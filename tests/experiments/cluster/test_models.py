@@ -120,7 +120,7 @@ def test_artifacts_that_a_worker_does_not_see(
     made = models._made
 
     def on_another_machine(job: Any, beat: Any) -> Any:
-        return made(replace(job, store=(str(tmp_path / "unshared"), *job.store[1:])), beat)
+        return made(replace(job, store=(tmp_path / "unshared", *job.store[1:])), beat)
 
     monkeypatch.setattr(models, "_made", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
@@ -139,7 +139,7 @@ def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: Fake
 def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
     ray.resources["GPU"] = has
     documents: Any = None
-    place = models.place(RunnerConfig(name=name, gpus=asked, address="auto"), documents, None, "once")
+    place = models.place(RunnerConfig(name=name, gpus=asked, address="auto"), documents, "once")
     assert (place and place.gpus) == expected
 
 
@@ -147,4 +147,4 @@ def test_more_gpus_than_this_machine_has(ray: FakeRay) -> None:
     ray.resources["GPU"] = 1
     documents: Any = None
     with pytest.raises(UserError, match=r"runner.gpus=2, but this machine has 1; set runner.gpus=0"):
-        models.place(RunnerConfig(name="ray", gpus=2), documents, None, "once")
+        models.place(RunnerConfig(name="ray", gpus=2), documents, "once")
