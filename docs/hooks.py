@@ -1,4 +1,4 @@
-"""MkDocs hook: the repository's README, CONTRIBUTING, CHANGELOG and SECURITY, and the notebooks, become pages of the site."""
+"""MkDocs hook: README, CONTRIBUTING, CHANGELOG, SECURITY and the notebooks become pages of the site."""
 
 from __future__ import annotations
 
