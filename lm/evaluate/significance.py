@@ -185,7 +185,7 @@ class Ratio:
     def _reach(self, p: NDArray[np.float64]) -> tuple[Floats, Floats]:
         """Distances from the value to the two ends of the interval with the confidence 1 - p.
 
-        The units' part has three steps (docs/evaluation.md derives them):
+        The units' part has three steps (docs/certainty.md derives them):
 
         - a quantile of Student's t with `effective_units` - 1 degrees of freedom;
         - a longer end on the side of the longer tail (Johnson, Modified t tests and confidence intervals for
