@@ -28,7 +28,7 @@ if typing.TYPE_CHECKING:
 
 T = TypeVar("T")
 _FEWEST_RATES = 3
-BUDGETS = ("equal_bytes", "equal_flops", "equal_tokens", "equal_steps")
+BUDGETS = ("equal_bytes", "equal_deployed_flops", "equal_flops", "equal_tokens", "equal_steps")
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,9 @@ class BudgetConfig:
         mode: The quantity that is equal for all models. The model of the first tokenizer reads `train_bytes`. The
             others train on
             `equal_bytes`: the same documents in the same order, in the same number of steps;
-            `equal_flops`: the same number of training FLOPs (by the formula in each run's summary);
+            `equal_deployed_flops`: as much text as costs the same training FLOPs in the model that will be deployed
+                (`deployment`), whose head is a smaller share of the FLOPs than that of a small model;
+            `equal_flops`: the same number of training FLOPs of the small models (by the formula in their summaries);
             `equal_tokens`: the same number of tokens;
             `equal_steps`: the same number of steps.
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.

@@ -158,7 +158,7 @@ def _models(
     # Plan before training, so that errors appear early.
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
-        plans = plan.plan(runs, encoded, config.lm, config.budget)
+        plans = plan.plan(runs, encoded, config.lm, config.budget, config.deployment)
     elsewhere = place(config.runner, documents, config.verify)
     tuned = _tuned(context, config, encoded, elsewhere)
     plans = {run: settings.scaled(tuned[run.size][run.arm].factor) for run, settings in plans.items()}
@@ -174,7 +174,7 @@ def _models(
         run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
         for run, model in models.items()
     }
-    results = evaluate.compare(context, text, encoded, models, scores, config.budget)
+    results = evaluate.compare(context, text, encoded, models, scores, config.budget, config.deployment)
     largest = config.lm.all_sizes[-1]
     rungs = [
         _described(config, arms, result, shapes[size], overlap, tuned[size])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.store.runs import Run
 
-_INTERVALS = {"interval": ("low", "high"), "difference_interval": ("difference_low", "difference_high")}
+_INTERVALS = {"interval": ("low", "high"), "percent_interval": ("percent_low", "percent_high")}
 _NOT_NUMBERS = ("key", "label", "settings", *_INTERVALS)
 SUMMARY, TABLE = "sweep.json", "sweep.csv"
 
@@ -127,7 +127,7 @@ def _print_cells(cells: Sequence[Run]) -> None:
                 f"{arm.bytes_per_token:.3f}",
                 f"{arm.bits_per_byte:.4f}",
                 "{:.4f}–{:.4f}".format(*arm.interval) if arm.interval else "–",
-                "" if arm.difference is None else signed(arm.difference) + ("*" if arm.withheld else ""),
+                "" if arm.percent is None else signed(arm.percent, 2) + ("*" if arm.withheld else ""),
             ]
             rows.append([*([""] * len(settings) if place else settings), arm.label, *measured])
     last = [key.rpartition(".")[2] for key in keys]

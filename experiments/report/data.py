@@ -13,7 +13,7 @@ from experiments.results import GROUPS
 from experiments.stages.differences import differences
 from experiments.stages.models import METRICS, loss_curve
 from experiments.stages.outlook import next_step
-from experiments.verdict import conditions, decision, detail, lost_text, verdict
+from experiments.verdict import at_scale, conditions, decision, detail, lost_text, verdict
 from lm.evaluate.curves import curves
 from superbpe.inspection import history
 from tokenizer import Batch
@@ -52,7 +52,7 @@ def gather(
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, clean = result.winner, result.clean_bits_per_byte()
-    step = next_step(list(result.comparisons.values()), result.arms[0].arm.settings, command, result.seed_seconds)
+    step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
         "title": settings.title or _title(result.labels),
         "demonstration": result.demonstration if settings.demonstration is None else settings.demonstration,
@@ -61,13 +61,15 @@ def gather(
             "withheld": result.withheld,
             "sentence": verdict(result),
             "detail": detail(result),
-            "difference": compared.difference if compared else None,
+            "percent": compared.percent if compared else None,
             "low": low,
             "high": high,
             "level": compared.level if compared else None,
             "confidence": result.arms[0].scores.confidence,
             "documents": result.arms[0].scores.n_documents,
             "seeds": result.n_seeds,
+            "pooled": list(compared.pooled) if compared else [],
+            "at_scale": at_scale(max(each.lm.contents.summary.flops for each in result.arms)),
         },
         "next": None if step is None else step._asdict(),
         "conditions": conditions(result),
@@ -123,7 +125,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
         return []
     first, second = (result.arms[i] for i in result.pair)
     interval, barred = result.shown.interval, result.shown.barred
-    spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
+    spread = f" ({signed(interval[0], 2)} to {signed(interval[1], 2)})" if interval else ""
     tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
     costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
     flops = [each.lm.contents.summary.flops for each in (first, second)]
@@ -133,7 +135,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
             "text": f"bytes per token, {second.label} against {first.label}: {tokens} tokens for the held-out text",
         },
         {
-            "value": "withheld" if barred else signed(result.shown.difference),
+            "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
             "text": barred or f"bits per byte on held-out text{spread}; lower is better",
         },
         {"value": percent_change(flops[1], flops[0]), "text": "training FLOPs"},
@@ -196,10 +198,10 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
         {
             "a": labels[i],
             "b": labels[j],
-            "difference": found.difference,
+            "percent": found.percent,
             "low": found.interval[0] if found.interval else None,
             "high": found.interval[1] if found.interval else None,
-            "p_adjusted": found.p_adjusted,
+            "p": found.p_value,
             "level": found.level,
             "verdict": found.verdict,
             "withheld": found.withheld,

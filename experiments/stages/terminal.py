@@ -12,7 +12,7 @@ from experiments.stages.heldout import groupings
 from experiments.stages.outlook import next_step
 from experiments.stages.shards import open_shards
 from experiments.store.manifest import command_line
-from experiments.verdict import decision, detail, verdict
+from experiments.verdict import at_scale, decision, detail, verdict
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 
@@ -119,18 +119,20 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     for name in shown[:1] + [name for name in shown[1:] if name != SOURCE]:  # sources that have kinds are many
         table(*_groups(result, name))
     if len(result.arms) > 2:
-        table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
+        table("All pairs, % of bits per byte", ["", "difference", "interval", "p", "better"], _pairs(result))
     say(verdict(result), style="bold")
     say(detail(result))
     if result.overlap is not None:
         say(result.overlap.sentence())
+    if known := at_scale(max(each.lm.contents.summary.flops for each in result.arms)):
+        say(known)
     if result.demonstration:
         say(
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
             style="yellow",
         )
     settings = result.arms[0].arm.settings
-    step = next_step(list(result.comparisons.values()), settings, command_line(), result.seed_seconds)
+    step = next_step(list(result.tested.values()), settings, command_line(), result.seed_seconds)
     if step is not None and last:
         say(step.sentence())
     context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
@@ -179,10 +181,10 @@ def _pairs(result: Result) -> list[list[str]]:
     labels = result.labels
     return [
         [
-            f"{labels[j]} − {labels[i]}",
-            signed(found.difference),
-            f"{signed(found.interval[0])} to {signed(found.interval[1])}" if found.interval else "–",
-            "–" if found.p_adjusted is None else f"{found.p_adjusted:.3f}",
+            f"{labels[j]} against {labels[i]}",
+            signed(found.percent, 2),
+            f"{signed(found.interval[0], 2)} to {signed(found.interval[1], 2)}" if found.interval else "–",
+            "–" if found.p_value is None else f"{found.p_value:.3f}",
             decision(result, (i, j)),
         ]
         for (i, j), found in result.comparisons.items()

@@ -76,7 +76,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
         ArmRecord(
             key=key, label=key, tokenizer=f"tokenizer-{key}", shards="shards-1", heldout="shards-2", lms=["lm-1"],
             evaluations=["evaluation-1"], vocab_size=400, bytes_per_token=4.5, bits_per_byte=1.25, interval=(1.2, 1.3),
-            difference=None if key == "bpe" else -0.125,
+            percent=None if key == "bpe" else -0.125,
         )
         for key in ("bpe", "superbpe")
     ]  # fmt: skip
@@ -103,8 +103,8 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     assert rows[0]["superbpe.transition"] == "0.0"
     assert rows[0]["superbpe.bits_per_byte"] == "1.25"
     assert rows[0]["bpe.high"] == "1.3"
-    assert rows[0]["superbpe.difference"] == "-0.125"
-    assert rows[0]["superbpe.difference_low"] == ""
+    assert rows[0]["superbpe.percent"] == "-0.125"
+    assert rows[0]["superbpe.percent_low"] == ""
     assert rows[1]["error"] == "no pairs; use more text"
     assert len(json.loads((tmp_path / "sweep.json").read_text())["cells"]) == 4
 
