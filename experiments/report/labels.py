@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     Settings = Mapping[str, Any]
     """Settings of an arm, see `experiments.settings.resolved`; empty if an earlier version recorded the run."""
 
-_SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab"}
-_TRANSITION = ("superbpe.transition", "superbpe.transition_merges")
+_SHORT = {"transition": "t", "vocab_size": "vocab"}
+_TRANSITION = "superbpe.transition"
 # Arms on one line of the transition chart may differ in these.
-_WITHIN_A_LINE = ("vocab_size", *_TRANSITION)
+_WITHIN_A_LINE = ("vocab_size", _TRANSITION)
 _LONGEST = 32
 
 
@@ -98,7 +98,7 @@ def _differences(group: Sequence[Settings]) -> list[str]:
         implied = _preset_settings(name) if name and "preset" in differing else {}
         told = [(key, each[key]) for key in differing & each.keys() if key not in implied or each[key] != implied[key]]
         # The transition comes first: it is swept most often.
-        told.sort(key=lambda item: (item[0] not in _TRANSITION, item[0]))
+        told.sort(key=lambda item: (item[0] != _TRANSITION, item[0]))
         texts.append(" ".join(f"{short[key]}={_shown(value)}" for key, value in told))
     return texts
 
