@@ -171,7 +171,7 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
     if chosen.preset is not None:
         check_choice(f"{at}.preset", chosen.preset, tuple(PRESETS))
         superbpe = dataclasses.replace(superbpe, **preset_settings(chosen.preset))
-    superbpe = _overridden(superbpe, chosen.superbpe, f"{at}.superbpe")
+    superbpe = overridden(superbpe, chosen.superbpe, f"{at}.superbpe")
     if recipe in ("superbpe", "bpe_same"):
         bpe = dataclasses.replace(bpe, unit=superbpe.phase1_unit or bpe.unit)
         pattern = superbpe.phase1_pattern or pattern
@@ -180,7 +180,7 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
         label=chosen.label or name,
         recipe=cast("Recipe", "bpe" if recipe == "bpe_same" else recipe),
         pattern=resolve(chosen.pattern or pattern),
-        bpe=_overridden(bpe, chosen.bpe, f"{at}.bpe"),
+        bpe=overridden(bpe, chosen.bpe, f"{at}.bpe"),
         superbpe=superbpe,
         source=source,
         revision=chosen.revision,
@@ -197,7 +197,7 @@ def preset_settings(name: str) -> dict[str, Any]:
     }
 
 
-def _overridden(settings: T, changes: dict[str, Any], at: str) -> T:
+def overridden(settings: T, changes: dict[str, Any], at: str) -> T:
     """Settings with some keys changed, type-checked like the experiment's."""
     names = [field.name for field in dataclasses.fields(cast("Any", settings))]
     if unknown := [key for key in changes if key not in names]:
