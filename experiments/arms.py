@@ -19,8 +19,6 @@ from tokenizer.files import weighted
 from tokenizer.patterns import Pattern, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from experiments.config import ArmConfig, Config
 
 T = TypeVar("T")
@@ -134,22 +132,6 @@ def check_arms(config: Config) -> None:
             if not (chosen.preset or chosen.pattern or chosen.bpe or chosen.superbpe):  # the experiment's settings
                 raise
             raise UserError(f"arm {arm.name}: {error}") from None
-
-
-def describe_phase1(arms: Sequence[Arm]) -> str:
-    """One sentence about trained arms whose phase 1 differs in pattern or unit; empty if it does not.
-
-    >>> describe_phase1([])
-    ''
-    """
-    found: dict[tuple[Pattern, str], list[str]] = {}
-    for arm in arms:
-        if arm.trained:
-            found.setdefault((arm.pattern, arm.bpe.unit), []).append(arm.label)
-    if len(found) < 2:
-        return ""
-    parts = [f"{pattern.name}, {unit}s ({', '.join(labels)})" for (pattern, unit), labels in found.items()]
-    return f"Tokenizers differ in the pattern or the unit of phase 1 too: {'; '.join(parts)}."
 
 
 def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
-from experiments.report.labels import lines
+from experiments.report.labels import describe_phase1, lines
 from experiments.results import GROUPS
 from experiments.stages.differences import differences
 from experiments.stages.models import METRICS, loss_curve
@@ -72,7 +72,9 @@ def gather(
             "seeds": result.n_seeds,
         },
         "next": None if step is None else step._asdict(),
-        "conditions": conditions(result),
+        "conditions": " ".join(
+            filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
+        ),
         "tiles": _tiles(result),
         "tokenizers": [
             {**_row(each, on), "clean_bits_per_byte": None if clean is None else clean[i]}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.arms import check_name, describe_phase1, resolve_arms
+from experiments.arms import check_name, resolve_arms
 from experiments.cli.compose import check, load
 from experiments.config import part
 from experiments.store import runs
@@ -73,15 +73,6 @@ def test_a_preset_replaces_the_experiments_settings_of_superwords() -> None:
     runs = resolve_arms(load([*arms, "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]))[1]
     assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=5)
     assert runs.superbpe.transition == 0.8
-
-
-def test_arms_that_differ_in_phase_1_say_so() -> None:
-    arms = ["arms=[bpe,bpe_same,superbpe,bytes]", "superbpe=uw-2025"]
-    assert describe_phase1(resolve_arms(load(arms))) == (
-        "Tokenizers differ in the pattern or the unit of phase 1 too: o200k, documents (BPE); superbpe, lines (BPE, "
-        "same phase 1, SuperBPE)."
-    )
-    assert describe_phase1(resolve_arms(load([*arms, "superbpe=digits"]))) == ""
 
 
 def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
