@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.cli.arguments import (
     Parser,
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
                     corpus,
                     vocab_size=arguments.vocab_size,
                     rules=rules,
-                    transition=TRANSITION[preset] if arguments.transition is None else arguments.transition,
+                    transition=arguments.transition or TRANSITION[arguments.superbpe],
                     **common,
                 )
             reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
@@ -137,7 +137,7 @@ def _rules(arguments: argparse.Namespace) -> Rules | None:
 
     if wrong := [text for text in arguments.rule if "=" not in text]:
         raise UserError(f"--rule {wrong[0]} is not KEY=VALUE, such as max_words=3")
-    changes = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.rule))
+    changes: Any = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.rule))
     rules = overridden(PRESETS[arguments.superbpe], changes, "rules")
     rules.check()
     return rules
