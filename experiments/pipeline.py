@@ -145,12 +145,12 @@ def _models(
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
         from experiments.cluster.models import place
-        from experiments.stages import evaluate, plan, terminal
+        from experiments.stages import evaluate, plan, precision, terminal
 
     scoring = part(EvalConfig, config.eval)
     context.reporter.enter("shard")
     documents = heldout.describe(context, text)
-    terminal.warn_of_few(context, documents.contents, scoring.cluster, sampled=config.corpus.heldout_sample < 1)
+    precision.announce(context, config, documents)
     overlap = contamination.measure(context, text, config.eval.contamination)
     encoded = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:

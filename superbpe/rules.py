@@ -170,6 +170,8 @@ PRESETS: dict[str, Rules] = {
     "none": Rules(),
     # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence.
     "sentence": Rules(fence="sentence-fence"),
+    # Ours, and the default (docs/superbpe.md): only runs of digits are isolated.
+    "digits": Rules(fence=r"\p{N}+"),
 }
 """The rules of each preset."""
 
@@ -194,6 +196,8 @@ PHASE1: dict[str, Phase1] = {
     # The regex of MUTANT is not published as code. `o200k` is the closest named pattern: it does not cut Indic words at
     # combining marks, and Llama 4, the tokenizer that MUTANT is compared with, uses it too.
     "sentence": {"pattern": "o200k", "unit": "document"},
+    # Full-strength BPE.
+    "digits": {"pattern": "o200k", "unit": "document"},
 }
 """Phase 1 of each preset: `count_pretokens(corpus, **PHASE1["uw-2025"])`."""
 

@@ -45,6 +45,8 @@ _BY_REGEX = {pattern.regex: pattern for pattern in _CORE}
 _EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patterns()}
 
 NAMES = tuple(_BY_NAME)
+FULL_STRENGTH = "o200k"
+"""The default: of the patterns that other software knows, the one with the fewest tokens in most kinds of text."""
 
 
 def resolve(pattern: str | Pattern) -> Pattern:

@@ -38,6 +38,7 @@ from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
 from experiments.fertility.training_text import from_artifacts, from_provenance
 from experiments.report import fertility_page as page
 from experiments.report.figures import FORMATS, save, to_csv
+from experiments.report.labels import describe_phase1
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
@@ -152,6 +153,7 @@ def run(arguments: argparse.Namespace) -> None:
             "confidence": measures.CONFIDENCE,
             "least_documents": measures.LEAST_DOCUMENTS,
             "reference": reference,
+            "phase1": describe_phase1({arm.name: arm.loaded.tokenizer for arm in arms}),
             "text": {
                 "files": [str(path) for text in texts for path, _ in text.corpus.files],
                 "documents": len(documents),

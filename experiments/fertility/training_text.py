@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config import CorpusSource, build, part
+from experiments.config import CorpusSource, part
 from experiments.report.training_counts import tokenizer_folder
 from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.corpus import embedded_text
@@ -90,7 +90,7 @@ def _corpus(store: Store, run: Path, used: list[str]) -> tuple[Corpus, str]:
     """The corpus of a run in a folder, and its hash; `used` are the names of the artifacts that the run used."""
     values: Any = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "config.yaml"), resolve=True)
     hydra: Any = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "hydra.yaml"), resolve=False)
-    config = build(CorpusSource, values["corpus"])
+    config = CorpusSource(**values["corpus"])
     if config.source == "files":
         started_in = Path(hydra["hydra"]["runtime"]["cwd"])
 

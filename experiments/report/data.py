@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
-from experiments.report.labels import lines
+from experiments.report.labels import describe_phase1, lines
 from experiments.results import GROUPS
 from experiments.stages.differences import differences
 from experiments.stages.models import METRICS, loss_curve
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9
 _ACTIVATION = "gate_rms/"
+_CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
+"""Held-out text for the compression curve, and vocabulary sizes on it."""
 
 
 def gather(
@@ -48,7 +50,7 @@ def gather(
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
-    heldout = texts.heldout(result, settings.curve_bytes)
+    heldout = texts.heldout(result, _CURVE_BYTES)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, clean = result.winner, result.clean_bits_per_byte()
@@ -72,7 +74,9 @@ def gather(
             "at_scale": at_scale(max(each.lm.contents.summary.flops for each in result.arms)),
         },
         "next": None if step is None else step._asdict(),
-        "conditions": conditions(result),
+        "conditions": " ".join(
+            filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
+        ),
         "tiles": _tiles(result),
         "tokenizers": [
             {**_row(each, on), "clean_bits_per_byte": None if clean is None else clean[i]}
@@ -94,11 +98,11 @@ def gather(
         "compression": [
             {"tokenizer": each.label, "vocab_size": size, "bytes_per_token": density}
             for each in result.arms
-            for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
+            for size, density in _compression(each.tokenizer, heldout, _CURVE_POINTS, threads)
         ],
         "loss": [row for each in result.arms for row in _loss(each)],
-        "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
-        "sample": texts.segmented(result, settings),
+        "superwords": texts.superwords(result, heldout, threads),
+        "sample": texts.segmented(result),
         "generated": texts.generated(result, settings),
         "training": _norms(result),
         "provenance": dict(provenance),

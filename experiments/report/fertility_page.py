@@ -108,7 +108,7 @@ def lost(row: Mapping[str, Any]) -> str:
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: measured text that was trained on, and tokenizers that lose text."""
-    found = []
+    found = [report["phase1"]] if report.get("phase1") else []
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for arm in report["tokenizers"]:
         row, shared = overall[arm["name"]], arm["in_training"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 import numpy as np
 
 from experiments.cli.console import Reporter
-from experiments.config import check_choice
 from experiments.stages.outlook import Step, next_step
 from experiments.store import runs
 from experiments.store.manifest import command_line
@@ -26,7 +25,7 @@ from lm.scaling.points import Average, Points
 from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

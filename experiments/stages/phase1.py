@@ -114,7 +114,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     with context.reporter.stage(stage), context.store.lock(name):
         record, shorter = _lists(context, name, family.size)
         if record is None:
-            wanted = max(family.size, *(arm.bpe.train_size or 0 for arm in family.arms))
+            wanted = family.size
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
             record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build)
         else:

@@ -13,8 +13,7 @@ from experiments.stages.outlook import next_step
 from experiments.stages.shards import open_shards
 from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, decision, detail, verdict
-from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
-from lm.evaluate.comparison import FEWEST_EFFECTIVE
+from lm.evaluate.bits_per_byte import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,31 +56,6 @@ def show_fertility(
     by = f", and tokens relative to {heldout[0][0].label} by {unit}{of}" if len(shown) else ""
     title = f"Held-out bytes per token{by}"
     context.reporter.table(title, ["", "bytes per token", *(groups.names[i] for i in shown)], rows)
-
-
-def warn_of_few(context: Context, documents: HeldoutDocuments, cluster: str, *, sampled: bool) -> None:
-    """Warn before training if there are too few held-out documents or sources for a verdict.
-
-    Args:
-        context: Context of the run.
-        documents: The held-out documents.
-        cluster: Unit of sampling (`eval.cluster`).
-        sampled: Whether they are a sample of those that are held out.
-    """
-    remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
-    if sampled:
-        remedy = "raise corpus.heldout_sample"
-    n_sources = len(documents.names.get(SOURCE, []))
-    n, unit = documents.n_documents, sampling_unit(cluster, n_sources)
-    if unit == SOURCE:
-        n = n_sources
-        remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
-    if n < FEWEST_EFFECTIVE[unit]:
-        context.reporter.say(
-            f"warning: {n} held-out {unit}s are too few for a verdict, which requires at least "
-            f"{FEWEST_EFFECTIVE[unit]}; {remedy}",
-            style="yellow",
-        )
 
 
 def show_sizes(context: Context, results: Mapping[int, Result]) -> None:

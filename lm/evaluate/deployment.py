@@ -25,7 +25,6 @@ NUMBER_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "
 """Bytes per number of each format, without scales of blocks."""
 MLP_MATRICES = {"gated": 3, "plain": 2}
 """Matrices of an MLP: up and down, and the gate of SwiGLU and its relatives."""
-Mlp = Literal["gated", "plain"]
 Phase = Literal["prefill", "decode"]
 
 
@@ -62,7 +61,7 @@ class Deployment:
     n_heads: int = 32
     n_kv_heads: int = 8
     head_dim: int = 128
-    mlp: Mlp = "gated"
+    mlp: str = "gated"
     mlp_size: int = 14_336
     n_experts: int = 0
     active_experts: int = 0

@@ -34,6 +34,11 @@ MODEL = {
     "fuse_unk": False,
     "byte_fallback": False,
 }
+_DIGITS = {
+    r"\p{N}+": {"type": "Digits", "individual_digits": False},
+    r"\p{N}": {"type": "Digits", "individual_digits": True},
+}
+"""Pre-tokenizers for regexes that readers without a regex engine, such as tokenizers 1.0, cannot run."""
 NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
 """Model options for unknown tokens. They have no effect, since every byte is a token."""
 
@@ -233,7 +238,7 @@ def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[s
         return BYTE_LEVEL
     # Split before ByteLevel: the pattern applies to text, not to the byte alphabet.
     splits = [
-        {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+        _DIGITS.get(regex) or {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
         for regex in cut.regex.split("\n")
     ]
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}

@@ -62,7 +62,8 @@ def train_bpe(
         max_token_bytes: maximum token length; None for `LONGEST_TOKEN`, the upper limit.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank.
-        counting: arguments of `count_pretokens`, if `counts` is a text. The pattern is that of `start`, or "gpt2".
+        counting: arguments of `count_pretokens`, if `counts` is a text. The pattern is that of `start`, or
+            `tokenizer.patterns.FULL_STRENGTH`.
 
     Raises:
         UserError: the vocabulary is too small, or an argument is out of range.
@@ -148,7 +149,7 @@ def _counted(
     if unknown := options.keys() - Counting.__annotations__.keys():
         raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(counts, PretokenCounts):
-        options = {"pattern": "gpt2" if start is None else start.pattern} | options
+        options = {"pattern": patterns.FULL_STRENGTH if start is None else start.pattern} | options
         counts = count_pretokens(counts, special_tokens=special_tokens, progress=progress, **options)
     elif options:
         raise UserError(f"{next(iter(options))} is for counting a text, but these are counts; leave it out")

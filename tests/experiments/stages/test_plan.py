@@ -51,7 +51,6 @@ FLOPS = ["budget=equal_flops", "budget.train_flops=1e10"]  # 400 steps of the re
     ("mode", "expected"),
     [
         ("equal_bytes", [1000, 1000]),
-        ("equal_steps", [1000, 1000]),
         ("equal_tokens", [1000, 1250]),
         ("equal_deployed_flops", [1000, 1200]),
         ("equal_flops", [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
