@@ -34,7 +34,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, duration, finish, percent_change, si
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, finalists, price, serving_costs
+from experiments.fertility.choosing import Candidate, finalists, margin, price, serving_costs
 from experiments.fertility.counting import tally
 from experiments.fertility.deployments import deployment
 from experiments.fertility.documents import Text, read
@@ -127,12 +127,17 @@ def run(arguments: argparse.Namespace) -> None:
                 f"only {len(documents)} documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} "
                 "are required; use more text, a larger --heldout, or name the string between documents with --separator"
             )
-        trained, recipes = _trained(Trainer(corpus, out / "trained", about, reporter, threads), cells, existing)
+        trainer = Trainer(corpus, out / "trained", about, reporter, threads)
+        trained, recipes = _trained(trainer, cells, existing)
+        base = Recipe(cells[0].recipe.pattern, "document")
+        size = max(cell.size for cell in cells)
+        quarters = trainer.quarters(base, size)
         tokenizers = {name: one.tokenizer for name, one in existing.items()}
         tokenizers |= {name: one.tokenizer for name, one in trained.items()}
         with reporter.stage("tokens"):
-            tallies = tally(list(tokenizers.values()), [text], documents, threads=threads, progress=reporter.progress)
-        counted = dict(zip(tokenizers, tallies, strict=True))
+            every = [*tokenizers.values(), *quarters]
+            tallies = tally(every, [text], documents, threads=threads, progress=reporter.progress)
+        counted = dict(zip(tokenizers, tallies, strict=False))
         candidates = [
             Candidate(
                 name,
@@ -145,12 +150,13 @@ def run(arguments: argparse.Namespace) -> None:
             for name, one in counted.items()
         ]
         costs = serving_costs(candidates, documents.n_bytes, deployed)
-        bpe = str(Recipe(cells[0].recipe.pattern, "document"))
-        plain = [name for name, recipe in recipes.items() if recipe == bpe]
+        parts = [Candidate(f"{i}", "", size, one.tokens) for i, one in enumerate(tallies[-len(quarters) :])]
+        least = margin(list(serving_costs(parts, documents.n_bytes, deployed).values()))
+        plain = [name for name, recipe in recipes.items() if recipe == str(base)]
         reference = arguments.reference or min(plain, key=costs.__getitem__, default="")
         if reference not in counted:
-            raise UserError(f"the text is too small for {reference or bpe}; use smaller --sizes or another --reference")
-        prices = price(candidates, reference, documents.n_bytes, deployed)
+            raise UserError(f"the text is too small for {reference or base}; use smaller --sizes, or more text")
+        prices = price(candidates, reference, documents.n_bytes, deployed, least)
         chosen = finalists(candidates, prices, reference)
         places = {one.name: paths.get(one.name, str(out / FOLDER / one.name)) for one in chosen}
         for name in places.keys() & trained.keys():
@@ -183,6 +189,7 @@ def run(arguments: argparse.Namespace) -> None:
             "documents": len(documents),
             "bytes": int(documents.n_bytes.sum()),
             "split": about,
+            "smallest_saving": least,
             "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
             "finalists": [
                 {**one._asdict(), "folder": places[one.name], "examples": _examples(counted[one.name])}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MARGIN = 0.005
-"""Smallest saving that counts. Tokenizers of one recipe, trained on random halves of a text, differ by less."""
+"""Smallest saving that counts, however much text there is."""
 MOST = 4
 """Most finalists."""
 _NEAR = 0.01
@@ -54,7 +54,7 @@ class Priced(NamedTuple):
         cost: FLOPs of reading one byte of text and generating another.
         relative: That cost over the reference's.
         low, high: 95 % interval of `relative` over documents, paired; None if there are too few.
-        p: P-value of saving no more than `MARGIN`, corrected for the number of candidates; 1 for the reference.
+        p: P-value of saving less than what counts, corrected for the number of candidates; 1 for the reference.
         frontier: Whether no other candidate is at most as large and cheaper.
     """
 
@@ -67,7 +67,7 @@ class Priced(NamedTuple):
 
     @property
     def cheaper(self) -> bool:
-        """Whether it is cheaper than the reference by more than `MARGIN`, beyond chance."""
+        """Whether it is cheaper than the reference by more than the smallest saving that counts, beyond chance."""
         return self.p < 1 - CONFIDENCE
 
 
@@ -98,8 +98,18 @@ def serving_costs(
     return {one.name: float(cost_curve(deployed, one.vocab_size)(one.tokens.sum() / total)) for one in candidates}
 
 
+def margin(costs: Sequence[float]) -> float:
+    """Smallest saving that counts, as a share: more than another half of the training text would change.
+
+    Args:
+        costs: Costs of tokenizers of one recipe, from disjoint quarters of the training text. The variance falls with
+            the amount of text, so two halves differ with the standard deviation of these.
+    """
+    return max(MARGIN, 2 * float(np.std(np.log(costs), ddof=1)))
+
+
 def price(
-    candidates: Sequence[Candidate], reference: str, n_bytes: NDArray[np.int64], deployed: Deployment
+    candidates: Sequence[Candidate], reference: str, n_bytes: NDArray[np.int64], deployed: Deployment, least: float
 ) -> dict[str, Priced]:
     """Price all candidates, and compare them with the reference on the same documents.
 
@@ -108,6 +118,7 @@ def price(
         reference: Name of one of them.
         n_bytes: int64[n_documents], bytes of each document.
         deployed: The model that is served.
+        least: Smallest saving that counts, as a share.
     """
     curves = {one.name: cost_curve(deployed, one.vocab_size) for one in candidates}
     base = next(one for one in candidates if one.name == reference)
@@ -126,7 +137,7 @@ def price(
             continue
         intervals[one.name] = (float(np.exp(interval[0])), float(np.exp(interval[1])))
         if not one.lossy:
-            beyond = replace(ratio, value=ratio.value - np.log1p(-MARGIN))
+            beyond = replace(ratio, value=ratio.value - np.log1p(-least))
             p_values[one.name] = float(beyond.p_value()) if beyond.value < 0 else 1.0
     corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from superbpe import PRESETS, train_superbpe
 from superbpe.rules import PHASE1
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer import Tokenizer, count_pretokens, train_bpe
+from tokenizer._native import DocumentFilter
 from tokenizer.files import digest
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.cli.console import Reporter
-    from tokenizer import Corpus
+    from tokenizer import Batch, Corpus
 
 _SPECIALS = len(DEFAULT_SPECIAL_TOKENS)
 
@@ -125,7 +127,7 @@ def grid(
                 for transition in [AUTO] if PRESETS[preset].interleave else transitions:
                     for size in sizes:
                         start = transition if transition == AUTO else resolve_transition(size, transition)
-                        if start == AUTO or int(start) < size - _SPECIALS:
+                        if start == AUTO or 256 <= int(start) < size - _SPECIALS:
                             cells.append(Cell(Recipe(pattern, unit, preset, start), size))
     return list(dict.fromkeys(cells))
 
@@ -191,6 +193,24 @@ class Trainer:
             )  # fmt: skip
 
         return self._stored(recipe, [size, start.sha256], job)
+
+    def quarters(self, recipe: Recipe, size: int) -> list[Tokenizer]:
+        """BPE from four disjoint parts of the text: their differences are those of the training text alone."""
+
+        def documents(number: int) -> Iterator[Batch]:
+            for batch in self.corpus.batches("train"):
+                for place, salt in enumerate(("half", "quarter")):
+                    side = ("train", "heldout")[number >> place & 1]
+                    batch = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(batch)[0]
+                if len(batch):
+                    yield batch
+
+        def job(number: int, found: list[Any]) -> Tokenizer:
+            text = partial(documents, number)
+            counts = count_pretokens(text, recipe.pattern, unit=recipe.unit, threads=self.threads)
+            return train_bpe(counts, size, progress=self.reporter.progress, on_counts=found.append)
+
+        return [self._stored(recipe, [size, number], partial(job, number)).tokenizer for number in range(4)]
 
     def extend(self, tokenizer: Tokenizer, preset: str) -> Trained:
         """A tokenizer with a quarter more tokens, which are superwords; its own ids do not change."""
