@@ -63,8 +63,8 @@ PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("uw-2025", "runs")
 """Patterns of BPE, of which the first is full-strength BPE's, and presets of superwords; `--quick` tries the first."""
 TEST_SHARE = 0.5
 """Share of the held-out documents that `choose` never reads, for the comparison by language models."""
-HELD_OUT_BYTES = 20_000_000
-"""Held-out text of a large corpus, as stored."""
+HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
+"""Share of the documents that is held out, and the most text, as stored."""
 _EXAMPLES = 12
 
 
@@ -96,7 +96,7 @@ def parser() -> Parser:
         help="where superwords start: shares of the vocabulary, or numbers of tokens (0.4 0.8)",
     )  # fmt: skip
     add("--quick", action="store_true", help="a fifth of the grid: o200k, uw-2025 at 0.8, 16k and 32k")
-    add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.1)")
+    add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.2)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     add(
         "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
@@ -144,11 +144,13 @@ def run(arguments: argparse.Namespace) -> None:
                 recipes.get(name, name),
                 one.tokenizer.vocab_size,
                 one.tokens,
-                superwords=len(one.tokenizer.superword_ids()),
+                # BPE merges some words across line feeds, but has no phase 2.
+                superwords=0 if recipes.get(name, "").startswith("bpe") else len(one.tokenizer.superword_ids()),
                 lossy=bool(one.changed.any() or one.lost.any()),
             )
             for name, one in counted.items()
         ]
+        superwords = {one.name: one.superwords for one in candidates}
         costs = serving_costs(candidates, documents.n_bytes, deployed)
         parts = [Candidate(f"{i}", "", size, one.tokens) for i, one in enumerate(tallies[-len(quarters) :])]
         least = margin(list(serving_costs(parts, documents.n_bytes, deployed).values()))
@@ -192,7 +194,11 @@ def run(arguments: argparse.Namespace) -> None:
             "smallest_saving": least,
             "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
             "finalists": [
-                {**one._asdict(), "folder": places[one.name], "examples": _examples(counted[one.name])}
+                {
+                    **one._asdict(),
+                    "folder": places[one.name],
+                    "examples": _examples(counted[one.name], superwords[one.name]),
+                }
                 for one in chosen
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
@@ -229,11 +235,9 @@ def _corpus(arguments: argparse.Namespace) -> Corpus:
     settings = {key: getattr(arguments, key) for key in ("format", "field", "separator", "source_field")}
     settings |= {key: getattr(arguments, key) for key in ("on_invalid_utf8", "on_error")}
     paths = [] if sources else [path for _, path in names]
-    config = CorpusConfig(paths=paths, sources=sources, heldout_fraction=arguments.heldout or 0.1, **settings)
-    corpus = Corpus(config)
-    if arguments.heldout is None and (share := HELD_OUT_BYTES / max(sum(corpus.sizes()), 1)) < config.heldout_fraction:
-        return Corpus(replace(config, heldout_fraction=float(f"{share:.2g}")))
-    return corpus
+    config = CorpusConfig(paths=paths, sources=sources, heldout_fraction=arguments.heldout or HELD_OUT, **settings)
+    share = float(f"{HELD_OUT_BYTES / max(sum(Corpus(config).sizes()), 1):.2g}")
+    return Corpus(config if arguments.heldout or share > HELD_OUT else replace(config, heldout_fraction=share))
 
 
 def _selection(corpus: Corpus, path: Path, about: dict[str, Any], progress: Progress | None) -> Corpus:
@@ -273,9 +277,9 @@ def _trained(
     return trained, recipes
 
 
-def _examples(counted: Tally) -> list[str]:
-    """The superwords that save the most tokens on the text."""
-    ids = counted.tokenizer.superword_ids()
+def _examples(counted: Tally, n_superwords: int) -> list[str]:
+    """The superwords that occur most in the text."""
+    ids = counted.tokenizer.superword_ids()[:n_superwords]
     best = ids[np.argsort(-counted.counts[ids], kind="stable")[:_EXAMPLES]].tolist()
     return [counted.tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
 

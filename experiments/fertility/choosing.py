@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.cli.console import percent_change, si
+from experiments.cli.console import percent_change, si, signed
 from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio, holm
@@ -174,7 +174,7 @@ def finalists(candidates: Sequence[Candidate], prices: Mapping[str, Priced], ref
     if not cheaper:
         return chosen
     best = cheaper[0]
-    low, high = (f"{100 * (end - 1):.1f}" for end in (prices[best.name].low or 0.0, prices[best.name].high or 0.0))
+    low, high = (signed(100 * ((end or 0) - 1), 1) for end in (prices[best.name].low, prices[best.name].high))
     chosen.append(
         Finalist(
             best.name,

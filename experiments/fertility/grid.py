@@ -228,15 +228,16 @@ class Trainer:
         """The result of a job, from the folder if it is there."""
         place = self.folder / digest([astuple(recipe), settings, self.about])[:16]
         counts = place.with_suffix(".npy")
-        if not (place.exists() and counts.exists()):
-            found: list[Any] = []
-            with self.reporter.stage(f"train {recipe}"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
-                tokenizer = job(found)
-            tokenizer.provenance["choose"] = self.about
-            tokenizer.save(place)
-            np.save(counts, found[0])
-        return Trained(Tokenizer.load(place), np.load(counts))
+        if place.exists() and counts.exists():
+            return Trained(Tokenizer.load(place), np.load(counts))
+        found: list[Any] = []
+        with self.reporter.stage(f"train {recipe}"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
+            tokenizer = job(found)
+        tokenizer.provenance["choose"] = self.about
+        tokenizer.save(place)
+        np.save(counts, found[0])
+        return Trained(tokenizer, found[0])
 
 
 def _phase1_size(cell: Cell) -> int:
