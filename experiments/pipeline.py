@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.cluster.models import ModelTasks
     from experiments.config import Config
-    from experiments.logging import Labels
+    from experiments.logging.tracking import Labels
     from experiments.results import HeldoutDocuments, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
@@ -68,7 +68,7 @@ def run(
     folder: Path,
     *,
     reporter: Reporter | None = None,
-    on_artifact: Callable[[Artifact[Any]], None] | None = None,
+    on_artifact: Callable[[Artifact[Any]], object] = lambda _: None,
     labels: Labels | None = None,
 ) -> Outcome:
     """Run the stages of an experiment, in order.
@@ -86,15 +86,10 @@ def run(
     """
     shown = reporter or Reporter()
 
-    def use(artifact: Artifact[Any]) -> None:
-        tracker.uses(artifact)
-        if on_artifact is not None:
-            on_artifact(artifact)
-
     store = Store.at(
         config.artifacts,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
-        on_use=use,
+        on_use=on_artifact,
         on_build=shown.building,
         verify=config.verify,
         progress=shown.progress,

@@ -27,6 +27,7 @@ from tokenizer.errors import UserError, did_you_mean, missing_extra
 
 COMMANDS: dict[str, dict[str, str]] = {
     "tokenizers": {
+        "choose": "find the tokenizers that are worth a comparison for a text",
         "train": "train BPE or SuperBPE on files",
         "encode": "encode files into shards",
         "fertility": "count and compare the tokens that tokenizers need for a text",

@@ -30,10 +30,10 @@ from experiments.cli.arguments import (
     tokenizers_of,
     whole,
 )
-from experiments.cli.compose import load
 from experiments.cli.console import Reporter, finish, percent, si
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
+from experiments.fertility.deployments import deployment
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
 from experiments.fertility.training_text import from_artifacts, from_provenance
 from experiments.report import fertility_page as page
@@ -118,9 +118,7 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Count the tokens, write the page, and print the tables."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed = load(
-        [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in arguments.deployment]
-    ).deployment
+    deployed = deployment(arguments.deployment)
     texts, arms = _texts(arguments), _arms(arguments)
     names = [arm.name for arm in arms]
     reference = arguments.reference or names[0]

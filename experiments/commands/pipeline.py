@@ -23,7 +23,7 @@ from experiments.cli.compose import check, choices, explanation, first_cell, key
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.main import run as run_command
 from experiments.cli.process import restore, stoppable
-from experiments.logging import Labels
+from experiments.logging.tracking import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line

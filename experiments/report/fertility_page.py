@@ -32,7 +32,7 @@ def render(report: Mapping[str, Any]) -> str:
     """Return the page for the numbers of `fertility.json`."""
     groups = {
         by: list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
-        for by in ("all", "source", "script")
+        for by in ("all", "kind", "source", "script")
     }
     return page.render(
         "fertility.html",

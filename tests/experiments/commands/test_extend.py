@@ -107,24 +107,6 @@ def test_phase_2_continues_on_request(rules: str, text: str, tmp_path: Path) -> 
         assert len(direct.superword_ids())
 
 
-@pytest.mark.parametrize("options", [[], ["--superbpe", "uw-2025"]], ids=["phase 1", "phase 2"])
-def test_text_with_weights(options: list[str], text: str, tmp_path: Path) -> None:
-    _small().save(tmp_path / "small")
-    other = tmp_path / "other.txt"
-    other.write_text("und so weiter, und so fort. " * 50)
-    copies = []
-    for i in range(3):
-        copies.append(tmp_path / f"copy{i}.txt")
-        copies[-1].write_text(other.read_text())
-    made = []
-    for paths in ([text, f"{other}:3"], [text, *map(str, copies)], [text, str(other)]):
-        to = tmp_path / str(len(made))
-        sizes = ["--separator", "<|doc|>", "--vocab-size", "440", "--to", str(to)]
-        assert main.run(["extend", str(tmp_path / "small"), *paths, *sizes, *options]) == 0
-        made.append(Tokenizer.load(to).sha256)
-    assert made[0] == made[1] != made[2]
-
-
 def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_path: Path) -> None:
     _small().save(tmp_path / "small")
     assert main.run(["export", str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
