@@ -11,7 +11,7 @@ from numpy.polynomial import Polynomial
 from experiments.cli.console import percent_change, si, signed
 from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
 from lm.evaluate.deployment import Deployment, serving_cost
-from lm.evaluate.significance import Ratio, holm
+from lm.evaluate.significance import Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -197,3 +197,18 @@ def finalists(candidates: Sequence[Candidate], prices: Mapping[str, Priced], ref
         if rival is not None and rival.name not in [one.name for one in chosen] and len(chosen) < MOST:
             chosen.append(Finalist(rival.name, f"the cheapest with {how}: {against(rival)} against {reference}"))
     return chosen
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values so that the family-wise error rate of those below alpha is at most alpha.
+
+    (Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979.)
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = highest
+    return adjusted
