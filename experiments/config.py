@@ -21,7 +21,7 @@ from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, shown
+from tokenizer.files import shown
 from tokenizer.patterns import FULL_STRENGTH
 
 T = TypeVar("T")
@@ -326,7 +326,7 @@ class Config:
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
-    verify: Verify = "once"
+    verify: str = "once"
     logger: str = "none"
     project: str = "superbpe"
 
