@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder
 from experiments.cli.console import Reporter, finish
-from experiments.fertility.training_text import from_artifacts
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import Measured, push
@@ -49,7 +48,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _push(arguments: argparse.Namespace) -> None:
     tokenizer, reporter = open_exact(arguments.tokenizer, pattern=arguments.pattern), Reporter()
-    corpus = from_artifacts(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
     measured = []
     for path in arguments.text:
         n_bytes = n_tokens = 0
@@ -62,7 +60,6 @@ def _push(arguments: argparse.Namespace) -> None:
         arguments.repository,
         to=arguments.to,
         license=arguments.license,
-        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.places])),
         measured=measured,
         private=arguments.private,
     )
