@@ -99,7 +99,7 @@ def parser() -> Parser:
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
-        "the command finds the text that a tokenizer's own folder or its run recorded",
+        "the command finds the text that a tokenizer's own folder recorded",
     )  # fmt: skip
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
