@@ -14,7 +14,6 @@ import json
 import re
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from experiments.cli.arguments import (
     named,
     number,
     open_any,
+    open_text,
     out_folder,
     tokenizers_of,
     transition,
@@ -34,11 +34,11 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, duration, finish, percent_change, si
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, finalists, margin, price, serving_costs
+from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
 from experiments.fertility.counting import tally
 from experiments.fertility.deployments import deployment
 from experiments.fertility.documents import Text, read
-from experiments.fertility.grid import Cell, Recipe, Trained, Trainer, grid
+from experiments.fertility.grid import Cell, Recipe, Trainer, grid
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from experiments.store.manifest import command_line
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from experiments.fertility.counting import Tally
-    from tokenizer.external.load import Pretrained
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"
@@ -65,6 +64,8 @@ TEST_SHARE = 0.5
 """Share of the held-out documents that `choose` never reads, for the comparison by language models."""
 HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
 """Share of the documents that is held out, and the most text, as stored."""
+TEST_BYTES = 1_000_000
+"""Most text, as stored, that the command for the models scores."""
 _EXAMPLES = 12
 
 
@@ -112,12 +113,16 @@ def run(arguments: argparse.Namespace) -> None:
     deployed, cells = deployment(arguments.deployment), _cells(arguments)
     paths = tokenizers_of(arguments.against)
     known = [*paths, *(cell.name for cell in cells)]
-    if arguments.reference is not None and arguments.reference not in known:
+    if arguments.reference not in (None, *known):
         raise UserError(f"--reference {arguments.reference!r} is not a tokenizer; the names are {', '.join(known)}")
     existing = {name: open_any(path, add_special_tokens=[END_OF_TEXT]) for name, path in paths.items()}
     corpus = _corpus(arguments)
-    split = {"corpus": digest(corpus.identity()), "heldout_fraction": corpus.config.heldout_fraction}
-    about = {**split, "test_share": TEST_SHARE}
+    about = {
+        "text": corpus.config.places,
+        "corpus": digest(corpus.identity()),
+        "heldout_fraction": corpus.config.heldout_fraction,
+        "test_share": TEST_SHARE,
+    }
     with out_folder(arguments.out) as out:
         with reporter.stage("text"):
             text = Text(None, _selection(corpus, out / SELECTION, about, reporter.progress))
@@ -128,89 +133,82 @@ def run(arguments: argparse.Namespace) -> None:
                 "are required; use more text, a larger --heldout, or name the string between documents with --separator"
             )
         trainer = Trainer(corpus, out / "trained", about, reporter, threads)
-        trained, recipes = _trained(trainer, cells, existing)
-        base = Recipe(cells[0].recipe.pattern, "document")
-        size = max(cell.size for cell in cells)
-        quarters = trainer.quarters(base, size)
-        tokenizers = {name: one.tokenizer for name, one in existing.items()}
-        tokenizers |= {name: one.tokenizer for name, one in trained.items()}
+        trained = trainer.train(cells)
+        for name, loaded in existing.items() if any(cell.recipe.preset for cell in cells) else ():
+            if isinstance(start := loaded.tokenizer, Tokenizer) and start.fence is None:
+                try:
+                    trained[f"{name}-extended"] = trainer.extend(start, name, "uw-2025")
+                except UserError as error:
+                    reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
+        base, size = Recipe(cells[0].recipe.pattern, "document"), max(cell.size for cell in cells)
+        quarters = [one.tokenizer for one in trainer.quarters(base, size)]
+        measured = [one.tokenizer for one in existing.values()]
+        measured += [one.tokenizer for one in trained.values()] + quarters
         with reporter.stage("tokens"):
-            every = [*tokenizers.values(), *quarters]
-            tallies = tally(every, [text], documents, threads=threads, progress=reporter.progress)
-        counted = dict(zip(tokenizers, tallies, strict=False))
+            tallies = tally(measured, [text], documents, threads=threads, progress=reporter.progress)
+        counted = dict(zip([*existing, *trained], tallies, strict=False))
+        total = documents.n_bytes.sum()
+
+        def cost(one: Tally, size: int) -> float:
+            return float(cost_curve(deployed, size)(one.tokens.sum() / total))
+
+        least = margin([cost(one, size) for one in tallies[-len(quarters) :]])
+        plain = [name for name, one in trained.items() if one.recipe == str(base)]
+        cheapest = min(plain, key=lambda name: cost(counted[name], trained[name].tokenizer.vocab_size), default="")
+        reference = arguments.reference or cheapest
+        if reference not in counted:
+            raise UserError(f"the text is too small for {reference or base}; use smaller --sizes, or more text")
         candidates = [
             Candidate(
                 name,
-                recipes.get(name, name),
+                trained[name].recipe if name in trained else name,
                 one.tokenizer.vocab_size,
                 one.tokens,
-                # BPE merges some words across line feeds, but has no phase 2.
-                superwords=0 if recipes.get(name, "").startswith("bpe") else len(one.tokenizer.superword_ids()),
-                lossy=bool(one.changed.any() or one.lost.any()),
+                len(one.tokenizer.superword_ids()) if name not in plain else 0,
+                bool(one.changed.any() or one.lost.any()),
             )
             for name, one in counted.items()
         ]
-        superwords = {one.name: one.superwords for one in candidates}
-        costs = serving_costs(candidates, documents.n_bytes, deployed)
-        parts = [Candidate(f"{i}", "", size, one.tokens) for i, one in enumerate(tallies[-len(quarters) :])]
-        least = margin(list(serving_costs(parts, documents.n_bytes, deployed).values()))
-        plain = [name for name, recipe in recipes.items() if recipe == str(base)]
-        reference = arguments.reference or min(plain, key=costs.__getitem__, default="")
-        if reference not in counted:
-            raise UserError(f"the text is too small for {reference or base}; use smaller --sizes, or more text")
-        prices = price(candidates, reference, documents.n_bytes, deployed, least)
-        chosen = finalists(candidates, prices, reference)
+        priced = price(candidates, reference, documents.n_bytes, deployed, least)
+        chosen = finalists(priced, reference)
         places = {one.name: paths.get(one.name, str(out / FOLDER / one.name)) for one in chosen}
         for name in places.keys() & trained.keys():
             trained[name].tokenizer.save(places[name])
-        rows = {
-            name: measures.rows(name, one, documents, counted[reference].tokens, alpha=2.5, deployed=deployed)
-            for name, one in counted.items()
-        }
-        described = [
-            {
-                "name": one.name,
-                "recipe": one.recipe,
-                "vocab_size": one.vocab_size,
-                "superwords": one.superwords,
-                "lossy": one.lossy,
-                "software": existing[one.name].about()["software"] if one.name in existing else None,
-                "parameters": 2 * deployed.hidden_size * one.vocab_size,
-                "last_count": trained[one.name].last_count if one.name in trained else None,
-                **prices[one.name]._asdict(),
-                **{key: rows[one.name][0][key] for key in ("bytes_per_token", "cache_bytes_per_byte")},
-            }
-            for one in candidates
-        ]
-        words = _bakeoff(arguments, corpus, places, reference) if len(chosen) > 1 else []
-        report = {
+        report: dict[str, Any] = {
             "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command_line(),
             "reference": reference,
             "files": [str(path) for path, _ in corpus.files],
             "documents": len(documents),
-            "bytes": int(documents.n_bytes.sum()),
+            "bytes": int(total),
             "split": about,
             "smallest_saving": least,
             "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
             "finalists": [
-                {
-                    **one._asdict(),
-                    "folder": places[one.name],
-                    "examples": _examples(counted[one.name], superwords[one.name]),
-                }
+                {**one._asdict(), "folder": places[one.name], "examples": _examples(counted[one.name])}
                 for one in chosen
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
-            "bakeoff": {"command": words, "seconds": _bakeoff_seconds(described, places) if words else None},
-            "tokenizers": described,
-            "rows": list(chain.from_iterable(rows.values())),
+            "bakeoff": _bakeoff(arguments, corpus, places, [one for one in priced if one.name in places]),
+            "tokenizers": [],
+            "rows": [],
         }
+        for one in priced:
+            rows = measures.rows(
+                one.name, counted[one.name], documents, counted[reference].tokens, alpha=2.5, deployed=deployed
+            )
+            report["rows"] += rows
+            facts = {key: value for key, value in vars(one).items() if key != "tokens"}
+            facts |= {key: rows[0][key] for key in ("bytes_per_token", "cache_bytes_per_byte")}
+            facts["parameters"] = 2 * deployed.hidden_size * one.vocab_size
+            facts["last_count"] = trained[one.name].last_count if one.name in trained else None
+            facts["software"] = existing[one.name].about()["software"] if one.name in existing else None
+            report["tokenizers"].append(facts)
         write_json(out / NUMBERS, report)
-        write_whole(out / TABLE, to_csv(described))
+        write_whole(out / TABLE, to_csv(report["tokenizers"]))
         write_whole(out / PAGE, page.render(report))
     _print(reporter, report)
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=words)
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=report["bakeoff"]["command"])
 
 
 def _cells(arguments: argparse.Namespace) -> list[Cell]:
@@ -232,12 +230,10 @@ def _corpus(arguments: argparse.Namespace) -> Corpus:
     """The text with its split: training, selection and test, by a hash of each document."""
     names = [named(entry) for entry in arguments.text]
     sources = {name or Path(path).name: path for name, path in names} if any(name for name, _ in names) else {}
-    settings = {key: getattr(arguments, key) for key in ("format", "field", "separator", "source_field")}
-    settings |= {key: getattr(arguments, key) for key in ("on_invalid_utf8", "on_error")}
     paths = [] if sources else [path for _, path in names]
-    config = CorpusConfig(paths=paths, sources=sources, heldout_fraction=arguments.heldout or HELD_OUT, **settings)
-    share = float(f"{HELD_OUT_BYTES / max(sum(Corpus(config).sizes()), 1):.2g}")
-    return Corpus(config if arguments.heldout or share > HELD_OUT else replace(config, heldout_fraction=share))
+    corpus = open_text(arguments, paths, sources=sources, source_field=arguments.source_field)
+    share = min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(corpus.sizes()), 1):.2g}"))
+    return Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))
 
 
 def _selection(corpus: Corpus, path: Path, about: dict[str, Any], progress: Progress | None) -> Corpus:
@@ -257,66 +253,38 @@ def _selection(corpus: Corpus, path: Path, about: dict[str, Any], progress: Prog
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))
 
 
-def _trained(
-    trainer: Trainer, cells: Sequence[Cell], existing: dict[str, Pretrained]
-) -> tuple[dict[str, Trained], dict[str, str]]:
-    """The tokenizers of the grid, and existing ones extended with superwords; and their recipes."""
-    trained: dict[str, Trained] = {}
-    recipes: dict[str, str] = {}
-    for cell, one in trainer.train(cells):
-        trained[cell.name], recipes[cell.name] = one, str(cell.recipe)
-    for name, loaded in existing.items():
-        tokenizer = loaded.tokenizer
-        if isinstance(tokenizer, Tokenizer) and tokenizer.fence is None and any(cell.recipe.preset for cell in cells):
-            longer = f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name)}-extended"
-            try:
-                trained[longer] = trainer.extend(tokenizer, "uw-2025")
-                recipes[longer] = f"{name} extended with superwords"
-            except UserError as error:
-                trainer.reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
-    return trained, recipes
-
-
-def _examples(counted: Tally, n_superwords: int) -> list[str]:
+def _examples(counted: Tally) -> list[str]:
     """The superwords that occur most in the text."""
-    ids = counted.tokenizer.superword_ids()[:n_superwords]
+    tokenizer = counted.tokenizer
+    ids = tokenizer.superword_ids()[: None if getattr(tokenizer, "fence", None) else 0]
     best = ids[np.argsort(-counted.counts[ids], kind="stable")[:_EXAMPLES]].tolist()
-    return [counted.tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
+    return [tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
 
 
-def _bakeoff(arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], reference: str) -> list[str]:
-    """Words of the command that compares the finalists by language models, on the text that `choose` has not read."""
-    arms = {re.sub(r"[^A-Za-z0-9_-]+", "_", name): (name, place) for name, place in places.items()}
-    config = corpus.config
-    text = [f"corpus.paths=[{','.join(map(json.dumps, config.paths))}]"] if config.paths else []
-    text += [f"corpus.sources.{name}={json.dumps(path)}" for name, path in config.sources.items()]
-    text += [
-        f"corpus.{key}={json.dumps(getattr(config, key))}"
-        for key in ("format", "separator", "source_field")
-        if getattr(config, key) is not None
-    ]
-    text += [f"corpus.field={config.field}"] if config.field != "text" else []
-    sample = min(TEST_SHARE, 1e6 / max(config.heldout_fraction * sum(corpus.sizes()), 1))
-    held_out = [f"corpus.heldout_fraction={config.heldout_fraction}", f"corpus.heldout_sample={sample:.2g}"]
-    chosen = [
-        f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}={json.dumps(place)}"
-        for arm, (_, place) in arms.items()
-    ]
-    first = next(arm for arm, (name, _) in arms.items() if name == reference)
-    return [
-        "pipeline", "experiment=bakeoff", "corpus=files", *text, *held_out, f"arms=[{','.join(arms)}]", *chosen,
-        f"reference={first}", *(f"deployment={word}" for word in arguments.deployment if "=" not in word),
-        *(f"deployment.{word}" for word in arguments.deployment if "=" in word),
-    ]  # fmt: skip
+def _bakeoff(
+    arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], chosen: Sequence[Candidate]
+) -> dict[str, Any]:
+    """Words of the command that compares the finalists on text that was not read here, and its seconds on two cores.
 
-
-def _bakeoff_seconds(described: Sequence[dict[str, Any]], places: dict[str, str]) -> float:
-    """Estimated time of the bake-off on two cores: 600 s per arm with 8,192 tokens, in proportion to a model's weights.
-
-    The model has 4 layers of width 128: 0.8 million weights and a head of 128 per token.
+    The model of `experiment=bakeoff` has 4 layers of width 128, 0.8 million weights, and a head of 128 per token. Its
+    runs with 8,192 tokens take 600 s per tokenizer.
     """
-    sizes: list[int] = [one["vocab_size"] for one in described if one["name"] in places]
-    return sum(600 * (0.8e6 + 128 * size) / (0.8e6 + 128 * 8192) for size in sizes)
+    if len(places) < 2:
+        return {"command": [], "seconds": None}
+    config, usual = corpus.config, asdict(CorpusConfig())
+    text = {key: value for key, value in asdict(config).items() if value != usual[key] and key != "sources"}
+    text |= {f"sources.{name}": path for name, path in config.sources.items()}
+    text["heldout_sample"] = min(
+        TEST_SHARE, float(f"{1e6 / max(config.heldout_fraction * sum(corpus.sizes()), 1):.2g}")
+    )
+    arms = {re.sub(r"[^A-Za-z0-9_-]+", "_", name): place for name, place in places.items()}  # the reference first
+    words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]
+    words += [f"corpus.{key}={json.dumps(value)}" for key, value in text.items()]
+    for arm, place in arms.items():
+        words.append(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}={json.dumps(place)}")
+    words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
+    seconds = sum(600 * (0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * 8192) for one in chosen)
+    return {"command": words, "seconds": seconds}
 
 
 def _print(reporter: Reporter, report: dict[str, Any]) -> None:

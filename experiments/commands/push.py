@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder
 from experiments.cli.console import finish
-from experiments.fertility.training_text import from_artifacts
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import push
@@ -47,13 +46,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _push(arguments: argparse.Namespace) -> None:
     tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern)
-    corpus = from_artifacts(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
     pushed = push(
         tokenizer,
         arguments.repository,
         to=arguments.to,
         license=arguments.license,
-        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.places])),
         private=arguments.private,
     )
     uploading = ["push", arguments.tokenizer, arguments.repository, "--license", "LICENSE"]

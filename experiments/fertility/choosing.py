@@ -1,4 +1,4 @@
-"""Chooses among tokenizers by the cost of serving a model with them, by what a text shows beyond chance."""
+"""Chooses among tokenizers by the cost of serving a model with them, as far as a text shows it beyond chance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -26,7 +26,7 @@ _NEAR = 0.01
 """Difference in cost to the cheapest tokenizer up to which a smaller vocabulary is a finalist."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A tokenizer to choose from.
 
@@ -37,6 +37,11 @@ class Candidate:
         tokens: int64[n_documents], tokens of each document.
         superwords: Number of its superwords.
         lossy: Whether it loses text, which excludes it.
+        cost: FLOPs of reading one byte of text and generating another; this and the following are set by `price`.
+        relative: That cost over the reference's.
+        low, high: 95 % interval of `relative` over documents, paired; None if there are too few.
+        p: P-value of saving less than what counts, corrected for the number of candidates; 1 for the reference.
+        frontier: Whether no candidate of at most its size is cheaper.
     """
 
     name: str
@@ -45,30 +50,12 @@ class Candidate:
     tokens: NDArray[np.int64]
     superwords: int = 0
     lossy: bool = False
-
-
-class Priced(NamedTuple):
-    """The cost of a candidate at a deployment.
-
-    Attributes:
-        cost: FLOPs of reading one byte of text and generating another.
-        relative: That cost over the reference's.
-        low, high: 95 % interval of `relative` over documents, paired; None if there are too few.
-        p: P-value of saving less than what counts, corrected for the number of candidates; 1 for the reference.
-        frontier: Whether no other candidate is at most as large and cheaper.
-    """
-
-    cost: float
-    relative: float
-    low: float | None
-    high: float | None
-    p: float
-    frontier: bool
-
-    @property
-    def cheaper(self) -> bool:
-        """Whether it is cheaper than the reference by more than the smallest saving that counts, beyond chance."""
-        return self.p < 1 - CONFIDENCE
+    cost: float = 0.0
+    relative: float = 1.0
+    low: float | None = None
+    high: float | None = None
+    p: float = 1.0
+    frontier: bool = False
 
 
 class Finalist(NamedTuple):
@@ -79,38 +66,25 @@ class Finalist(NamedTuple):
 
 
 def cost_curve(deployed: Deployment, vocab_size: int) -> Polynomial:
-    """FLOPs of reading a byte and generating a byte, as a function of the tokens per byte: it is a parabola.
-
-    Args:
-        deployed: The model that is served.
-        vocab_size: Rows of its head.
-    """
+    """FLOPs of reading a byte and generating a byte, as a function of the tokens per byte: it is a parabola."""
     points = np.array([0.1, 0.3, 0.5])
     costs = [serving_cost(deployed, vocab_size=vocab_size, tokens_per_byte=float(point)) for point in points]
     return Polynomial.fit(points, [cost.prefill.flops_per_byte + cost.decode.flops_per_byte for cost in costs], 2)
 
 
-def serving_costs(
-    candidates: Sequence[Candidate], n_bytes: NDArray[np.int64], deployed: Deployment
-) -> dict[str, float]:
-    """FLOPs of reading a byte and generating a byte, by candidate."""
-    total = n_bytes.sum()
-    return {one.name: float(cost_curve(deployed, one.vocab_size)(one.tokens.sum() / total)) for one in candidates}
-
-
-def margin(costs: Sequence[float]) -> float:
+def margin(quarters: Sequence[float]) -> float:
     """Smallest saving that counts, as a share: more than another half of the training text would change.
 
     Args:
-        costs: Costs of tokenizers of one recipe, from disjoint quarters of the training text. The variance falls with
-            the amount of text, so two halves differ with the standard deviation of these.
+        quarters: Costs of tokenizers of one recipe, from disjoint quarters of the training text. The variance falls
+            with the amount of text, so two random halves differ with the standard deviation of quarters.
     """
-    return max(MARGIN, 2 * float(np.std(np.log(costs), ddof=1)))
+    return max(MARGIN, 2 * float(np.std(np.log(quarters), ddof=1)))
 
 
 def price(
     candidates: Sequence[Candidate], reference: str, n_bytes: NDArray[np.int64], deployed: Deployment, least: float
-) -> dict[str, Priced]:
+) -> list[Candidate]:
     """Price all candidates, and compare them with the reference on the same documents.
 
     Args:
@@ -120,82 +94,55 @@ def price(
         deployed: The model that is served.
         least: Smallest saving that counts, as a share.
     """
-    curves = {one.name: cost_curve(deployed, one.vocab_size) for one in candidates}
     base = next(one for one in candidates if one.name == reference)
-    sizes = n_bytes.astype(np.float64)
-    costs = serving_costs(candidates, n_bytes, deployed)
-    intervals: dict[str, tuple[float | None, float | None]] = {}
-    p_values: dict[str, float] = {}
+    base_curve, sizes = cost_curve(deployed, base.vocab_size), n_bytes.astype(np.float64)
+    priced = []
     for one in candidates:
-        curve, other = curves[one.name], curves[reference]
-        intervals[one.name] = (None, None)
+        curve = cost_curve(deployed, one.vocab_size)
+        cost, other = (float(c(x.tokens.sum() / sizes.sum())) for c, x in ((curve, one), (base_curve, base)))
+        priced.append(replace(one, cost=cost, relative=cost / other))
         if one is base or len(sizes) < LEAST_DOCUMENTS:
             continue
         numerators = np.stack([one.tokens, base.tokens]).astype(np.float64)[:, None]
-        ratio = Ratio.of_function(lambda x, a=curve, b=other: np.log(a(x[0]) / b(x[1])), numerators, sizes)  # type: ignore[misc]
-        if (interval := ratio.known_interval(CONFIDENCE)) is None:
-            continue
-        intervals[one.name] = (float(np.exp(interval[0])), float(np.exp(interval[1])))
-        if not one.lossy:
+        ratio = Ratio.of_function(lambda x, curve=curve: np.log(curve(x[0]) / base_curve(x[1])), numerators, sizes)  # type: ignore[misc]
+        if (interval := ratio.known_interval(CONFIDENCE)) is not None:
             beyond = replace(ratio, value=ratio.value - np.log1p(-least))
-            p_values[one.name] = float(beyond.p_value()) if beyond.value < 0 else 1.0
-    corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-
-    def leads(one: Candidate) -> bool:
-        rivals = [other for other in candidates if not other.lossy and other.vocab_size <= one.vocab_size]
-        return not one.lossy and costs[one.name] == min(costs[other.name] for other in rivals)
-
-    return {
-        one.name: Priced(
-            costs[one.name], costs[one.name] / costs[reference], *intervals[one.name],
-            corrected.get(one.name, 1.0), leads(one),
+            p = float(beyond.p_value()) if beyond.value < 0 and not one.lossy else 1.0
+            priced[-1] = replace(priced[-1], low=float(np.exp(interval[0])), high=float(np.exp(interval[1])), p=p)
+    corrected = holm([one.p for one in priced])
+    usable = [one for one in priced if not one.lossy]
+    return [
+        replace(
+            one,
+            p=p,
+            frontier=not one.lossy and one.cost <= min(x.cost for x in usable if x.vocab_size <= one.vocab_size),
         )
-        for one in candidates
-    }  # fmt: skip
+        for one, p in zip(priced, corrected, strict=True)
+    ]
 
 
-def finalists(candidates: Sequence[Candidate], prices: Mapping[str, Priced], reference: str) -> list[Finalist]:
-    """Return the reference, and tokenizers that are cheaper beyond chance: the cheapest, a smaller one, another recipe.
-
-    Args:
-        candidates: The candidates.
-        prices: Their prices.
-        reference: Name of the reference.
-    """
-
-    def cost(one: Candidate) -> float:
-        return prices[one.name].cost
-
-    def against(one: Candidate, other: str = reference) -> str:
-        return percent_change(cost(one), prices[other].cost)
-
+def finalists(priced: Sequence[Candidate], reference: str) -> list[Finalist]:
+    """Return the reference, and those that are cheaper beyond chance: the cheapest, a smaller one, another recipe."""
+    base = next(one for one in priced if one.name == reference)
     chosen = [Finalist(reference, "the reference of the comparison")]
-    cheaper = sorted((one for one in candidates if prices[one.name].cheaper), key=cost)
+    cheaper = sorted((one for one in priced if one.p < 1 - CONFIDENCE), key=lambda one: one.cost)
     if not cheaper:
         return chosen
     best = cheaper[0]
-    low, high = (signed(100 * ((end or 0) - 1), 1) for end in (prices[best.name].low, prices[best.name].high))
-    chosen.append(
-        Finalist(
-            best.name,
-            f"the cheapest to serve: {against(best)} FLOPs per byte against {reference} (95 %: {low} to {high} %)",
-        )
-    )
-    smaller = min((one for one in cheaper if cost(one) <= cost(best) * (1 + _NEAR)), key=lambda one: one.vocab_size)
-    if smaller.vocab_size < best.vocab_size:
-        chosen.append(
-            Finalist(
-                smaller.name,
-                f"the smallest vocabulary within {100 * _NEAR:g} % of that cost: {si(smaller.vocab_size)} instead of "
-                f"{si(best.vocab_size)} tokens",
-            )
-        )
+    ends = " to ".join(signed(100 * ((end or 1) - 1), 1) for end in (best.low, best.high))
+    saving = f"{percent_change(best.cost, base.cost)} FLOPs per byte against {reference} (95 %: {ends} %)"
+    chosen.append(Finalist(best.name, f"the cheapest to serve: {saving}"))
+    near = [one for one in cheaper if one.cost <= best.cost * (1 + _NEAR) and one.vocab_size < best.vocab_size]
+    if near:
+        smaller = min(near, key=lambda one: one.vocab_size)
+        sizes = f"{si(smaller.vocab_size)} instead of {si(best.vocab_size)} tokens"
+        chosen.append(Finalist(smaller.name, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost: {sizes}"))
     plain = next((one for one in cheaper if bool(one.superwords) != bool(best.superwords)), None)
     other = next((one for one in cheaper if one.recipe != best.recipe), None)
-    what = "superwords" if not best.superwords else "no superwords"
-    for rival, how in ((plain, what), (other, f"another recipe, {other.recipe}" if other else "")):
+    for rival, what in ((plain, "no superwords" if best.superwords else "superwords"), (other, "another recipe")):
         if rival is not None and rival.name not in [one.name for one in chosen] and len(chosen) < MOST:
-            chosen.append(Finalist(rival.name, f"the cheapest with {how}: {against(rival)} against {reference}"))
+            saving = f"{percent_change(rival.cost, base.cost)} against {reference}"
+            chosen.append(Finalist(rival.name, f"the cheapest with {what}: {saving}"))
     return chosen
 
 

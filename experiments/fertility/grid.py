@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from experiments.cli.console import Reporter
     from tokenizer import Batch, Corpus
+    from tokenizer.corpus.texts import Text
 
 _SPECIALS = len(DEFAULT_SPECIAL_TOKENS)
 
@@ -77,17 +78,19 @@ class Trained(NamedTuple):
 
     Attributes:
         tokenizer: The tokenizer.
+        recipe: How it was trained, apart from the size and the transition.
         counts: Count of each merge of its last phase in the training text, by rank.
     """
 
     tokenizer: Tokenizer
+    recipe: str
     counts: NDArray[np.integer[Any]]
 
     def cut(self, size: int) -> Trained:
         """The tokenizer that training to a smaller size gives."""
         if size == self.tokenizer.vocab_size:
             return self
-        return Trained(self.tokenizer.cut(size), self.counts[: size - self.tokenizer.vocab_size])
+        return Trained(self.tokenizer.cut(size), self.recipe, self.counts[: size - self.tokenizer.vocab_size])
 
     @property
     def last_count(self) -> int | None:
@@ -150,94 +153,81 @@ class Trainer:
     reporter: Reporter
     threads: int
 
-    def train(self, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Trained]]:
-        """Yield the tokenizers of a grid, those with the same phase 1 together.
+    def train(self, cells: Sequence[Cell]) -> dict[str, Trained]:
+        """Train the tokenizers of a grid, those with the same phase 1 together; returns them by name.
 
         Sizes and transitions for which the text has too few pairs are left out.
         """
-        order = list(dict.fromkeys((cell.recipe.pattern, cell.recipe.unit) for cell in cells))
-        for pattern, unit in order:
+        trained: dict[str, Trained] = {}
+        for pattern, unit in dict.fromkeys((cell.recipe.pattern, cell.recipe.unit) for cell in cells):
             group = [cell for cell in cells if (cell.recipe.pattern, cell.recipe.unit) == (pattern, unit)]
-            start = self._phase1(Recipe(pattern, unit), max(_phase1_size(cell) for cell in group))
+            start = self._phase1(Recipe(pattern, unit), max(map(_phase1_size, group)))
             nested: dict[tuple[Recipe, int], list[Cell]] = {}
             for cell in group:  # if superwords compete with phase 1, sizes do not nest
                 nested.setdefault((cell.recipe, cell.size * (cell.recipe.transition == AUTO)), []).append(cell)
             for (recipe, _), sizes in nested.items():
-                trained: Trained | None = start
+                largest = start
+                if isinstance(recipe.transition, int) and recipe.transition > 256 + start.tokenizer.n_phase1_merges:
+                    continue
                 if recipe.preset is not None:
-                    trained = self._phase2(start.tokenizer, recipe, max(cell.size for cell in sizes))
-                for cell in sizes:
-                    if trained is not None and cell.size <= trained.tokenizer.vocab_size:
-                        yield cell, trained.cut(cell.size)
+                    settings = {"vocab_size": max(cell.size for cell in sizes), "transition": recipe.transition}
+                    largest = self._phase2(start.tokenizer, recipe, str(recipe), settings)
+                trained |= {x.name: largest.cut(x.size) for x in sizes if x.size <= largest.tokenizer.vocab_size}
+        return trained
 
-    def _phase1(self, recipe: Recipe, size: int) -> Trained:
-        def job(found: list[Any]) -> Tokenizer:
-            counts = count_pretokens(
-                self.corpus, recipe.pattern, unit=recipe.unit, threads=self.threads, progress=self.reporter.progress
-            )
-            return train_bpe(counts, size, progress=self.reporter.progress, on_counts=found.append)
-
-        return self._stored(recipe, [size], job)
-
-    def _phase2(self, start: Tokenizer, recipe: Recipe, size: int) -> Trained | None:
-        """Phase 2 of a recipe; None if phase 1 ends before the transition."""
-        assert recipe.preset is not None
-        rules, transition = PRESETS[recipe.preset], recipe.transition
-        if isinstance(transition, int) and transition > 256 + start.n_phase1_merges:
-            return None
-
-        def job(found: list[Any]) -> Tokenizer:
-            return train_superbpe(
-                start, self.corpus, vocab_size=size, rules=rules, transition=transition, threads=self.threads,
-                progress=self.reporter.progress, on_counts=found.append,
-            )  # fmt: skip
-
-        return self._stored(recipe, [size, start.sha256], job)
-
-    def quarters(self, recipe: Recipe, size: int) -> list[Tokenizer]:
+    def quarters(self, recipe: Recipe, size: int) -> list[Trained]:
         """BPE from four disjoint parts of the text: their differences are those of the training text alone."""
 
         def documents(number: int) -> Iterator[Batch]:
             for batch in self.corpus.batches("train"):
+                part = batch
                 for place, salt in enumerate(("half", "quarter")):
                     side = ("train", "heldout")[number >> place & 1]
-                    batch = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(batch)[0]
-                if len(batch):
-                    yield batch
+                    part = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(part)[0]
+                if len(part):
+                    yield part
 
-        def job(number: int, found: list[Any]) -> Tokenizer:
-            text = partial(documents, number)
-            counts = count_pretokens(text, recipe.pattern, unit=recipe.unit, threads=self.threads)
+        return [self._phase1(recipe, size, partial(documents, number), number) for number in range(4)]
+
+    def extend(self, tokenizer: Tokenizer, name: str, preset: str) -> Trained:
+        """A tokenizer with a quarter more tokens, which are superwords; its own ids do not change."""
+        settings = {"vocab_size": tokenizer.vocab_size + tokenizer.vocab_size // 4, "keep_ids": True}
+        recipe = Recipe(tokenizer.pattern.name, "document", preset)
+        return self._phase2(tokenizer, recipe, f"{name} extended with superwords", settings)
+
+    def _phase1(self, recipe: Recipe, size: int, text: Text | None = None, number: int | None = None) -> Trained:
+        def job(found: list[Any]) -> Tokenizer:
+            counts = count_pretokens(
+                text or self.corpus, recipe.pattern, unit=recipe.unit, threads=self.threads,
+                progress=self.reporter.progress,
+            )  # fmt: skip
             return train_bpe(counts, size, progress=self.reporter.progress, on_counts=found.append)
 
-        return [self._stored(recipe, [size, number], partial(job, number)).tokenizer for number in range(4)]
+        return self._stored(str(recipe), [astuple(recipe), size, number], job)
 
-    def extend(self, tokenizer: Tokenizer, preset: str) -> Trained:
-        """A tokenizer with a quarter more tokens, which are superwords; its own ids do not change."""
-        size = tokenizer.vocab_size + tokenizer.vocab_size // 4
-
+    def _phase2(self, start: Tokenizer, recipe: Recipe, title: str, settings: dict[str, Any]) -> Trained:
         def job(found: list[Any]) -> Tokenizer:
             return train_superbpe(
-                tokenizer, self.corpus, vocab_size=size, rules=preset, keep_ids=True, threads=self.threads,
-                progress=self.reporter.progress, on_counts=found.append,
+                start, self.corpus, rules=str(recipe.preset), threads=self.threads, progress=self.reporter.progress,
+                on_counts=found.append, **settings,
             )  # fmt: skip
 
-        return self._stored(Recipe(tokenizer.pattern.name, "document", preset), [size, tokenizer.sha256], job)
+        return self._stored(title, [astuple(recipe), settings, start.sha256], job)
 
-    def _stored(self, recipe: Recipe, settings: list[Any], job: Callable[[list[Any]], Tokenizer]) -> Trained:
+    def _stored(self, title: str, settings: list[Any], job: Callable[[list[Any]], Tokenizer]) -> Trained:
         """The result of a job, from the folder if it is there."""
-        place = self.folder / digest([astuple(recipe), settings, self.about])[:16]
+        place = self.folder / digest([settings, self.about])[:16]
         counts = place.with_suffix(".npy")
         if place.exists() and counts.exists():
-            return Trained(Tokenizer.load(place), np.load(counts))
+            return Trained(Tokenizer.load(place), title, np.load(counts))
         found: list[Any] = []
-        with self.reporter.stage(f"train {recipe}"), warnings.catch_warnings():
+        with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
             tokenizer = job(found)
         tokenizer.provenance["choose"] = self.about
         tokenizer.save(place)
         np.save(counts, found[0])
-        return Trained(tokenizer, found[0])
+        return Trained(tokenizer, title, found[0])
 
 
 def _phase1_size(cell: Cell) -> int:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.cli.console import percent_change, si, signed
+from experiments.cli.console import si, signed
 from experiments.report import page
 from experiments.report.fertility_page import PLUS_MINUS, premium
 from experiments.report.figures import Figure, colour, data, shape, si_axis, spec
+from tokenizer.errors import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ def render(report: Mapping[str, Any]) -> str:
     """Return the page for the numbers of `choose.json`."""
     kinds = [row for row in report["rows"] if row["by"] == "kind"]
     grouped = kinds or [row for row in report["rows"] if row["by"] == "source"]
+    groups = list(dict.fromkeys(row["group"] for row in grouped))
     return page.render(
         "choose.html",
         title="Which tokenizer for this text",
@@ -30,14 +32,11 @@ def render(report: Mapping[str, Any]) -> str:
         report=report,
         headline=headline(report),
         notes=notes(report),
-        named={one["name"]: one for one in report["tokenizers"]},
-        shown=shown(report),
-        groups=list(dict.fromkeys(row["group"] for row in grouped)),
+        groups=groups if len(groups) > 1 else [],
         cells={(row["tokenizer"], row["group"]): row for row in grouped},
         change=change,
         premium=premium,
-        strength=_strength,
-        cache=lambda one, base: percent_change(one["cache_bytes_per_byte"], base["cache_bytes_per_byte"]),
+        shade=_shade,
         bakeoff="superbpe " + shlex.join(report["bakeoff"]["command"]),
     )
 
@@ -65,55 +64,39 @@ def change(one: Mapping[str, Any]) -> str:
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: vocabularies that the text is too small for, and tokenizers that lose text."""
-    found = []
-    rare = [one["name"] for one in report["tokenizers"] if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT]
-    if rare:
-        found.append(
-            f"the text is too small for {_listed(rare)}: their last merges occur fewer than {LEAST_COUNT} times in the "
-            "training text"
-        )
-    if report["missing"]:
-        found.append(f"the text has too few pairs for {_listed(report['missing'])}")
-    lossy = [one["name"] for one in report["tokenizers"] if one["lossy"]]
-    if lossy:
-        found.append(f"{_listed(lossy)}: loses text, so it is not a candidate")
-    found += [f"{one['name']} is run by {one['software']}" for one in report["tokenizers"] if one["software"]]
-    return found
+    every = report["tokenizers"]
+    rare = listed(one["name"] for one in every if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT)
+    missing, lossy = listed(report["missing"]), listed(one["name"] for one in every if one["lossy"])
+    limits = {
+        f"the last merges of {rare} occur fewer than {LEAST_COUNT} times in the training text: it is too small": rare,
+        f"the text has too few pairs for {missing}": missing,
+        f"text is lost by {lossy}, which cannot be finalists": lossy,
+    }
+    others = [f"{one['name']} is run by {one['software']}" for one in every if one["software"]]
+    return [note for note, names in limits.items() if names] + others
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-def _strength(row: Mapping[str, Any]) -> str:
+def _shade(row: Mapping[str, Any]) -> str:
     """Background of a cell of the heat map: the colour says who needs fewer tokens, and its strength how many."""
     change = 100 * ((row["parity"] or 1) - 1)
-    return (
-        f"background: color-mix(in srgb, var(--c{2 if change < 0 else 0}) {min(abs(change) * 2, 60):.0f}%, transparent)"
-    )
+    return f"color-mix(in srgb, var(--c{2 if change < 0 else 0}) {min(abs(change) * 2, 60):.0f}%, transparent)"
 
 
 def _frontier(report: Mapping[str, Any]) -> Figure:
+    chosen = [one["name"] for one in report["finalists"]]
+    fields = ("name", "vocab_size", "relative")
     rows = [
-        {
-            "tokenizer": one["recipe"],
-            "name": one["name"],
-            "vocab_size": one["vocab_size"],
-            "cost": one["relative"],
-            "chosen": any(one["name"] == finalist["name"] for finalist in report["finalists"]),
-        }
+        {"tokenizer": one["recipe"], "chosen": one["name"] in chosen, **{field: one[field] for field in fields}}
         for one in report["tokenizers"]
     ]
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
-    x = alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=si_axis())
-    y = alt.Y("cost:Q", title="cost over the reference's", scale=alt.Scale(zero=False))
     points = data().mark_point(filled=True, opacity=0.9).encode(
-        x=x, y=y, color=colour(labels), shape=shape(labels),
+        x=alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=si_axis()),
+        y=alt.Y("relative:Q", title="cost over the reference's", scale=alt.Scale(zero=False)),
+        color=colour(labels),
+        shape=shape(labels),
         size=alt.condition("datum.chosen", alt.value(190), alt.value(60)),
-        tooltip=[
-            alt.Tooltip("name:N"), alt.Tooltip("vocab_size:Q", title="vocabulary", format=","),
-            alt.Tooltip("cost:Q", title="cost", format=".3f"),
-        ],
+        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("vocab_size:Q"), alt.Tooltip("relative:Q", format=".3f")],
     )  # fmt: skip
     return Figure(
         "frontier",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
@@ -26,7 +25,6 @@ def push(
     *,
     to: Path | str | None = None,
     license: str | None = None,  # noqa: A002  (the card's own name for it)
-    trained_on: Sequence[str] = (),
     private: bool | None = None,
 ) -> str:
     """Upload a tokenizer's files and its card to a repository, which is created if it is missing.
@@ -39,7 +37,6 @@ def push(
         repository: id of the repository, as "org/name".
         to: write the files into this new folder instead of uploading them.
         license: license for the card; None leaves the field to you.
-        trained_on: names of the training text; empty for those that training recorded per phase.
         private: whether a new repository is private; None for the organization's default.
 
     Returns:
@@ -53,7 +50,7 @@ def push(
     with needs_extra("to upload a tokenizer: "):
         from huggingface_hub import HfApi, ModelCardData
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
-    about = _about(tokenizer, trained_on)
+    about = _about(tokenizer)
     if to is not None:
         if Path(to).exists():
             raise UserError(f"{to} already exists; name a new folder")
@@ -102,11 +99,11 @@ def _write(tokenizer: Described, repository: str, folder: Path, front: Any, abou
     write_whole(folder / CARD, "\n".join([*lines, ""]))
 
 
-def _about(tokenizer: Described, trained_on: Sequence[str]) -> dict[str, str]:
+def _about(tokenizer: Described) -> dict[str, str]:
     """Rows of the card's table. It leaves out what is unknown."""
     definition, provenance = tokenizer.definition, tokenizer.provenance
     phases = {f"training, phase {n}": provenance.get(f"phase{n}") or {} for n in (1, 2)}
-    names = [*trained_on, *(name for about in phases.values() for name in about.get("text") or () if not trained_on)]
+    names = [name for about in phases.values() for name in about.get("text") or ()]
     rows = {
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
