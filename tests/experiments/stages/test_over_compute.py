@@ -118,7 +118,7 @@ def test_wrong_assumptions_are_rejected(ladder: Path, tmp_path: Path, settings: 
 
 
 def test_other_budgets_or_none_are_rejected(ladder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_flops, or accept a larger"):
+    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_deployed_flops"):
         reprice(ladder, [], tmp_path / "out", tolerance=0.01)
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
