@@ -72,7 +72,6 @@ class Evaluation:
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
         forward_tokens: Inputs of all forward passes, including tokens that were only context.
-        padded_tokens: Inputs of all forward passes, padding included.
         groups: Groupings of the documents, by name: `source`, `script`.
     """
 
@@ -88,7 +87,6 @@ class Evaluation:
     short_context_bytes: int
     context_bytes_sum: int
     forward_tokens: int
-    padded_tokens: int
     groups: Mapping[str, Grouping] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -176,7 +174,6 @@ class Evaluation:
             "position_limited_share": self.limited_bytes / n_bytes,
             "short_context_share": self.short_context_bytes / n_bytes,
             "overlap_share": 1 - (n_tokens + n_documents) / self.forward_tokens,
-            "padding_share": 1 - self.forward_tokens / self.padded_tokens,
             "cluster": self.cluster()[0],
             "tokenizer_sha256": self.tokenizer_sha256,
             **{f"by_{name}": self.by(name) for name in self.groups},
@@ -252,5 +249,5 @@ _PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "
 _COUNTS = "token_counts"
 _SCALARS = (
     "tokenizer_sha256",
-    *("limited_bytes", "short_context_bytes", "context_bytes_sum", "forward_tokens", "padded_tokens"),
+    *("limited_bytes", "short_context_bytes", "context_bytes_sum", "forward_tokens"),
 )

@@ -80,7 +80,7 @@ def evaluate(
             precision=precision,
             progress=progress,
         )
-    limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
+    limited, short, context_sum, forward = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,
         tokenizer_sha256=shards.tokenizer_sha256,
@@ -94,7 +94,6 @@ def evaluate(
         short_context_bytes=short,
         context_bytes_sum=context_sum,
         forward_tokens=forward,
-        padded_tokens=padded,
         groups=dict(groups or {}),
     )
 

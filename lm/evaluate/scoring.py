@@ -43,13 +43,13 @@ class Scores:
         text_nats: float64[n_documents].
         eos_nats: float64[n_documents].
         token_counts: int64[vocab_size].
-        totals: int64[5]: limited_bytes, short_context_bytes, context_bytes_sum, forward_tokens, padded_tokens.
+        totals: int64[4]: limited_bytes, short_context_bytes, context_bytes_sum, forward_tokens.
     """
 
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
     token_counts: NDArray[np.int64]
-    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
+    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
 
     @classmethod
     def zeros(cls, n_documents: int, vocab_size: int) -> Scores:
@@ -167,7 +167,6 @@ def _queue(
         sequences.append(x)
     batches = list(_batches(jobs, batch_tokens))
     read = sum(window.last - window.start for _, window in jobs)
-    padded = sum(len(batch) * (batch[0][1].last - batch[0][1].start) for batch in batches)
     queued = [forward([(sequences[i], window) for i, window in batch]) for batch in batches]
 
     def finish() -> None:
@@ -185,7 +184,7 @@ def _queue(
             scores.eos_nats[document] = values[-1]
         ids = np.concatenate([x[1:] for x in sequences])
         scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
-        scores.totals += [limited, short, context_sum, read, padded]
+        scores.totals += [limited, short, context_sum, read]
 
     return finish
 

@@ -192,7 +192,6 @@ def made_up(text_nats, document_bytes, groups=None, changed=None):
         short_context_bytes=0,
         context_bytes_sum=0,
         forward_tokens=1,
-        padded_tokens=1,
         groups={} if groups is None else groups,
     )
 
