@@ -131,7 +131,8 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute() -> None
     def runs(label: str, shift: float, changed: int) -> ArmRuns:
         def models(bits: float) -> list[Any]:
             train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
-            summary = SimpleNamespace(flops=1e15 / bits, tokens=1e6 / bits, bytes=4e6 / bits, seconds=1.0, run={"train": train})
+            amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
+            summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
             return [
                 (
                     SimpleNamespace(summary=summary, seed=i),
