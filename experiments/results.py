@@ -402,7 +402,6 @@ class Scores(Contents):
         position_limited_share: Share of bytes whose context was limited by the trained positions.
         short_context_share: Share of bytes with a context shorter than `min_context_bytes`.
         overlap_share: Share of computed positions that served only as context.
-        padding_share: Share of computed positions that were padding.
         cluster: Unit of sampling of the interval: `document` or `source`.
         tokenizer_sha256: Hash of the tokenizer.
         cost: Cost of inference.
@@ -429,7 +428,6 @@ class Scores(Contents):
     position_limited_share: float
     short_context_share: float
     overlap_share: float
-    padding_share: float
     cluster: str
     tokenizer_sha256: str
     cost: InferenceCost

@@ -68,7 +68,6 @@ class Case:
             context_tokens=self.context,
             document_mask=self.document_mask,
             device=device,
-            diagnostics_every=0,
         )
         model = ModelConfig(self.depth, hidden_size=32 if toy else 0, head_dim=16 if toy else 64, vocab_multiple=1)
         shards = SyntheticShards(self.vocabulary, 1 << (12 if toy else 22), 20 if toy else 600)

@@ -88,7 +88,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
 def _print_cells(cells: Sequence[Run]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
-    numbers = ["bytes per token", "bits per byte", "interval", "against first"] if arms else []
+    numbers = ["bytes per token", "bits per byte", "interval", "against first, %"] if arms else []
     rows = []
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.results import Result, Task, as_progress
 from lm.data.shard_writer import Encoded
-from lm.data.sharding import check_complete, encode_batches, reading_threads
+from lm.data.sharding import encode_batches, reading_threads
 from superbpe.passes import MemoryFullError
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from experiments.cluster.results import Beat, Blocks, Work
     from experiments.cluster.tasks import Cluster
-    from lm.data.shard_writer import Writer
     from superbpe.passes import Pass, State
     from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
@@ -187,9 +186,9 @@ def _add_passes(
 
 
 def encoded_by(
-    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path, writer: Writer
+    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path
 ) -> Generator[Encoded]:
-    """The encoded documents that a writer lacks, in order: a source for `lm.data.sharding.write_encoded`.
+    """The encoded documents in order: a source for `lm.data.sharding.write_encoded`.
 
     Args:
         cluster: where the tasks run.
@@ -197,22 +196,17 @@ def encoded_by(
         split: side of its held-out split.
         tokenizer: encodes the documents.
         folder: folder for the tokens of the parts, which all machines see.
-        writer: the writer.
 
     Raises:
-        UserError: there are no documents, or fewer than in the finished shards.
+        UserError: there are no documents.
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
-    done, first = writer.n_documents, 0
+    empty = True
     for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
         for block in result.blocks():
-            encoded = Encoded(**{"covered": None, **block})
-            skip = min(max(done - first, 0), len(encoded.ends))
-            first += len(encoded.ends)
-            if skip < len(encoded.ends):
-                yield encoded.without(skip)
-    check_complete(writer, done, first)
-    if first == 0:
+            empty = False
+            yield Encoded(**{"covered": None, **block})
+    if empty:
         for _ in corpus.batches(split):  # explains why there are no documents
             pass
 
@@ -221,5 +215,5 @@ def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, 
     n_bytes = 0
     for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
         beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
-        yield {name: array for name, array in vars(encoded).items() if name != "text" and array is not None}
+        yield {name: array for name, array in vars(encoded).items() if array is not None}
     return {"skipped": part.part_skipped()}

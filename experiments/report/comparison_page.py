@@ -78,12 +78,6 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 evaluations,
             )
         )
-    for name, title, axis, note in (
-        ("grad_norm", "Gradient norm", "norm of the gradient", "Before clipping, mean since the previous point."),
-        ("activations", "Activation norms", "root mean square", "Inputs of the SiLU of every layer, a line per layer."),
-    ):
-        if norms := report["training"][name]:
-            drawn.append(Figure(name, title, charts.over_training(norms, labels, axis), note, logs))
     return drawn
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
@@ -11,10 +10,9 @@ from experiments.report import texts
 from experiments.report.labels import describe_phase1, lines
 from experiments.results import GROUPS
 from experiments.stages.differences import differences
-from experiments.stages.models import METRICS, loss_curve
+from experiments.stages.models import loss_curve
 from experiments.stages.outlook import next_step
 from experiments.verdict import at_scale, conditions, decision, detail, lost_text, verdict
-from lm.evaluate.curves import curves
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9
-_ACTIVATION = "gate_rms/"
 _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
 """Held-out text for the compression curve, and vocabulary sizes on it."""
 
@@ -104,7 +101,6 @@ def gather(
         "superwords": texts.superwords(result, heldout, threads),
         "sample": texts.segmented(result),
         "generated": texts.generated(result, settings),
-        "training": _norms(result),
         "provenance": dict(provenance),
     }
 
@@ -234,23 +230,3 @@ def _loss(each: ArmResult) -> list[dict[str, Any]]:
         average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
         rows.append({"tokenizer": each.label, **point._asdict(), "smoothed": average / weight})
     return rows
-
-
-def _norms(result: Result) -> dict[str, list[dict[str, Any]]]:
-    """Norms of gradients and activations of the models of the first seed during training.
-
-    Returns:
-        `grad_norm` and `activations`: rows with `tokenizer`, `step`, `bytes_seen` and `value`; `activations` also has
-        `layer`.
-    """
-    norms: dict[str, list[dict[str, Any]]] = {"grad_norm": [], "activations": []}
-    for arm in result.arms:
-        log = (arm.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
-        for row in curves(map(json.loads, log)):
-            name = row.pop("name")
-            if name == "grad_norm":
-                norms["grad_norm"].append({"tokenizer": arm.label, **row})
-            elif name.startswith(_ACTIVATION):
-                layer = int(name.removeprefix(_ACTIVATION))
-                norms["activations"].append({"tokenizer": arm.label, "layer": layer, **row})
-    return norms

@@ -94,7 +94,7 @@ def study(
         equal_at: The deployment whose training FLOPs the arms' budgets equalize; None if these are the models' own.
 
     Returns:
-        The comparison, and a sentence about documents that are left out for all arms, or "".
+        The comparison, and sentences about documents that are left out for all arms and about the budgets, or "".
 
     Raises:
         UserError: If the arms cannot be compared.
@@ -135,7 +135,8 @@ def study(
         tolerance=tolerance,
         confidence=confidence,
     )
-    return compared, found.note
+    priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."
+    return compared, " ".join(filter(None, [found.note, priced]))
 
 
 def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:

@@ -85,7 +85,8 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     for each in result.arms:
         context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
     what = mode.removeprefix("equal_")
-    equal = f"{'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
+    names = {"flops": "FLOPs of training", "deployed_flops": "FLOPs of training the deployed model"}
+    equal = names.get(what, f"{what} of training" + " text" * (what == "bytes"))
     say, table = context.reporter.say, context.reporter.table
     say("")
     table(f"Held-out text, equal {equal}", *result_table(result))
@@ -98,7 +99,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     say(detail(result))
     if result.overlap is not None:
         say(result.overlap.sentence())
-    if known := at_scale(max(each.lm.contents.summary.flops for each in result.arms)):
+    if last and (known := at_scale(max(each.lm.contents.summary.flops for each in result.arms))):
         say(known)
     if result.demonstration:
         say(

@@ -19,7 +19,7 @@ from experiments.cli.arguments import size, whole
 from experiments.cli.compose import load
 from experiments.cli.console import exit_code
 from experiments.commands import train
-from lm.data.shard_files import HashedFile
+from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts

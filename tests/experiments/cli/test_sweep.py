@@ -80,7 +80,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
         ("failed", 1),
     ]
     told = capsys.readouterr()
-    for expected in ("1.2000–1.3000", "−0.1250", "transition", str(tmp_path / "report.html"), "sweep.json"):
+    for expected in ("1.2000–1.3000", "−0.12", "transition", str(tmp_path / "report.html"), "sweep.json"):
         assert expected in told.out
     assert "cell 1 (superbpe.transition=0.1): no pairs; use more text (exit code 2)" in told.err
     assert "cell 2 (superbpe.transition=0.2): ZeroDivisionError: by zero (exit code 1)" in told.err

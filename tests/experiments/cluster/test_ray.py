@@ -146,7 +146,7 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
 
     def encoding(folder):
         source = partial(encoded_by, cluster, corpus, "train", tokenizer, folder / "parts")
-        write_encoded(folder / "found", tokenizer, source, layout)
+        write_encoded(folder / "found", tokenizer, source(), layout)
         assert files_of(folder / "found") == expected
 
     def superwords(folder):

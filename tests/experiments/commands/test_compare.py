@@ -250,14 +250,6 @@ def test_moved_runs_and_artifacts_are_found(
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
 
 
-def test_training_diagnostics_are_shown(numbers: dict[str, Any]) -> None:
-    training = numbers["training"]
-    labels = {row["label"] for row in numbers["tokenizers"]}
-    for name in ("grad_norm", "activations"):
-        assert {row["tokenizer"] for row in training[name]} == labels, name
-    assert {row["layer"] for row in training["activations"]} == {0}
-
-
 @pytest.mark.slow
 def test_other_held_out_text_is_rejected(
     sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

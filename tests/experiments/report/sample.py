@@ -97,10 +97,6 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
             "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in labels],
         },
-        "training": {
-            "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in labels for i in (1, 50, 100)],
-            "activations": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "layer": layer, "value": 1 + i / 100} for label in labels for layer in range(2) for i in (1, 100)],
-        },
         "robustness": {
             "n_documents": 128, "n_bytes": 90_000, "share": 0.1, "confidence": 0.95,
             "rows": [

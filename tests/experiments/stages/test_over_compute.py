@@ -118,7 +118,7 @@ def test_wrong_assumptions_are_rejected(ladder: Path, tmp_path: Path, settings: 
 
 
 def test_other_budgets_or_none_are_rejected(ladder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_flops, or accept a larger"):
+    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_deployed_flops"):
         reprice(ladder, [], tmp_path / "out", tolerance=0.01)
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
@@ -131,7 +131,8 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute() -> None
     def runs(label: str, shift: float, changed: int) -> ArmRuns:
         def models(bits: float) -> list[Any]:
             train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
-            summary = SimpleNamespace(flops=1e15 / bits, tokens=1e6, bytes=4e6, seconds=1.0, run={"train": train})
+            amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
+            summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
             return [
                 (
                     SimpleNamespace(summary=summary, seed=i),
