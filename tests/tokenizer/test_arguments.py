@@ -38,9 +38,7 @@ NO_BATCH = [
 
 
 @pytest.mark.parametrize("value", NO_TEXT, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize(
-    "method", ["encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count_tokens"]
-)
+@pytest.mark.parametrize("method", ["encode", "encode_ordinary", "encode_with_offsets", "count_tokens"])
 def test_text_must_be_a_string(method, value):
     with pytest.raises(UserError, match="the text is not a string but"):
         getattr(TOKENIZER, method)(value)
