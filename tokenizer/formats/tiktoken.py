@@ -153,7 +153,7 @@ def _differences(definition: Definition) -> Iterator[str]:
     if added := preparation.added_tokens:
         yield f"it has added tokens that are found in any text, such as {quoted(min(added))}"
     if (pair := prefix_pair(definition.special_tokens)) is not None:
-        yield f"its special token {pair[0]!r} starts {pair[1]!r}, and where both match, tiktoken may find the shorter"
+        yield f"its special token {pair[0]!r} is a prefix of {pair[1]!r}, and tiktoken may find the shorter"
     # tiktoken also merges two parts without a merge here if together they spell a token. Its merges equal ours exactly
     # if no token's own bytes end up as two parts.
     parts = definition.encoder.tokens_in_tokens()
