@@ -28,7 +28,7 @@ import zstandard
 
 from tests import texts
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
-from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
+from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
 from tokenizer import Batch, Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats
 from tokenizer import train_bpe as train
 
@@ -292,9 +292,7 @@ KINDS = {
         lambda folder: ids(Tokenizer.from_file(folder / "tokenizer.json")),
         lambda folder: hf_ids(folder / "tokenizer.json"),
     ),
-    "gpt2": Kind(
-        lambda folder: formats.write(plain(), folder, "gpt2"), lambda folder: ids(Tokenizer.from_file(folder)), gpt2_ids
-    ),
+    "gpt2": Kind(lambda folder: write_gpt2(plain(), folder), lambda folder: ids(Tokenizer.from_file(folder)), gpt2_ids),
     "tiktoken": Kind(
         lambda folder: formats.write(plain(), folder / "t.tiktoken", "tiktoken"),
         lambda folder: ids(Tokenizer.from_file(folder / "t.tiktoken")),

@@ -26,7 +26,8 @@ import zstandard
 from experiments.cli import main
 from tests import texts
 from tests.experiments.conftest import tiny_overrides, write_corpus
-from tokenizer import Corpus, CorpusConfig, formats, train_bpe
+from tests.tokenizer.formats.other_formats import write_gpt2
+from tokenizer import Corpus, CorpusConfig, train_bpe
 
 transformers = pytest.importorskip("transformers")
 
@@ -167,7 +168,7 @@ def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / name).parent.mkdir(exist_ok=True)
             train_bpe(corpus, 350, pattern=pattern).save(folder / name)
         gpt2 = train_bpe(corpus, 350, pattern="gpt2")
-        formats.write(gpt2, folder / "gpt2", "gpt2")
+        write_gpt2(gpt2, folder / "gpt2")
         size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
         transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=350, **size)).save_pretrained("model")
         gpt2.save("model")

@@ -180,7 +180,7 @@ def encoder_ours(arguments: Arguments) -> Encoder:
 
     loaded, threads = Tokenizer.load(arguments["folder"]), arguments["cores"]
     return (
-        lambda text: loaded.encode_to_numpy(text, disallowed_special=()),
+        lambda text: loaded.encode_batch([text])[0],
         lambda texts: loaded.encode_batch(texts, threads=threads),
         lambda found: _cut(*found),
     )

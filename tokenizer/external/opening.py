@@ -6,7 +6,7 @@ Our core runs them where it can, other software elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +53,6 @@ def open_pretrained(
     cache: Path | str | None = None,
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
-    ignore: Collection[str] = (),
 ) -> Opened:
     """Open a tokenizer: a path, a repository of the Hugging Face Hub, or an encoding of tiktoken.
 
@@ -70,13 +69,12 @@ def open_pretrained(
         cache: Folder for downloads; None for that of `huggingface_hub`.
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
-        ignore: See `tokenizer.formats.read`.
 
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
     name, path, commit = str(source), Path(source), None
-    options = {"pattern": pattern, "special_tokens": special_tokens, "ignore": ignore}
+    options = {"pattern": pattern, "special_tokens": special_tokens}
     given = {option: value for option, value in options.items() if value}
     is_name = name.startswith(PREFIX)
     if not is_name and (from_hub or (is_repository_id(name) and not path.exists())):
@@ -137,13 +135,11 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
     try:
         return formats.read(path, **options)
     except UserError as error:
-        if file.suffix != ".json" or not isinstance(model := read_json(file).get("model"), dict):
+        if file.suffix != ".json" or not isinstance(read_json(file).get("model"), dict):
             raise
         reason = str(error)
     try:
         content = read_json(file)
-        if "dropout" in options.get("ignore", ()):
-            content["model"] = model | {"dropout": None}
         return ExternalTokenizer(HuggingFace(content, str(file)), special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None

@@ -60,7 +60,6 @@ class Software(ABC):
         version: package and version.
         vocab: bytes of each token in text, by id; b"" for an unused id.
         names: name of each token in the software's vocabulary, by id; None for an unused id.
-        added_ids: ids of the tokens that are not in the model's own vocabulary.
         special_tokens: string to id of the tokens that are not text, including the unknown token.
         byte_ids: ids of the 256 bytes; -1 where a byte has no token.
         unknown_id: id of the unknown token; None if there is none.
@@ -72,7 +71,6 @@ class Software(ABC):
     version: str
     vocab: list[bytes]
     names: list[str | None]
-    added_ids: set[int]
     special_tokens: dict[str, int]
     byte_ids: tuple[int, ...]
     unknown_id: int | None
@@ -111,7 +109,7 @@ class SentencePiece(Software):
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
         model = self._processor
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
-        self.names, self.added_ids = list(pieces), set()
+        self.names = list(pieces)
         self.unknown_id = int(model.unk_id())
         special = {i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)}
         self.special_tokens = {pieces[i]: i for i in sorted(special)}
@@ -175,7 +173,6 @@ class HuggingFace(Software):
         spelled = _spelling(parsed)
         self.vocab = [b""] * (max(names.values(), default=-1) + 1)
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
-        self.added_ids = {*by_id} - {*self._tokenizer.get_vocab(with_added_tokens=False).values()}
         for string, i in names.items():
             self.vocab[i] = string.encode() if i in literal else spelled(string)
         falls_back = _has(parsed, "ByteFallback") or parsed["model"].get("byte_fallback")

@@ -78,10 +78,6 @@ class ExternalTokenizer(TokenizerLike):
     def _names(self) -> list[str | None]:
         return [*self.software.names, *self.added]
 
-    @property
-    def _added_ids(self) -> set[int]:
-        return {*self.software.added_ids, *range(len(self.software.names), self.vocab_size)}
-
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
         return np.flatnonzero(self.token_byte_lengths()).astype(np.int64)
@@ -264,12 +260,8 @@ def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.
 
 
 def _common_prefix(first: bytes, second: bytes) -> int:
-    n = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
-            break
-        n += 1
-    return n
+    shorter = min(len(first), len(second))
+    return next((i for i in range(shorter) if first[i] != second[i]), shorter)
 
 
 def _strings(texts: Texts) -> list[str]:
@@ -278,7 +270,5 @@ def _strings(texts: Texts) -> list[str]:
         for i, text in enumerate(given):
             documents.check_text(text, f"text {i}")
         return given
-    if isinstance(given, _native.Batch):
-        return [given.text(i) for i in range(len(given))]
-    arrow: Any = texts
-    return list(arrow.to_pylist())
+    batch = given if isinstance(given, _native.Batch) else _native.Batch.from_buffers(*given)
+    return [batch.text(i) for i in range(len(batch))]

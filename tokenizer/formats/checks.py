@@ -7,7 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from tokenizer.definition import MOST_IDS, Definition
+from tokenizer.definition import MOST_IDS
 from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
 
@@ -66,30 +66,6 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
             raise UserError(
                 f"{path} is damaged: {quoted(names[token_id])} and {quoted(name)} both have the id {token_id}"
             )
-
-
-def check_plain(definition: Definition, target: str) -> None:
-    """Reject what only our own file and tokenizer.json express: two passes, added tokens and normalization.
-
-    Args:
-        definition: the tokenizer.
-        target: end of the message: "for tiktoken", "as vocab.json and merges.txt".
-
-    Raises:
-        UserError: the tokenizer has one of them.
-    """
-    preparation = definition.preparation
-    if definition.mode != "one-pass":
-        raise UserError(f"a two-pass tokenizer cannot be written {target}")
-    if preparation.forms:
-        raise UserError(
-            f"the tokenizer cannot be written {target}: it normalizes text ({' + '.join(preparation.forms)})"
-        )
-    if preparation.added_tokens:
-        raise UserError(
-            f"the tokenizer cannot be written {target}: it has added tokens that are found in any text, such as "
-            f"{quoted(min(preparation.added_tokens))}"
-        )
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:

@@ -146,8 +146,6 @@ def _counted(
     options: Counting,
 ) -> PretokenCounts:
     """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
-    if unknown := options.keys() - Counting.__annotations__.keys():
-        raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(counts, PretokenCounts):
         options = {"pattern": patterns.FULL_STRENGTH if start is None else start.pattern} | options
         counts = count_pretokens(counts, special_tokens=special_tokens, progress=progress, **options)

@@ -321,7 +321,6 @@ def test_damaged_files_are_errors(tmp_path, files):
     (tmp_path / "random.json").write_text(json.dumps(found))
     with pytest.raises(UserError, match=r"dropout of 0\.1, which gives random ids"):
         load_pretrained(tmp_path / "random.json")
-    assert load_pretrained(tmp_path / "random.json", ignore=["dropout"]).tokenizer.encode_ordinary("the")
     (tmp_path / "damaged.model").write_bytes(b"\nnot a model")
     pytest.importorskip("sentencepiece")
     with pytest.raises(UserError, match=r"damaged\.model is not a SentencePiece model"):
