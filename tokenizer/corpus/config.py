@@ -18,7 +18,8 @@ class CorpusConfig:
             hf://datasets/… and https:// URLs (of single files).
         sources: named parts of the text, instead of `paths`: name to PATH, or PATH:3 to count every document three
             times when tokenizers are trained. Language models read every document once, whatever its weight.
-        format: txt, jsonl or parquet; None to infer it from each file's name.
+        format: txt, jsonl, parquet, csv, json (one array of records) or arrow (a file of a dataset that `save_to_disk`
+            wrote; a path may name its folder); None to infer it from each file's name.
         field: field of a record that holds the text; a dotted path for nested fields.
         separator: string between documents in .txt files (\n and \t are accepted as escapes); None for one document
             per file.
@@ -109,7 +110,7 @@ class CorpusConfig:
             weighted(entry, f"sources.{name}")
         check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
         check_choice("on_error", self.on_error, ("error", "skip"))
-        check_choice("format", self.format, (None, "txt", "jsonl", "parquet"))
+        check_choice("format", self.format, (None, "txt", "jsonl", "parquet", "csv", "json", "arrow"))
         if (self.score_field is None) != (self.min_score is None):
             raise UserError("score_field and min_score go together; give both or neither")
         if not 0.0 <= self.heldout_fraction < 1.0:

@@ -1,6 +1,6 @@
 """Documents of files before they are filtered, read ahead on background threads.
 
-The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet into buffers.
+The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet into buffers; Python reads the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.remote import File, RemoteFile
-from tokenizer.corpus.rows import read_parquet
+from tokenizer.corpus.rows import read_parquet, read_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import without_credentials
 
@@ -35,9 +35,9 @@ def read_files(
 ) -> Generator[_native.Batch]:
     """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
     left_out = config.skip_above if skip_long else None
-    for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
-        if is_parquet:
-            yield from ahead(partial(_parquet, [path for path, _ in group], config), skipped)
+    for native, group in groupby(files, key=lambda file: file[1] in ("txt", "jsonl")):
+        if not native:
+            yield from ahead(partial(_rows, list(group), config), skipped)
             continue
         named = list(group)
         with feeding([path for path, _ in named], readers) as feeds:
@@ -62,9 +62,12 @@ def read_files(
                     skipped.add(file, count, places)
 
 
-def _parquet(paths: Sequence[File], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
-    for path in paths:
-        yield from read_parquet(path, config, skipped)
+def _rows(files: Sequence[tuple[File, str]], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
+    for path, form in files:
+        if form == "parquet":
+            yield from read_parquet(path, config, skipped)
+        else:
+            yield from read_records(path, form, config, skipped)
 
 
 def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped) -> Generator[_native.Batch]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
+from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -47,55 +51,59 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = Non
     """
     import pyarrow.parquet as pq
 
-    skipped = skipped or Skipped()
-    skips, where = config.on_error == "skip", f"{path}: "
+    skipped, where = skipped or Skipped(), f"{path}: "
     places: list[str] = []
-    count = done = 0
-    total = 0
+    count = done = end = 0
     try:
-        try:
+        with _explained(f"{where}not a Parquet file"):
             file = pq.ParquetFile(_footer(path))
-        except UserError:  # of a remote file
-            raise
-        except parquet_errors() as error:
-            raise _unreadable(error, f"{where}not a Parquet file", "") from None
     except DataError as error:
-        if not skips:
+        if config.on_error != "skip":
             raise
         skipped.add(str(path), 1, [str(error).removeprefix(where)])
         return
     for i in range(file.metadata.num_row_groups):
-        total += file.metadata.row_group(i).num_rows
+        end += file.metadata.row_group(i).num_rows
         try:
-            for batch, rows, bad in _row_group(path, file, i, done, where, config):
+            columns = _columns(file.schema_arrow, where, config)
+            for rows in _row_group(path, file, i, columns, config):
+                batch, bad = _documents(rows, columns, where, done, config)
                 if bad:
                     count += len(bad)
                     places += [f"row {done + row}: not UTF-8" for row in bad]
                     skipped.add(str(path), count, places)
-                done += rows
+                done += len(rows)
                 yield batch
         except DataError as error:
-            if not skips:
+            if config.on_error != "skip":
                 raise
-            count += total - done
-            places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
+            count += end - done
+            places.append(f"rows {done} to {end - 1}: {str(error).removeprefix(where)}")
             skipped.add(str(path), count, places)
-            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
-            done = total
+            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(end - done + 1, np.int64))
+            done = end
 
 
-def _unreadable(error: Exception, what: str, remedy: str) -> UserError:
-    """The error for a Parquet file that pyarrow cannot read: a limit of pyarrow, damage, or a failure of the disk."""
+@contextmanager
+def _explained(what: str, remedy: str = "") -> Iterator[None]:
+    """Raise errors of pyarrow as a limit of pyarrow or of the memory, as damage, or as a failure of the disk."""
     import pyarrow as pa
 
-    reason = shortened(error)
-    if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
-        place = what.rpartition(": ")[0]
-        return UserError(
-            f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
-            "compression"
-        )
-    return (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}")
+    try:
+        yield
+    except UserError:  # of a remote file
+        raise
+    except MemoryError as error:
+        raise UserError(f"{what}: its rows do not fit in this machine's memory: {error}") from None
+    except parquet_errors() as error:
+        reason = shortened(error)
+        if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
+            place = what.rpartition(": ")[0]
+            raise UserError(
+                f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
+                "compression"
+            ) from None
+        raise (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}") from None
 
 
 def _footer(file: File) -> Any:
@@ -141,56 +149,44 @@ def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
     return [group.column(j) for j in range(group.num_columns) if schema.column(j).path in paths]
 
 
-def _row_group(
-    path: File, file: Any, i: int, done: int, where: str, config: CorpusConfig
-) -> Iterator[tuple[_native.Batch, int, list[int]]]:
-    """Documents of a row group, the number of rows they come from, and which of these are not UTF-8.
+def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
+    """Rows of a row group.
 
     Args:
         path: the Parquet file.
         file: the open Parquet file; of a remote file, only the metadata.
         i: number of the row group.
-        done: number of rows before it.
-        where: start of messages.
+        columns: paths of the columns with the text and the score.
         config: how to read it.
     """
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    text, score = _columns(file.schema_arrow, where, config)
-    columns = [".".join(column) for column in (text, score) if column]
-    batches = None
-    while True:
-        try:
-            if batches is None:
-                source: Any = path
-                if isinstance(path, RemoteFile):
-                    source = _chunks(path, file, i, columns)
-                    file = pq.ParquetFile(source, metadata=file.metadata)
-                rows_at_once = _rows_at_once(file, source, i, text, config)
-                # Arrow's own threads are not faster for a single column.
-                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=columns, use_threads=False)
-            rows = next(batches, None)
-        except UserError:  # of a remote file
-            raise
-        except MemoryError as error:
-            raise UserError(f"{where}the rows from {done} on do not fit in this machine's memory: {error}") from None
-        except parquet_errors() as error:
-            raise _unreadable(error, f"{where}damaged Parquet file", "; download or write it again") from None
-        if rows is None:
-            return
-        texts = _as_bytes(_inside(rows, text), f"{where}field {config.field!r}")
-        if score:
-            keep = pc.greater_equal(_inside(rows, score).cast("float64"), config.min_score)
-            keep = pc.fill_null(keep, fill_value=False)
-            texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
-        batch, bad = _batch(texts, where, done, config)
-        yield batch, len(rows), bad
-        done += len(rows)
+    names, source = [".".join(column) for column in columns], path
+    with _explained(f"{path}: damaged Parquet file", "; download or write it again"):
+        if isinstance(path, RemoteFile):
+            source = _chunks(path, file, i, names)
+            file = pq.ParquetFile(source, metadata=file.metadata)
+        rows_at_once = _rows_at_once(file, source, i, columns[0], config)
+        # Arrow's own threads are not faster for a single column.
+        yield from file.iter_batches(rows_at_once, row_groups=[i], columns=names, use_threads=False)
 
 
-def _columns(schema: Any, where: str, config: CorpusConfig) -> tuple[list[str], list[str]]:
-    """Paths of the columns with the text and with the score (empty if there is no `score_field`).
+def _documents(
+    rows: Any, columns: Sequence[list[str]], where: str, first: int, config: CorpusConfig
+) -> tuple[_native.Batch, list[int]]:
+    """Documents of rows, and which of them `on_error=skip` made empty because they are not UTF-8."""
+    import pyarrow.compute as pc
+
+    texts = _as_bytes(_inside(rows, columns[0]), f"{where}field {config.field!r}")
+    for score in columns[1:]:
+        keep = pc.greater_equal(_inside(rows, score).cast("float64"), config.min_score)
+        keep = pc.fill_null(keep, fill_value=False)
+        texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
+    return _batch(texts, where, first, config)
+
+
+def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
+    """Path of the column with the text and, if there is a `score_field`, of the one with the score.
 
     Raises:
         DataError: a column does not exist, or does not hold text or numbers.
@@ -199,11 +195,11 @@ def _columns(schema: Any, where: str, config: CorpusConfig) -> tuple[list[str], 
     if not _holds_text(kind):
         raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
     if config.score_field is None:
-        return text, []
+        return [text]
     score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
     if not _holds_numbers(kind):
         raise DataError(f"{where}score_field={config.score_field} holds {kind}, not numbers; {_SET_SCORE}")
-    return text, score
+    return [text, score]
 
 
 def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str], Any]:
@@ -302,10 +298,8 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
-    bad = [i for i, text in enumerate(texts) if not _is_utf8(text.as_py())]
-    mask = np.zeros(len(texts), np.bool_)
-    mask[bad] = True
-    return _native_batch(pc.if_else(pa.array(mask), b"", texts), config), bad
+    bad = [i for i, text in enumerate(texts.to_pylist()) if text.decode(errors="ignore").encode() != text]
+    return _native_batch(pc.if_else(pa.array(np.isin(np.arange(len(texts)), bad)), b"", texts), config), bad
 
 
 def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
@@ -315,14 +309,6 @@ def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
         np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
         replace_invalid=config.on_invalid_utf8 == "replace",
     )
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) -> None:
@@ -384,27 +370,67 @@ def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
 
 
 def _holds_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            *(types.is_string, types.is_large_string, types.is_string_view),
-            *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
-        )
-    )
+    return str(kind) in ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
 def _holds_numbers(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
+
+
+def read_records(path: File, form: str, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
+    """Documents of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow)."""
+    yield from batch_records(_records(path, form, config), config, skipped, str(path))
+
+
+def _records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
+    """The records of a file; the last one is an error if the file is damaged."""
+    damage: tuple[type[Exception], ...] = (csv.Error, *parquet_errors())
+    limit, errors = config.document_limit_bytes, "replace" if config.on_invalid_utf8 == "replace" else "strict"
+    try:
+        if form == "arrow":
+            from datasets import Dataset
+
+            yield from Dataset.from_file(str(path))
+            return
+        with opened(path) as stream:
+            if form == "csv":
+                csv.field_size_limit(max(csv.field_size_limit(), limit))
+                lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
+                for row in csv.DictReader(lines, delimiter="\t" if ".tsv" in str(path).lower() else ","):
+                    with suppress(KeyError, TypeError, ValueError):
+                        row[str(config.score_field)] = float(row[str(config.score_field)] or "nan")
+                    yield row
+                return
+            content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise _too_long(f"{path}: the JSON array", len(content), config)
+        records = json.loads(content.decode("utf-8-sig", errors))
+        yield from records if isinstance(records, list) else [DataError("is not a JSON array")]
+    except UserError:
+        raise
+    except damage as error:
+        if isinstance(error, OSError) and not is_damage(error):
+            raise
+        yield DataError(f"cannot be read to its end: {shortened(error)}")
+
+
+def opened(path: File) -> Any:
+    """A file for reading its bytes, decompressed. A remote file is read as a whole first."""
     import pyarrow as pa
 
-    types = pa.types
-    return any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
+    name = str(path).lower()
+    compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
+    source = pa.py_buffer(b"".join(path.blocks())) if isinstance(path, RemoteFile) else str(path)
+    return pa.input_stream(source, compression=compression)
 
 
 def batch_records(
-    records: Iterable[dict[str, Any] | str], config: CorpusConfig, skipped: Skipped | None = None
+    records: Iterable[Any],
+    config: CorpusConfig,
+    skipped: Skipped | None = None,
+    name: str | None = None,
 ) -> Iterator[_native.Batch]:
     """Batches of strings, or of the texts of dictionaries, as `datasets` yields them.
 
@@ -413,7 +439,9 @@ def batch_records(
         config: how to read them.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it; these records become empty
             documents, as in JSON lines.
+        name: name of the file of the records, for messages.
     """
+    where = f"{name}: " if name else ""
     texts: list[str] = []
     places: list[str] = []
     size = 0
@@ -422,16 +450,16 @@ def batch_records(
             text = _text(record, number, config)
         except DataError as error:
             if config.on_error != "skip":
-                raise
+                raise DataError(f"{where}{error}") from None
             places.append(str(error))
             text = ""
             if skipped is not None:
-                skipped.add(config.dataset or "records", len(places), places)
+                skipped.add(name or config.dataset or "records", len(places), places)
         if text is None:
             continue
         n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if n_bytes > config.document_limit_bytes and config.skip_above is None:
-            raise _too_long(f"the document of record {number}", n_bytes, config)
+            raise _too_long(f"{where}the document of record {number}", n_bytes, config)
         texts.append(text)
         size += n_bytes
         if size >= config.batch_bytes:
@@ -441,10 +469,12 @@ def batch_records(
         yield _native.Batch.from_texts(texts)
 
 
-def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> str | None:
+def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
     if isinstance(record, str):
         return record
+    if isinstance(record, DataError):
+        raise record
     if not isinstance(record, dict):
         raise DataError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
     if config.score_field is not None and config.min_score is not None:

@@ -52,8 +52,8 @@ def test_filters_and_splits_do_not_depend_on_parts(tmp_path: Path, split: str, n
             (tmp_path / name / f"{i:02}.jsonl").write_text(lines(30, 30 * i))
     choice = {"min_document_bytes": 5, "sample": 0.7, "score_field": "score", "min_score": 1, "heldout_sample": 0.9}
     config = CorpusConfig(paths=[str(tmp_path / "a")], **choice)
-    config = replace(config, **({"heldout_paths": [str(tmp_path / "b")]} if named else {"heldout_fraction": 0.3}))
-    assert len(check(Corpus(config), split, 1000)) > 10
+    chosen = {"heldout_paths": [str(tmp_path / "b")]} if named else {"heldout_fraction": 0.3}
+    assert len(check(Corpus(replace(config, **chosen)), split, 1000)) > 10
 
 
 def test_text_with_a_budget_is_one_part(tmp_path: Path) -> None:
