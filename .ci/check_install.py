@@ -86,7 +86,6 @@ def base(clone: Path) -> None:
     run("superbpe", "train", "text.txt", "text.jsonl.gz", "--vocab-size", 400, "--to", "bpe")
     run("superbpe", "train", "text.txt", "--vocab-size", 400, "--superbpe", "uw-2025", "--to", "sup")
     run("superbpe", "encode", "bpe", "text.txt", "text.jsonl.zst", "--to", "shards")
-    run("superbpe", "count-tokens", "sup", "text.txt")
     run("superbpe", "export", "bpe", "hf", "--to", "hf")
     run("superbpe", "extend", "bpe", "text.txt", "--vocab-size", 410, "--to", "extended")
     print("trains, encodes, saves, loads, exports and extends tokenizers")
@@ -94,7 +93,7 @@ def base(clone: Path) -> None:
         printed = run("superbpe", *command, code=2)
         assert f"pip install '{DISTRIBUTION}[{extra}]'" in printed, printed
         assert len(printed.splitlines()) == 1, printed
-    assert len(run("python", "-m", "experiments.pipeline", code=2).splitlines()) == 1
+    assert len(run("python", "-m", "experiments", "pipeline", code=2).splitlines()) == 1
     print("names the extra of a missing package")
 
 
@@ -108,9 +107,10 @@ def parquet() -> None:
 
 
 def pages() -> None:
-    """The page of a vocabulary."""
+    """The pages of a vocabulary and of a comparison by tokens."""
     run("superbpe", "inspect", "bpe", "--text", "text.txt", "--out", "page")
     assert Path("page/vocabulary.html").stat().st_size > 100_000
+    run("superbpe", "fertility", "bpe", "sup", "--text", "text.txt", "--out", "fertility")
 
 
 def lm() -> None:
