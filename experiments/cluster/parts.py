@@ -17,12 +17,12 @@ from lm.data.sharding import encode_batches, reading_threads
 from superbpe.passes import MemoryFullError
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
-from tokenizer.files import check_free, digest, n_bytes_of
+from tokenizer.files import digest
 from tokenizer.progress import Throttle
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
     from experiments.cluster.results import Beat, Blocks, Work
@@ -128,28 +128,17 @@ class ClusterSources:
         selected = state.selection.share, state.selection.salt
         identity = digest(repr((pass_, state.settings, state.longest, state.merges, selected, live)))
         work = partial(_pass, state, pass_, live, self.cluster.threads)
-        results, n_written, sums = list[Result](), 0, Counter[str]()
-        for result in self._each(pass_.kind, work, identity, Throttle(progress, pass_.title)):
+        tasks = [Task(f"{pass_.kind}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
+        results, sums = list[Result](), Counter[str]()
+        for result in self.cluster.run(work, tasks, self.folder, Throttle(progress, pass_.title)):
             results.append(_checked(result))
             sums.update(result.value["n_bytes"])
-            n_written += n_bytes_of(result.files)
-            if len(results) == 1 or len(results) % FAN_IN == 0:
-                check_free(
-                    self.folder,
-                    n_written * (len(self.parts) - len(results)) // len(results),
-                    "results of the other parts",
-                    "free some space, use another folder (runner.folder=FOLDER), or larger parts (runner.part_mb=…)",
-                )
         check_not_empty(sums)
         add = partial(_add_passes, *work.args)
         total = _checked(add_up(self.cluster, pass_.kind, results, add, self.folder, progress))
         state.trainer.begin_pass()
         pass_.add(state.trainer, total.value, total.blocks())
         state.trainer.end_pass()
-
-    def _each(self, name: str, work: Work, identity: Any, tick: Callable[[int], None]) -> Iterator[Result]:
-        tasks = [Task(f"{name}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
-        return self.cluster.run(work, tasks, self.folder, tick)
 
 
 def _checked(result: Result) -> Result:

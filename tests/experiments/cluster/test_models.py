@@ -117,12 +117,12 @@ def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay)
 def test_artifacts_that_a_worker_does_not_see(
     tiny: list[str], tmp_path: Path, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = models._made
+    made = models._outcome
 
     def on_another_machine(job: Any, beat: Any) -> Any:
         return made(replace(job, store=(tmp_path / "unshared", *job.store[1:])), beat)
 
-    monkeypatch.setattr(models, "_made", on_another_machine)
+    monkeypatch.setattr(models, "_outcome", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
         run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
