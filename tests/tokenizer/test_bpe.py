@@ -196,7 +196,7 @@ def test_the_identity_covers_what_decides_the_ids(trained):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": "three-pass"}, "mode='three-pass'; it is one of: one-pass, two-pass"),
+        ({"mode": "three-pass"}, "mode='three-pass' (did you mean 'two-pass'?); it is one of: one-pass, two-pass"),
         ({"mode": "two-pass"}, "two passes or phase-2 merges needs a fence"),
         ({"n_phase1_merges": 1}, "two passes or phase-2 merges needs a fence"),
         ({"n_phase1_merges": 3}, "3 phase-1 merges do not fit 2 merges"),

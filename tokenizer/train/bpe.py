@@ -150,6 +150,8 @@ def _counted(
         options = {"pattern": patterns.FULL_STRENGTH if start is None else start.pattern} | options
         counts = count_pretokens(counts, special_tokens=special_tokens, progress=progress, **options)
     elif options:
+        if unknown := options.keys() - Counting.__annotations__.keys():
+            raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")
         raise UserError(f"{next(iter(options))} is for counting a text, but these are counts; leave it out")
     if start is not None and start.pattern.regex != counts.pattern.regex:
         raise UserError(

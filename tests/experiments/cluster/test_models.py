@@ -129,7 +129,11 @@ def test_artifacts_that_a_worker_does_not_see(
 
 def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
     with pytest.raises(UserError, match="training diverged; lower the learning rates"):
-        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0", "lm.train.matrix_lr=1e30"], tmp_path / "run")
+        run_stages(
+            "train_lm",
+            [*tiny, "runner=ray", "runner.gpus=0", "lm.train.vector_lr=1e38", "lm.train.head_lr=1e38"],
+            tmp_path / "run",
+        )
 
 
 @pytest.mark.parametrize(
