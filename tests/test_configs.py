@@ -51,7 +51,7 @@ def test_the_default_is_the_demo() -> None:
     assert config.logger == "none"
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes
-    assert _superbpe(config).transition_size == round(0.8 * config.bpe.vocab_size)
+    assert _superbpe(config).transition_size == round(0.9 * config.bpe.vocab_size)
 
 
 def test_the_bakeoff_gives_a_verdict_about_tokenizers() -> None:

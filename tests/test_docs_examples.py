@@ -84,10 +84,6 @@ def _overrides(written: list[str]) -> dict[str, str]:
     """Settings of a tiny run, and the documented ones where they do not make it longer."""
     documented = dict(word.split("=", 1) for word in written)
     ladder = documented.get("experiment") == "bakeoff"
-    if ladder:
-        documented = {"arms": "[bpe,superbpe,bpe_4k,superbpe_4k]", **documented}
-    for arm in re.findall(r"\w+_4k", documented.get("arms", "")):
-        documented[f"arms.{arm}.bpe.vocab_size"] = "350"
     tiny = dict(word.split("=", 1) for word in tiny_overrides(Path(_TEXT), Path()))
     small = {key: value for key, value in _SMALL.items() if key in documented}
     bakeoff = {key: value for key, value in _BAKEOFF.items() if key not in documented} if ladder else {}

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.store.artifacts import Artifact
 
-SEED_SPREAD = 0.0036
-UNIT_SPREAD = {"document": 0.015, "source": 0.012}
+SEED_SPREAD = 0.0015
+UNIT_SPREAD = {"document": 0.013, "source": 0.017}
 """Standard deviations of the relative difference between BPE and superwords, of one pair of models and of one held-out
 document or source; measured with models of the demonstration's size (docs/decisions.md). Larger models vary less."""
 
@@ -29,7 +29,7 @@ def half_width(n_seeds: int, effective: float, unit: str, confidence: float) -> 
     """Expected half width of the interval of a relative difference; infinite if no interval can be given.
 
     >>> round(half_width(5, 15, "source", 0.95), 4)
-    0.008
+    0.0096
     """
     if n_seeds < 2 or effective <= 1:
         return math.inf

@@ -105,7 +105,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
     [
         (["deployment=dense-9b"], "dense-9b"),
         (["deployment.rho=-1"], "deployment.rho=-1"),
-        (["average=median"], "average=median is not one of micro, macro"),
+        (["average=median"], "average='median'; it is one of: micro, macro"),
         (["shares.web=much"], "the share of a source is a number between 0 and 1"),
         (["shares.nowhere=0.5"], "nowhere"),
         (["lm=small"], "write deployment=NAME"),

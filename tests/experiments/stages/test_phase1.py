@@ -107,8 +107,8 @@ def test_counts_of_several_corpora_make_a_mixture(
     assert len(names_by_stage(tmp_path)["count"]) == 2
     # The folder stands for the file in it.
     run_stages("train_bpe", [*tiny, f"bpe.counts=[{counted.parent}]"], tmp_path / "outputs")
-    # The preset `none` shares phase 1 with the default: these counts serve it too.
-    run_stages("train_bpe", [*mixture, "superbpe=none"], tmp_path / "outputs")
+    # The preset `runs` shares phase 1 with the default: these counts serve it too.
+    run_stages("train_bpe", [*mixture, "superbpe=runs"], tmp_path / "outputs")
     assert len(names_by_stage(tmp_path)["bpe"]) == 2
     for overrides, message in [
         ([*tiny, f"bpe.counts=[{counted}:0]"], "write PATH or PATH:3"),
