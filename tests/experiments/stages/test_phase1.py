@@ -116,9 +116,9 @@ def test_counts_of_several_corpora_make_a_mixture(
         ([*tiny, "bpe.counts=[nowhere.parquet]"], "does not exist"),
         ([*mixture, "pattern=llama3"], "were counted with pattern"),
         (
-            [*mixture, "superbpe=none", "bpe.unit=document"],
-            "'line', but this run has 'document'; add bpe.unit=line, or count again",
+            [*mixture, "bpe.unit=line"],
+            "'document', but this run has 'line'; add bpe.unit=document, or count again",
         ),
-        ([*mixture, "superbpe=runs"], "add pattern=superbpe, or count again"),
+        ([*mixture, "superbpe=none"], "add pattern=o200k, or count again"),
     ]:
         assert message in rejected("train_bpe", overrides, tmp_path)
