@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"
-PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("uw-2025", "runs")
+PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("uw-2025", "runs", "sentence")
 """Patterns of BPE, of which the first is full-strength BPE's, and presets of superwords; `--quick` tries the first."""
 TEST_SHARE = 0.5
 """Share of the held-out documents that `choose` never reads, for the comparison by language models."""
@@ -96,7 +96,7 @@ def parser() -> Parser:
         "--transitions", nargs="+", type=transition, metavar="SHARE",
         help="where superwords start: shares of the vocabulary, or numbers of tokens (0.4 0.8)",
     )  # fmt: skip
-    add("--quick", action="store_true", help="a fifth of the grid: o200k, uw-2025 at 0.8, 16k and 32k")
+    add("--quick", action="store_true", help="a small grid: o200k, uw-2025 at 0.8, 16k and 32k")
     add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.2)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     add(
