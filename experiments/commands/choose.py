@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"
-PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("uw-2025", "runs", "sentence")
+PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("digits", "uw-2025", "sentence")
 """Patterns of BPE, of which the first is full-strength BPE's, and presets of superwords; `--quick` tries the first."""
 TEST_SHARE = 0.5
 """Share of the held-out documents that `choose` never reads, for the comparison by language models."""
@@ -90,13 +90,13 @@ def parser() -> Parser:
         nargs="*",
         choices=PRESETS,
         metavar="PRESET",
-        help=f"superwords (uw-2025 runs): {', '.join(PRESETS)}",
+        help=f"superwords (digits uw-2025 sentence): {', '.join(PRESETS)}",
     )
     add(
         "--transitions", nargs="+", type=transition, metavar="SHARE",
-        help="where superwords start: shares of the vocabulary, or numbers of tokens (0.4 0.8)",
+        help="where superwords start: shares of the vocabulary, or numbers of tokens (0.8 0.9)",
     )  # fmt: skip
-    add("--quick", action="store_true", help="a small grid: o200k, uw-2025 at 0.8, 16k and 32k")
+    add("--quick", action="store_true", help="a small grid: o200k, digits at 0.9, 16k and 32k")
     add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.2)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     add(
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
         for name, loaded in existing.items() if any(cell.recipe.preset for cell in cells) else ():
             if isinstance(start := loaded.tokenizer, Tokenizer) and start.fence is None:
                 try:
-                    trained[f"{name}-extended"] = trainer.extend(start, name, "uw-2025")
+                    trained[f"{name}-extended"] = trainer.extend(start, name, PRESETS_TRIED[0])
                 except UserError as error:
                     reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
         base, size = Recipe(cells[0].recipe.pattern, "document"), max(cell.size for cell in cells)
@@ -220,7 +220,7 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
         arguments.patterns,
         arguments.units,
         PRESETS_TRIED[: 1 if quick else None] if arguments.presets is None else arguments.presets,
-        arguments.transitions or ([0.8] if quick else [0.4, 0.8]),
+        arguments.transitions or ([0.9] if quick else [0.8, 0.9]),
         sorted(arguments.sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
         PATTERNS[: 1 if quick else None],
     )
