@@ -21,6 +21,7 @@ import numpy as np
 import tokenizers
 
 from experiments.benchmarks import harness
+from experiments.cli.arguments import size, whole
 from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Tokenizer, count_pretokens, formats, train_bpe
@@ -161,9 +162,9 @@ def main(argv: list[str]) -> int:
     """Compare and print a line for each tokenizer and library; return 1 if any id differs."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs")
-    options.add_argument("--bytes", type=harness.size, default="10MB", metavar="SIZE", help="default 10MB")
-    options.add_argument("--train-bytes", type=harness.size, default="50MB", metavar="SIZE", help="default 50MB")
-    options.add_argument("--vocab-size", type=harness.positive, default=32_000, help="default 32000")
+    options.add_argument("--bytes", type=size, default="10MB", metavar="SIZE", help="default 10MB")
+    options.add_argument("--train-bytes", type=size, default="50MB", metavar="SIZE", help="default 50MB")
+    options.add_argument("--vocab-size", type=whole(), default=32_000, help="default 32000")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--seed", type=int, default=0)
     arguments = options.parse_args(argv)
