@@ -344,7 +344,7 @@ class Tuning(Contents):
 
     @property
     def warning(self) -> str:
-        """What is wrong with the choice; empty if its factor is not at an end."""
+        """Warning about the choice; empty if its factor is not at an end."""
         if not self.at_end:
             return ""
         way = "smaller" if self.factor == self.runs[0].factor else "larger"

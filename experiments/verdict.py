@@ -29,7 +29,7 @@ AT_SCALE = (
     "study of 988 models up to 7B that the best compression falls as compute grows (arXiv 2605.01188). The SuperBPE "
     "paper found gains downstream at 8B parameters, and slightly worse bits per byte (arXiv 2503.13423)."
 )
-"""What is known beyond the budgets of small models; stands beside their verdicts."""
+"""Published results beyond the budgets of small models, shown beside their verdicts."""
 _SMALL = 6e19
 """Training FLOPs of the smallest budget of that bake-off."""
 _ASYMMETRIC = 1.25
@@ -75,7 +75,7 @@ def verdict(result: Result) -> str:
 
 
 def _outcome(result: Result, names: str) -> str:
-    """What the comparisons with the reference show, about these models if the verdict about tokenizers is withheld."""
+    """Result of the comparisons with the reference, about these models if the verdict about tokenizers is withheld."""
     of = "" if not result.withheld else "that of " if result.n_seeds == 1 else "those of "
     tested = sorted(result.tested.items(), key=lambda item: item[1].percent)
     reference, parts = of + result.labels[0], []
@@ -161,7 +161,7 @@ def asymmetry(value: float, interval: Sequence[float], cluster: str) -> str:
 
 
 def at_scale(flops: float) -> str:
-    """What is known at scale, to stand beside the verdict about models trained with this compute; empty for others."""
+    """Published results at scale, to stand beside verdicts about models of little compute; empty for others."""
     return AT_SCALE if flops < _SMALL else ""
 
 

@@ -154,7 +154,7 @@ def ids(tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def content(tokenizer: Tokenizer) -> tuple[str, list[list[int]], list[bytes]]:
-    """What a tokenizer is and does."""
+    """Definition and behaviour of a tokenizer."""
     return tokenizer.sha256, ids(tokenizer), list(tokenizer.vocab)
 
 

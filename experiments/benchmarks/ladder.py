@@ -36,7 +36,7 @@ from tokenizer.reference import Accept, Merge, Pair, Word, as_words, break_tie, 
 Weighted = Iterable[tuple[Iterable[bytes], int]]
 """Words with their weights; a word may be repeated."""
 Changes = dict[Pair, int]
-"""What a merge adds to the counts of pairs; most entries are negative."""
+"""Changes of the counts of pairs by a merge; most are negative."""
 
 NAIVE_BYTES = 2_000_000
 """Text for the naive rung in the table."""

@@ -47,7 +47,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "extend-model": "extend a model to a tokenizer with more tokens",
     },
 }
-"""What each command does, by group. The module is the name with underscores."""
+"""Purpose of each command, by group. The module is the name with underscores."""
 NAMES = [name for group in COMMANDS.values() for name in group]
 
 

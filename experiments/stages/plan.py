@@ -55,7 +55,7 @@ class Amounts:
 
 
 class Measured(NamedTuple):
-    """What the training of an arm's model costs.
+    """Cost of training an arm's model.
 
     Attributes:
         step: Amounts of one step, on average over the training text.

@@ -1,4 +1,4 @@
-"""What a comparison will be able to show, said before its models are trained."""
+"""Expected precision of a comparison, announced before its models are trained."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
 def _identity(
     settings: ShardConfig, text: Text, arm: ArmTokenizer, split: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """What shards depend on: settings, and the hashes of the inputs."""
+    """Identity of shards: settings, and the hashes of the inputs."""
     usual = dataclasses.asdict(ShardConfig())
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
     changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != usual[key]}

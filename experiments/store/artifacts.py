@@ -36,7 +36,7 @@ PARTIAL = ".partial"
 _SECONDS = ".seconds"
 """File with the seconds that earlier attempts of an unfinished artifact took."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
-"""What reading a manifest raises that is damaged, or that was written by another version."""
+"""Errors of reading a manifest that is damaged, or that was written by another version."""
 
 C = TypeVar("C", bound=Contents)
 

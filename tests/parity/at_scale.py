@@ -97,7 +97,7 @@ def _scalar(rng: random.Random) -> int:
 
 @dataclass
 class Compared:
-    """What was compared with one library under one tokenizer."""
+    """Counts of a comparison with one library under one tokenizer."""
 
     counts: Counter[str] = field(default_factory=Counter)
     first: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the pipeline trains by default is the released SuperBPE recipe, in both phases.
+"""The pipeline trains the released SuperBPE recipe in both phases.
 
 `test_released_superbpe` shows the same of the Python functions, given the recipe's arguments. Here nothing is given
 but sizes: pattern, unit, fence and vetoes come from the configuration.

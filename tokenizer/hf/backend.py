@@ -18,7 +18,7 @@ _FILLING = ("direction", "pad_id", "pad_type_id", "pad_token")
 
 
 class Backend:
-    """What `transformers` calls: HF's tokenizer, except that our core encodes.
+    """Backend for `transformers`: HF's tokenizer, except that our core encodes.
 
     Args:
         ours: our tokenizer.

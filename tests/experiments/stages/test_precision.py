@@ -1,4 +1,4 @@
-"""What is said about the precision of a comparison before its models are trained."""
+"""The announcement of a comparison's precision before its models are trained."""
 
 from __future__ import annotations
 
