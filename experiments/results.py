@@ -356,8 +356,8 @@ class ArmRecord(Contents):
         bytes_per_token: Bytes per token on the held-out text.
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
-        difference: Bits per byte minus those of the first arm.
-        difference_interval: Confidence interval of the difference.
+        percent: Difference of the bits per byte to those of the first arm, in percent of them.
+        percent_interval: Its confidence interval.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
     """
@@ -375,8 +375,8 @@ class ArmRecord(Contents):
     bytes_per_token: float
     bits_per_byte: float
     interval: tuple[float, float] | None = None
-    difference: float | None = None
-    difference_interval: tuple[float, float] | None = None
+    percent: float | None = None
+    percent_interval: tuple[float, float] | None = None
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 

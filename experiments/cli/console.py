@@ -324,7 +324,7 @@ class Reporter:
         self._reused: list[str] = []
         self._lock = threading.RLock()
         self._stage = ""
-        self._note = self._outlook = ""
+        self._note = ""
         self._spoke = 0.0
         self._spinner: Status | None = None
         self._what, self._done, self._pace = "", 0, Pace()
@@ -351,7 +351,7 @@ class Reporter:
         """Show the progress of one step while the block runs; without a terminal, every `_QUIET_INTERVAL` seconds."""
         with self._lock:
             self._stage, self._spoke = name, time.monotonic()
-            self._note = self._outlook = ""
+            self._note = ""
             self._reset("", 0, None)
         try:
             if self._may_draw:
@@ -378,10 +378,6 @@ class Reporter:
         """Show a text beside the rate, such as the loss, until the step ends or the text is replaced."""
         self._note = text
 
-    def outlook(self, text: str) -> None:
-        """Show what is known about the whole run after the time left of this step, until it ends."""
-        self._outlook = text
-
     def _reset(self, what: str, done: int, total: int | None) -> None:
         self._what, self._done, self._total, self._pace = what, done, total, Pace()
 
@@ -394,7 +390,6 @@ class Reporter:
             f"{si(rate)}/s" if rate else "",
             self._note,
             left,
-            self._outlook,
         ]
         return ", ".join(filter(None, parts))
 

@@ -57,13 +57,13 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 charts.dots(
                     compared,
                     labels,
-                    "difference",
-                    f"bits per byte (held-out) minus those of {labels[0]}",
-                    ends=("corrected_low", "corrected_high"),
+                    "percent",
+                    f"% of the held-out bits per byte of {labels[0]}",
+                    ends=("low", "high"),
                     line=0,
-                    form="+.3f",
+                    form="+.2f",
                 ),
-                "Differences on the same documents, with intervals at the level at which Holm's method tests them. An "
+                "Differences on the same documents, with intervals that are corrected for the number of tokenizers. An "
                 f"interval left of 0 means fewer bits per byte than {labels[0]}." + (note if withheld else ""),
                 source,
             )

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
+from experiments.report.labels import describe_phase1
 from experiments.results import GROUPS
 from experiments.stages.contamination import sentence
 from experiments.stages.differences import differences
 from experiments.stages.outlook import next_step
-from experiments.verdict import conditions, decision, detail, lost_text, verdict
+from experiments.verdict import at_scale, conditions, decision, detail, lost_text, verdict
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
     from tokenizer.interface import TokenizerLike
+
+_CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
+"""Held-out text for the compression curve, and vocabulary sizes on it."""
 
 
 def gather(
@@ -41,11 +45,11 @@ def gather(
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
-    heldout = texts.heldout(result, settings.curve_bytes)
+    heldout = texts.heldout(result, _CURVE_BYTES)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, clean = result.winner, result.clean_bits_per_byte()
-    step = next_step(list(result.comparisons.values()), result.arms[0].arm.settings, command, result.seed_seconds)
+    step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
         "title": settings.title or _title(result.labels),
         "demonstration": result.demonstration if settings.demonstration is None else settings.demonstration,
@@ -54,16 +58,20 @@ def gather(
             "withheld": result.withheld,
             "sentence": verdict(result),
             "detail": detail(result),
-            "difference": compared.difference if compared else None,
+            "percent": compared.percent if compared else None,
             "low": low,
             "high": high,
             "level": compared.level if compared else None,
             "confidence": result.arms[0].scores.confidence,
             "documents": result.arms[0].scores.n_documents,
             "seeds": result.n_seeds,
+            "pooled": list(compared.pooled) if compared else [],
+            "at_scale": at_scale(max(each.lm.contents.summary.flops for each in result.arms)),
         },
         "next": None if step is None else step._asdict(),
-        "conditions": conditions(result),
+        "conditions": " ".join(
+            filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
+        ),
         "tiles": _tiles(result),
         "tokenizers": [
             {**_row(arm), "clean_bits_per_byte": None if clean is None else clean[i]}
@@ -85,10 +93,10 @@ def gather(
         "compression": [
             {"tokenizer": arm.label, "vocab_size": size, "bytes_per_token": density}
             for arm in result.arms
-            for size, density in _compression(arm.tokenizer, heldout, settings.curve_points, threads)
+            for size, density in _compression(arm.tokenizer, heldout, _CURVE_POINTS, threads)
         ],
-        "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
-        "sample": texts.segmented(result, settings),
+        "superwords": texts.superwords(result, heldout, threads),
+        "sample": texts.segmented(result),
         "generated": texts.generated(result, settings),
         "provenance": dict(provenance),
     }
@@ -114,7 +122,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
         return []
     first, second = (result.arms[i] for i in result.pair)
     interval, barred = result.shown.interval, result.shown.barred
-    spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
+    spread = f" ({signed(interval[0], 2)} to {signed(interval[1], 2)})" if interval else ""
     tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
     costs = [arm.scores.cost.decode_flops_per_byte for arm in (first, second)]
     flops = [arm.lm.contents.summary.flops for arm in (first, second)]
@@ -124,7 +132,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
             "text": f"bytes per token, {second.label} against {first.label}: {tokens} tokens for the held-out text",
         },
         {
-            "value": "withheld" if barred else signed(result.shown.difference),
+            "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
             "text": barred or f"bits per byte on held-out text{spread}; lower is better",
         },
         {"value": percent_change(flops[1], flops[0]), "text": "training FLOPs"},
@@ -175,10 +183,10 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
         {
             "a": labels[i],
             "b": labels[j],
-            "difference": compared.difference,
+            "percent": compared.percent,
             "low": compared.interval[0] if compared.interval else None,
             "high": compared.interval[1] if compared.interval else None,
-            "p_adjusted": compared.p_adjusted,
+            "p": compared.p_value,
             "level": compared.level,
             "verdict": compared.verdict,
             "withheld": compared.withheld,

@@ -31,7 +31,7 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
         arm: The arm whose pattern, unit and special tokens are used.
         name: Name of the stage as shown to the user.
     """
-    runner, cluster, pattern = context.runner, context.cluster, arm.phase1_pattern
+    runner, cluster, pattern = context.runner, context.cluster, arm.pattern
     settings: dict[str, Any] = {
         "pattern": pattern,
         "unit": arm.bpe.unit,

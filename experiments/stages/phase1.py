@@ -53,7 +53,7 @@ def families(context: Context, text: Text, arms: Sequence[Arm]) -> list[Family]:
     counts: dict[str, Artifact[Counts]] = {}
     groups: dict[str, Family] = {}
     for arm in arms:
-        pretokens = digest([arm.phase1_pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens)])
+        pretokens = digest([arm.pattern.regex, arm.bpe.unit, list(arm.bpe.special_tokens)])
         if pretokens not in counts:
             counts[pretokens] = count(context, text, arm, f"count {arm.name}" if counts else "count")
         key = digest([pretokens, _rules(arm)])
@@ -75,8 +75,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     rules, inputs = _rules(family.arms[0]), {"counts": family.counts.hash}
     identity = {"stage": "bpe", "config": rules, "inputs": inputs, "format": FORMAT}
     name = f"bpe-{digest(identity)[:12]}"
-    needed = max(arm.phase1_size for arm in family.arms)
-    wanted = max(needed, *(arm.bpe.train_size or 0 for arm in family.arms))
+    wanted = max(arm.phase1_size for arm in family.arms)
 
     def build(folder: Path) -> TrainedTokenizer:
         counts_of_merges: list[npt.NDArray[np.uint64]] = []
@@ -100,12 +99,12 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         )
 
     with context.reporter.stage(stage), context.store.lock(name):
-        record = _long_enough(context, name, needed)
+        record = _long_enough(context, name, wanted)
         if record is None:
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
             record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build)
         else:
-            context.store.use(record)
+            context.store.on_use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
     return MergeList(tokenizer, record, family.counts)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lm.evaluate.deployment import Deployment, training_flops
 from lm.model.transformer import Transformer
 from tokenizer.errors import UserError
 
@@ -26,27 +27,36 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
     from lm.train.summary import TrainingSummary
 
+DEFAULT_DEPLOYMENT = Deployment()
+
 
 @dataclass(frozen=True)
 class Amounts:
-    """Size of a training run, in every quantity that a budget mode can equalize."""
+    """Size of a training run, in every quantity that a budget mode can equalize.
+
+    `deployed_flops` are those of training the deployed model on the same text.
+    """
 
     bytes: float
     tokens: float
     steps: float
     flops: float
+    deployed_flops: float = 0.0
 
     @classmethod
-    def of(cls, model: TrainingSummary) -> Amounts:
+    def of(cls, model: TrainingSummary, deployment: Deployment, vocab_size: int) -> Amounts:
         """Amounts of a trained model."""
-        return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
+        deployed = training_flops(deployment, vocab_size=vocab_size, tokens=model.tokens, n_bytes=model.bytes)
+        return cls(model.bytes, model.tokens, model.steps, model.flops, deployed)
 
     def of_mode(self, mode: str) -> float:
         """The quantity that a budget mode such as `equal_bytes` equalizes."""
         return float(getattr(self, mode.removeprefix("equal_")))
 
 
-def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Amounts:
+def measure(
+    model: ModelConfig, config: TrainConfig, arm: Encoded, deployment: Deployment = DEFAULT_DEPLOYMENT
+) -> Amounts:
     """Return the amounts of one step on the shards of an arm, on average over the training text."""
     shards = arm.open_training()
     rows = config.rows(shards)
@@ -54,7 +64,8 @@ def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Amounts:
         transformer = Transformer(model, shards.vocab_size, rows.most_tokens)
     tokens = config.batch_size * rows.mean_tokens
     n_bytes = tokens * shards.n_bytes / shards.n_tokens
-    return Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens))
+    deployed = training_flops(deployment, vocab_size=shards.vocab_size, tokens=tokens, n_bytes=n_bytes)
+    return Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens), deployed)
 
 
 def at_rung(budget: BudgetConfig, amount: int) -> BudgetConfig:
@@ -63,7 +74,11 @@ def at_rung(budget: BudgetConfig, amount: int) -> BudgetConfig:
 
 
 def plan(
-    runs: Sequence[Run], arms: Mapping[str, Encoded], lm: LmConfig, budget: BudgetConfig
+    runs: Sequence[Run],
+    arms: Mapping[str, Encoded],
+    lm: LmConfig,
+    budget: BudgetConfig,
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> dict[Run, TrainConfig]:
     """Plan the training of every run.
 
@@ -72,6 +87,7 @@ def plan(
         arms: The tokenizers and their shards by name; the reference comes first.
         lm: Settings of the models.
         budget: The budgets.
+        deployment: The model that will be deployed, whose training FLOPs `equal_deployed_flops` equalizes.
 
     Raises:
         UserError: If a budget cannot be met within its tolerance, or is less than one step.
@@ -89,13 +105,17 @@ def plan(
                     f"({per_step:.3g}); use a larger budget.train_flops"
                 )
         config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
-        settings = plan_rung(model, config, at_rung(budget, amount), arms)
+        settings = plan_rung(model, config, at_rung(budget, amount), arms, deployment)
         plans |= {run: settings[run.arm] for run in runs if (run.size, run.seed, run.budget) == (size, seed, amount)}
     return {run: plans[run] for run in runs}
 
 
 def plan_rung(
-    model: ModelConfig, config: TrainConfig, budget: BudgetConfig, arms: Mapping[str, Encoded]
+    model: ModelConfig,
+    config: TrainConfig,
+    budget: BudgetConfig,
+    arms: Mapping[str, Encoded],
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> dict[str, TrainConfig]:
     """Plan the training of each arm's model of one size, seed and budget.
 
@@ -104,11 +124,12 @@ def plan_rung(
         config: Training settings of the reference's model.
         budget: The budget; `train_flops` is that of this rung.
         arms: The tokenizers and their shards by name; the reference comes first.
+        deployment: The model that will be deployed.
 
     Raises:
         UserError: If the budget cannot be met within its tolerance.
     """
-    per_step = {name: measure(model, config, arm) for name, arm in arms.items()}
+    per_step = {name: measure(model, config, arm, deployment) for name, arm in arms.items()}
     target = _configured(budget) or config.steps * next(iter(per_step.values())).of_mode(budget.mode)
     plans = {}
     for name, arm in arms.items():
@@ -149,7 +170,8 @@ def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
     compared = [*amounts] if configured is None else [configured, *amounts]
     ratio = max(compared) / min(compared)
     if ratio > 1 + budget.tolerance:
-        quantity = budget.mode.removeprefix("equal_").replace("flops", "FLOPs")
+        quantity = budget.mode.removeprefix("equal_")
+        quantity = {"flops": "FLOPs", "deployed_flops": "training FLOPs of the deployed model"}.get(quantity, quantity)
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
         target = "" if configured is None else f" instead of {configured:,.0f}"
         raise UserError(

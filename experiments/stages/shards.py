@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -86,7 +85,7 @@ def encode(
             manifest = write_shards(target, arm.tokenizer, batches, settings, threads=threads, **options)
         else:
             with cluster.results(folder / "parts") as parts:
-                source = partial(encoded_by, cluster, corpus, split, arm.tokenizer, parts)
+                source = encoded_by(cluster, corpus, split, arm.tokenizer, parts)
                 manifest = write_encoded(target, arm.tokenizer, source, settings, **options)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 

@@ -8,14 +8,12 @@ from experiments.cli.console import percent_change, si
 from experiments.stages.contamination import sentence
 from experiments.stages.outlook import next_step
 from experiments.store.manifest import command_line
-from experiments.verdict import detail, verdict
-from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
-from lm.evaluate.comparison import FEWEST_EFFECTIVE
+from experiments.verdict import at_scale, detail, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.results import HeldoutDocuments, ShardsFolder
+    from experiments.results import ShardsFolder
     from experiments.stages.comparison import Result
     from experiments.stages.context import Context
 
@@ -29,28 +27,6 @@ def show_fertility(context: Context, arms: Sequence[tuple[str, ShardsFolder]]) -
     if len(rows) > 1:
         columns = ["", "bytes per token", f"tokens against {arms[0][0]}"]
         context.reporter.table("Held-out bytes per token", columns, rows)
-
-
-def warn_of_few(context: Context, documents: HeldoutDocuments, cluster: str) -> None:
-    """Warn before training if there are too few held-out documents or sources for a verdict.
-
-    Args:
-        context: Context of the run.
-        documents: The held-out documents.
-        cluster: Unit of sampling (`eval.cluster`).
-    """
-    n_sources = len(documents.names.get(SOURCE, []))
-    unit = sampling_unit(cluster, n_sources)
-    n = n_sources if unit == SOURCE else documents.n_documents
-    remedy = "hold out more text (corpus.heldout_fraction, corpus.heldout_sample or corpus.heldout_paths)"
-    if unit == SOURCE:
-        remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
-    if n < FEWEST_EFFECTIVE[unit]:
-        context.reporter.say(
-            f"warning: {n} held-out {unit}s are too few for a verdict, which requires at least "
-            f"{FEWEST_EFFECTIVE[unit]}; {remedy}",
-            style="yellow",
-        )
 
 
 def show_sizes(context: Context, results: Mapping[int, Result]) -> None:
@@ -80,7 +56,8 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     for arm in result.arms:
         context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.summary.flops})
     what = mode.removeprefix("equal_")
-    equal = f"{'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
+    names = {"flops": "FLOPs of training", "deployed_flops": "FLOPs of training the deployed model"}
+    equal = names.get(what, f"{what} of training" + " text" * (what == "bytes"))
     say = context.reporter.say
     say("")
     context.reporter.table(f"Held-out text, equal {equal}", *result_table(result))
@@ -88,13 +65,15 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     say(detail(result))
     if result.overlap is not None:
         say(sentence(result.overlap.contents))
+    if last and (at_larger := at_scale(max(arm.lm.contents.summary.flops for arm in result.arms))):
+        say(at_larger)
     if result.demonstration:
         say(
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
             style="yellow",
         )
     settings = result.arms[0].arm.settings
-    step = next_step(list(result.comparisons.values()), settings, command_line(), result.seed_seconds)
+    step = next_step(list(result.tested.values()), settings, command_line(), result.seed_seconds)
     if step is not None and last:
         say(step.sentence())
     context.tracker.summary({f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})

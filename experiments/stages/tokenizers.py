@@ -73,7 +73,7 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
             f"the tokenizer in {artifact.folder} does not match the folder's name; delete that folder and run the same "
             "command again"
         )
-    context.store.use(artifact)
+    context.store.on_use(artifact)
     return tokenizer, artifact
 
 

@@ -10,15 +10,16 @@ from tokenizer.files import shown, weighted
 
 
 @dataclass(frozen=True)
-class Reading:
-    r"""Sources of documents and how they are read.
+class CorpusConfig:
+    r"""Sources of documents, how they are read, and which of them are used and held out.
 
     Attributes:
         paths: files, directories (searched recursively) and globs; on this machine, or as s3://, gs://,
             hf://datasets/… and https:// URLs (of single files).
         sources: named parts of the text, instead of `paths`: name to PATH, or PATH:3 to count every document three
             times when tokenizers are trained. Language models read every document once, whatever its weight.
-        format: txt, jsonl or parquet; None to infer it from each file's name.
+        format: txt, jsonl, parquet, csv, json (one array of records) or arrow (a file of a dataset that `save_to_disk`
+            wrote; a path may name its folder); None to infer it from each file's name.
         field: field of a record that holds the text; a dotted path for nested fields.
         separator: string between documents in .txt files (\n and \t are accepted as escapes); None for one document
             per file.
@@ -34,6 +35,23 @@ class Reading:
         document_limit_bytes: a longer document is an error, unless `max_document_bytes` skips it. Documents are kept
             in memory as a whole, at several times their size, and a small compressed file can hold any amount of
             text. For JSON lines the limit applies to the line.
+        sample: fraction of documents to keep, chosen by a hash of their text, independent of their position. All
+            held-out documents are kept; see `heldout_sample`.
+        sample_salt: changes which documents are sampled.
+        max_bytes: budget of text in bytes, applied in document order before the held-out split and the sample; the
+            document that reaches it is the last one. With files in several languages it keeps only the first ones; use
+            `sample` to keep some of each.
+        min_document_bytes, max_document_bytes: shorter and longer documents are skipped.
+        score_field, min_score: documents whose number in this field (dotted) is missing or lower are skipped.
+        heldout_fraction: fraction of documents held out, chosen by a hash of their text.
+        heldout_salt: changes which documents are held out.
+        heldout_near_duplicates: choose held-out documents by the smallest hash of their sequences of five words, so
+            that near-duplicates are on the same side of the split: two documents are on the same side with at least the
+            probability of their Jaccard similarity (MinHash; Broder, 1997). Documents that share a long header are
+            mostly on one side, so the share held out may differ much from `heldout_fraction`: check it.
+        heldout_paths: files of held-out documents; `heldout_fraction` is then ignored.
+        heldout_sample: fraction of the held-out documents that are read, chosen by a hash of their text. The others are
+            not used at all, so this does not change the training text.
     """
 
     paths: list[str] = dataclasses.field(default_factory=list)
@@ -49,40 +67,6 @@ class Reading:
     on_error: str = "error"
     batch_bytes: int = 1 << 22
     document_limit_bytes: int = 1 << 30
-
-    @property
-    def places(self) -> list[str]:
-        """`paths`, or those of `sources`, as they may be shown."""
-        return [shown(path) for path in self.paths or self.sources.values()]
-
-    def check(self) -> None:
-        """Check the values, without looking at any file.
-
-        Raises:
-            UserError: a value is out of range, or two contradict each other.
-        """
-        for name, entry in self.sources.items():
-            weighted(entry, f"sources.{name}")
-        check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
-        check_choice("on_error", self.on_error, ("error", "skip"))
-        check_choice("format", self.format, (None, "txt", "jsonl", "parquet"))
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Documents that are used.
-
-    Attributes:
-        sample: fraction of documents to keep, chosen by a hash of their text, independent of their position. All
-            held-out documents are kept; see `heldout_sample`.
-        sample_salt: changes which documents are sampled.
-        max_bytes: budget of text in bytes, applied in document order before the held-out split and the sample; the
-            document that reaches it is the last one. With files in several languages it keeps only the first ones; use
-            `sample` to keep some of each.
-        min_document_bytes, max_document_bytes: shorter and longer documents are skipped.
-        score_field, min_score: documents whose number in this field (dotted) is missing or lower are skipped.
-    """
-
     sample: float = 1.0
     sample_salt: str = ""
     max_bytes: int | None = None
@@ -90,49 +74,16 @@ class Selection:
     max_document_bytes: int | None = None
     score_field: str | None = None
     min_score: float | None = None
-
-    def check(self) -> None:
-        """See `Reading.check`."""
-        if (self.score_field is None) != (self.min_score is None):
-            raise UserError("score_field and min_score go together; give both or neither")
-
-
-@dataclass(frozen=True)
-class Heldout:
-    """Documents that are held out.
-
-    Attributes:
-        heldout_fraction: fraction of documents held out, chosen by a hash of their text.
-        heldout_salt: changes which documents are held out.
-        heldout_near_duplicates: choose held-out documents by the smallest hash of their sequences of five words, so
-            that near-duplicates are on the same side of the split: two documents are on the same side with at least the
-            probability of their Jaccard similarity (MinHash; Broder, 1997). Documents that share a long header are
-            mostly on one side, so the share held out may differ much from `heldout_fraction`: check it.
-        heldout_paths: files of held-out documents; `heldout_fraction` is then ignored.
-        heldout_sample: fraction of the held-out documents that are read, chosen by a hash of their text. The others are
-            not used at all, so this does not change the training text.
-    """
-
     heldout_fraction: float = 0.0
     heldout_salt: str = ""
     heldout_near_duplicates: bool = False
     heldout_paths: list[str] = dataclasses.field(default_factory=list)
     heldout_sample: float = 1.0
 
-    def check(self) -> None:
-        """See `Reading.check`."""
-        if not 0.0 <= self.heldout_fraction < 1.0:
-            raise UserError(f"heldout_fraction={self.heldout_fraction} must be at least 0 and less than 1")
-        if self.heldout_near_duplicates and self.heldout_paths:
-            raise UserError(
-                "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
-                "set it to false"
-            )
-
-
-@dataclass(frozen=True)
-class CorpusConfig(Heldout, Selection, Reading):
-    """Settings of a corpus; the attributes are those of `Reading`, `Selection` and `Heldout`."""
+    @property
+    def places(self) -> list[str]:
+        """`paths`, or those of `sources`, as they may be shown."""
+        return [shown(path) for path in self.paths or self.sources.values()]
 
     @property
     def skip_above(self) -> int | None:
@@ -141,7 +92,11 @@ class CorpusConfig(Heldout, Selection, Reading):
         return None if longest is None or longest > self.document_limit_bytes else longest
 
     def check(self) -> None:
-        """See `Reading.check`."""
+        """Check the values, without looking at any file.
+
+        Raises:
+            UserError: a value is out of range, or two contradict each other.
+        """
         for name in ("sample", "heldout_sample"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise UserError(f"{name}={getattr(self, name)} must be greater than 0 and at most 1")
@@ -151,5 +106,17 @@ class CorpusConfig(Heldout, Selection, Reading):
                 raise UserError(f"{name}={value} must be at least 0")
         if self.sources and self.max_bytes is not None:
             raise UserError("max_bytes keeps the beginning of the text, which may be one of sources only; use sample")
-        for part in (Reading, Selection, Heldout):
-            part.check(self)
+        for name, entry in self.sources.items():
+            weighted(entry, f"sources.{name}")
+        check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
+        check_choice("on_error", self.on_error, ("error", "skip"))
+        check_choice("format", self.format, (None, "txt", "jsonl", "parquet", "csv", "json", "arrow"))
+        if (self.score_field is None) != (self.min_score is None):
+            raise UserError("score_field and min_score go together; give both or neither")
+        if not 0.0 <= self.heldout_fraction < 1.0:
+            raise UserError(f"heldout_fraction={self.heldout_fraction} must be at least 0 and less than 1")
+        if self.heldout_near_duplicates and self.heldout_paths:
+            raise UserError(
+                "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
+                "set it to false"
+            )

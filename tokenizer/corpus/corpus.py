@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 from tokenizer import _native
 from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.ranges import Range, ranges
 from tokenizer.corpus.reading import ahead, read_files
 from tokenizer.corpus.remote import File
 from tokenizer.corpus.rows import batch_records
@@ -88,7 +87,7 @@ class Corpus:
         read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
         self._states: dict[File, tuple[int, Any]] = {path: text_files.state(path) for path in read}
         self.skipped = Skipped()
-        self.part: Range | Literal["files"] | None = None
+        self.is_part = False
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(map(str, overlap))} is in both paths and heldout_paths; remove it from one of them")
 
@@ -134,71 +133,56 @@ class Corpus:
     def parts(self, split: Split = "train", target_bytes: int = PART_BYTES) -> list[Corpus]:
         """The corpus in parts, as corpora: the documents of all parts, in order, are those of the corpus.
 
-        Uncompressed JSON lines are cut between lines and Parquet between row groups, into parts of about
-        `target_bytes`. Smaller files are combined. A dataset, and text with a budget (`max_bytes`), which depends on
-        the order of the documents, are one part: the corpus itself.
+        Files are not cut, and small ones are combined. A dataset, and text with a budget (`max_bytes`), which depends
+        on the order of the documents, are one part: the corpus itself.
 
         Parts can be pickled. A part may have no documents. Each part checks only that its own files are unchanged, so
         call `check_unchanged` at the end.
 
         Args:
             split: side of the held-out split that will be read.
-            target_bytes: bytes per part, as stored.
+            target_bytes: bytes of several files in a part, as stored.
         """
-        if self.part or self.config.dataset or self.config.max_bytes is not None:
+        if self.is_part or self.config.dataset or self.config.max_bytes is not None:
             return [self]
         explicit = bool(self.config.heldout_paths)
         files = [] if explicit and split == "heldout" else self._groups(self.files, target_bytes)
         heldout = self._groups(self.heldout_files, target_bytes) if explicit and split != "train" else []
-        return [self._part(group, [], span) for group, span in files] + [
-            self._part([], group, span) for group, span in heldout
-        ]
+        return [self._part(group, []) for group in files] + [self._part([], group) for group in heldout]
 
-    def _groups(
-        self, files: list[tuple[File, str]], target_bytes: int
-    ) -> Iterator[tuple[list[tuple[File, str]], Range | None]]:
-        """Small files together, and the ranges of large ones."""
+    def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> Iterator[list[tuple[File, str]]]:
         group: list[tuple[File, str]] = []
         filled = 0
         for path, form in files:
             size = self._states[path][0]
-            whole = form == "txt" or str(path).lower().endswith(text_files.COMPRESSIONS)
-            spans = [] if whole else ranges(path, size, target_bytes)
-            if group and (filled + size > target_bytes or len(spans) > 1):
-                yield group, None
+            if group and filled + size > target_bytes:
+                yield group
                 group, filled = [], 0
-            if len(spans) > 1:
-                yield from (([(path, form)], span) for span in spans)
-            else:
-                group.append((path, form))
-                filled += size
+            group.append((path, form))
+            filled += size
         if group:
-            yield group, None
+            yield group
 
-    def _part(self, files: list[tuple[File, str]], heldout_files: list[tuple[File, str]], span: Range | None) -> Corpus:
+    def _part(self, files: list[tuple[File, str]], heldout_files: list[tuple[File, str]]) -> Corpus:
         part = copy.copy(self)
         # All paths would make each of many parts large; from here on it only matters whether there are any.
         part.config = replace(self.config, paths=self.config.paths[:1], heldout_paths=self.config.heldout_paths[:1])
-        part.files, part.heldout_files, part.skipped, part.part = files, heldout_files, Skipped(), span or "files"
+        part.files, part.heldout_files, part.skipped, part.is_part = files, heldout_files, Skipped(), True
         part._states = {path: self._states[path] for path, _ in [*files, *heldout_files]}
         return part
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of the part as stored."""
-        if isinstance(self.part, Range):
-            return self.part.end - self.part.start
         return sum(size for size, _ in self._states.values())
 
     def part_skipped(self) -> dict[str, Any]:
-        """What was skipped of a part that has been read, as JSON for `Skipped.add_parts`."""
-        lines = {str(self.part): self.part.line_feeds} if isinstance(self.part, Range) else {}
-        return {"counts": self.skipped.counts, "places": self.skipped.places, "line_feeds": lines}
+        """Skipped records of a part that has been read, as JSON for `Skipped.add_parts`."""
+        return {"counts": self.skipped.counts, "places": self.skipped.places}
 
     def part_identity(self) -> list[Any]:
-        """What tells a part from the other parts of this corpus, as JSON."""
-        span = [self.part.start, self.part.end] if isinstance(self.part, Range) else None
-        return [span, *([str(path), *state] for path, state in self._states.items())]
+        """Identity of a part among those of this corpus, as JSON."""
+        return [[str(path), *state] for path, state in self._states.items()]
 
     def batches(
         self,
@@ -246,12 +230,12 @@ class Corpus:
         finally:
             self.report_skipped()
         self.check_unchanged()
-        if empty and not self.part:
+        if empty and not self.is_part:
             raise UserError(self._why_empty(split, found, damaged and self.skipped.count > 0))
 
     def report_skipped(self) -> None:
         """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
-        if not self.part:
+        if not self.is_part:
             self.skipped.report()
 
     def _why_empty(self, split: Split, found: bool, damaged: bool) -> str:
@@ -368,8 +352,7 @@ class Corpus:
         }
 
     def _read(self, files: list[tuple[File, str]], config: CorpusConfig, **how: Any) -> Generator[_native.Batch]:
-        span = self.part if isinstance(self.part, Range) else None
-        return read_files(self.skipped, [(span or path, form) for path, form in files], config, **how)
+        return read_files(self.skipped, files, config, **how)
 
     def _dataset(self, skipped: Skipped) -> Generator[_native.Batch]:
         import datasets

@@ -24,9 +24,9 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
-from html.parser import HTMLParser
+from html import unescape
 from importlib import metadata
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,7 @@ _INLINE_TAGS = frozenset([
     "sup", "td", "text", "th", "tt", "u", "xhtml", "zonbook",
 ])
 # fmt: on
+_TAG = re.compile(r"""<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*)([^>"']|"[^"]*"|'[^']*')*>""")
 _MESSAGE = re.compile(r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?) (".*")')
 _NO_SOURCE = {"locale", "migrations", "tests"}  # folders of a package without code, or with text of other kinds
 
@@ -102,52 +103,22 @@ class _Source:
             size += len(line.encode())
 
 
-class _TextExtractor(HTMLParser):
-    """Collects the text of a piece of HTML; `text` parses one value at a time."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self._pieces: list[str] = []
-
-    def text(self, html: str) -> str:
-        self.reset()
-        self._pieces = []
-        self.feed(html)
-        self.close()
-        return "".join(self._pieces)
-
-    def set_cdata_mode(self, elem: str, *, escapable: bool = False) -> None:
-        """Do nothing: an unescaped <script> or <title> in prose does not change how the rest is parsed.
-
-        The base class would treat the rest of the text as the element's content, for a list of elements that
-        differs between patch releases of Python.
-        """
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _BLOCK_TAGS:
-            self._pieces.append("\n")
-        elif tag not in _INLINE_TAGS:
-            self._pieces.append(self.get_starttag_text() or "")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _BLOCK_TAGS:
-            self._pieces.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        # Line breaks in HTML source are spaces; line breaks in the text come from block tags.
-        self._pieces.append(data.replace("\n", " "))
-
-
 def strip_html(html: str) -> str:
     r"""The text of a piece of HTML: entities decoded, one paragraph or list item per line, spaces collapsed.
 
     >>> strip_html("<p>One &amp; <i>two</i>.</p> <ul> <li> <p>Three</p> </li> </ul>")
     'One & two.\nThree'
     """
-    # A value without tags and entities is plain text; its line breaks are kept.
-    text = _TextExtractor().text(html) if "<" in html or "&" in html else html
-    lines = (" ".join(line.split()) for line in text.split("\n"))
+    if "<" in html or "&" in html:  # otherwise it is plain text, whose line breaks are kept
+        html = unescape(_TAG.sub(_replaced, html)).replace("\n", " ").replace("\0", "\n")
+    lines = (" ".join(line.split()) for line in html.split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _replaced(tag: re.Match[str]) -> str:
+    if (name := tag["name"].lower()) in _BLOCK_TAGS:
+        return "\0"
+    return "" if name in _INLINE_TAGS or tag["end"] else tag[0]
 
 
 def service_texts(model: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -199,7 +170,11 @@ def _services() -> Iterator[tuple[str, _Source]]:
 def _english() -> Iterator[tuple[str, _Source]]:
     """As many services as subpackages."""
     yield from islice(filter(_is_large, _services()), MOST_SOURCES // 2)
-    yield from sorted(_python()[1].items(), key=lambda item: _order(item[0]))
+    yield from _ordered(_python()[1])
+
+
+def _ordered(sources: Mapping[str, _Source]) -> list[tuple[str, _Source]]:
+    return sorted(sources.items(), key=lambda item: _order(item[0]))
 
 
 def _is_large(named: tuple[str, _Source]) -> bool:
@@ -242,10 +217,6 @@ def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
     return code, prose
 
 
-def _code() -> Iterator[tuple[str, _Source]]:
-    yield from sorted(_python()[0].items(), key=lambda item: _order(item[0]))
-
-
 def messages(catalogue: str) -> Iterator[str]:
     r"""The translations in a gettext catalogue (`.po`), without fuzzy and empty ones.
 
@@ -265,7 +236,7 @@ def messages(catalogue: str) -> Iterator[str]:
             yield from (text for name, text in strings.items() if name.startswith("msgstr") and text)
 
 
-def _languages() -> Iterator[tuple[str, _Source]]:
+def _languages() -> list[tuple[str, _Source]]:
     sources: dict[str, _Source] = defaultdict(_Source)
     seen: defaultdict[str, set[str]] = defaultdict(set)
     root = _folder("Django")
@@ -278,7 +249,7 @@ def _languages() -> Iterator[tuple[str, _Source]]:
         new = "".join(f"{text.strip()}\n" for text in texts if text not in seen[language])
         sources[language].add(f"{language}/{application}", new)
         seen[language].update(texts)
-    yield from sorted(sources.items(), key=lambda item: _order(item[0]))
+    return _ordered(sources)
 
 
 def _folder(package: str) -> Path:
@@ -313,7 +284,7 @@ def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) ->
     Raises:
         UserError: a package is not installed in the version of `VERSIONS`.
     """
-    readers = {"english": _english, "code": _code, "languages": _languages}
+    readers = {"english": _english, "code": lambda: _ordered(_python()[0]), "languages": _languages}
     for number, kind in enumerate(kinds):
         if progress is not None:
             progress("embedded corpus", number, len(kinds))
@@ -364,18 +335,6 @@ def split(
     )
 
 
-def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[EmbeddedDocument]:
-    """The first documents whose texts have at most `max_bytes` bytes of UTF-8 in total."""
-    taken: list[EmbeddedDocument] = []
-    total = 0
-    for document in documents:
-        total += len(document.text.encode())
-        if max_bytes is not None and total > max_bytes:
-            break
-        taken.append(document)
-    return taken
-
-
 def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str, int]:
     """Write zstd-compressed JSON lines atomically; returns sizes."""
     import zstandard
@@ -414,7 +373,9 @@ def write(
         UserError: a package is missing, or the fraction or limit leaves one side without text.
     """
     train, heldout = split(documents(progress=progress), heldout_fraction)
-    train = _take(train, max_bytes)
+    if max_bytes is not None:
+        sizes = accumulate(len(document.text.encode()) for document in train)
+        train = train[: sum(size <= max_bytes for size in sizes)]
     if not train:
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
     folder.mkdir(parents=True, exist_ok=True)

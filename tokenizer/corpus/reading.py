@@ -1,6 +1,6 @@
 """Documents of files before they are filtered, read ahead on background threads.
 
-The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet into buffers.
+The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet into buffers; Python reads the rest.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.ranges import Range
-from tokenizer.corpus.remote import File
-from tokenizer.corpus.rows import read_parquet
+from tokenizer.corpus.remote import File, RemoteFile
+from tokenizer.corpus.rows import read_parquet, read_records
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError
 from tokenizer.files import without_credentials
 
 FILES_AHEAD = 4
@@ -29,7 +26,7 @@ FILES_AHEAD = 4
 
 def read_files(
     skipped: Skipped,
-    files: Sequence[tuple[File | Range, str]],
+    files: Sequence[tuple[File, str]],
     config: CorpusConfig,
     readers: int = 1,
     *,
@@ -38,9 +35,9 @@ def read_files(
 ) -> Generator[_native.Batch]:
     """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
     left_out = config.skip_above if skip_long else None
-    for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
-        if is_parquet:
-            yield from ahead(partial(_parquet, [path for path, _ in group], config), skipped)
+    for native, group in groupby(files, key=lambda file: file[1] in ("txt", "jsonl")):
+        if not native:
+            yield from ahead(partial(_rows, list(group), config), skipped)
             continue
         named = list(group)
         with feeding([path for path, _ in named], readers) as feeds:
@@ -60,17 +57,17 @@ def read_files(
             )
             try:
                 yield from reader
-            except UserError as error:
-                path = named[0][0]
-                raise path.explained(error) if isinstance(path, Range) else error from None
             finally:  # also if the rest is not wanted
                 for file, count, places in reader.skipped():
                     skipped.add(file, count, places)
 
 
-def _parquet(paths: Sequence[File | Range], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
-    for path in paths:
-        yield from read_parquet(path, config, skipped)
+def _rows(files: Sequence[tuple[File, str]], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
+    for path, form in files:
+        if form == "parquet":
+            yield from read_parquet(path, config, skipped)
+        else:
+            yield from read_records(path, form, config, skipped)
 
 
 def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped) -> Generator[_native.Batch]:
@@ -101,15 +98,8 @@ def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped
         pool.terminate()  # does not wait for a read that waits for a server
 
 
-class Fed(Protocol):
-    """A file or a part of one whose bytes are read in Python."""
-
-    def blocks(self) -> Iterator[bytes]:
-        """See `RemoteFile.blocks`."""
-
-
 @contextmanager
-def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.Feed | None]]:
+def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed | None]]:
     """Feeds of all `files` but local ones, filled in their order by background threads; None for local files.
 
     Memory is at most `remote.BLOCK_BYTES` times `remote.AHEAD + 2` per file that is being read.
@@ -119,7 +109,7 @@ def feeding(files: Sequence[Path | Fed], readers: int) -> Iterator[list[_native.
         readers: number of files that the consumer reads at the same time.
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
-    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and not isinstance(file, Path))
+    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile))
 
     def run() -> None:
         while True:

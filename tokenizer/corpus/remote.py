@@ -1,18 +1,18 @@
 """Files on object storage, the Hugging Face Hub and the web, through libraries with fsspec's interface.
 
-`pyarrow.fs` reads and writes s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
+`pyarrow.fs` reads s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
 come from where these libraries look for them. URLs are stored and shown without user names, passwords and queries,
 which may contain credentials.
 """
 
 from __future__ import annotations
 
-import ctypes
 import glob
-import io
+import mmap
 import os
 import random
 import re
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 BLOCK_BYTES = 1 << 23
 """Bytes per request."""
@@ -96,17 +96,6 @@ class RemoteFile:
         version = hashed or about.get("ETag") or about.get("Last-Modified") or about.get("mtime") or ""
         return Stat(about["size"], str(version))
 
-    def open(self) -> io.RawIOBase:
-        """Open the file for random access.
-
-        Raises:
-            UserError: it cannot be read, or changed since it was found.
-        """
-        if (now := self.current()) != self.stat:
-            raise UserError(changed(self, now))
-        system, path = _system(self.address)
-        return _Reading(self, attempted(self.url, lambda: system.open(path, "rb", cache_type="none")))
-
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The content from byte `start` to byte `end`, or to the end of the file, in blocks that are read ahead.
 
@@ -114,54 +103,51 @@ class RemoteFile:
             UserError: the file cannot be read, or changed since it was found.
         """
         stop = self.stat.size if end is None else end
-        idle: SimpleQueue[io.RawIOBase] = SimpleQueue()
+        idle: SimpleQueue[Any] = SimpleQueue()
 
-        def block(at: int) -> bytes:
+        def read(at: int, size: int) -> bytes:
             try:
                 file = idle.get_nowait()
             except Empty:
-                file = self.open()
+                if (now := self.current()) != self.stat:
+                    raise UserError(changed(self, now)) from None
+                system, path = _system(self.address)
+                file = system.open(path, "rb", cache_type="none")
             file.seek(at)
-            content = file.read(size := min(BLOCK_BYTES, stop - at)) or b""
+            content = bytes(file.read(size))
+            idle.put(file)
+            return content
+
+        def block(at: int) -> bytes:
+            size = min(BLOCK_BYTES, stop - at)
+            content = attempted(self.url, lambda: read(at, size))
             if len(content) < size:
                 raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
-            idle.put(file)
             return content
 
         yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
+    def excerpt(self, spans: Iterable[tuple[int, int]]) -> mmap.mmap:
+        """Memory of the file's size that has only the bytes in some ranges (start, end), and zeros elsewhere.
+
+        For libraries that read at any position. They must not call a Python file: a call that waits for a server when
+        the interpreter exits would abort the process. Pages that are not written take no memory.
+
+        Raises:
+            UserError: see `blocks`.
+        """
+        memory = mmap.mmap(-1, max(1, self.stat.size), _PRIVATE)
+        for start, end in spans:
+            memory.seek(start)
+            for block in self.blocks(start, end):
+                memory.write(block)
+        return memory
+
+
+# Without a reservation, a file may be larger than the memory of the machine. `mmap` names the flag from Python 3.13 on.
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 File: TypeAlias = "Path | RemoteFile"
-
-
-class _Reading(io.RawIOBase):
-    """An open file; a read that fails is repeated."""
-
-    def __init__(self, remote: RemoteFile, file: Any) -> None:
-        self._url, self._size, self._file = remote.url, remote.stat.size, file
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def readinto(self, buffer: Any) -> int:
-        at = self._file.tell()
-
-        def read() -> bytes:
-            self._file.seek(at)
-            return bytes(self._file.read(min(len(buffer), self._size - at)))
-
-        content = attempted(self._url, read) if at < self._size else b""
-        buffer[: len(content)] = content
-        return len(content)
 
 
 class Missing(UserError):
@@ -214,20 +200,10 @@ def names(url: str) -> list[str]:
     return sorted(f"{url.partition(':')[0]}://{name}" for name, about in entries.items() if about["type"] == "file")
 
 
-def subfolders(url: str) -> list[str]:
-    """Names of the folders in a folder of object storage; empty if it does not exist."""
-    system, key = _system(url)
-    try:
-        entries = attempted(url, lambda: system.ls(key, detail=True))
-    except Missing:
-        return []
-    return sorted(about["name"].rpartition("/")[2] for about in entries if about["type"] == "directory")
-
-
 def _pinned(system: Any, path: str) -> str:
     """The path of a data set at the commit that its revision has now: `datasets/ORGANISATION/NAME@COMMIT/PATH`."""
     if not path.startswith("datasets/") or path.count("/") < 2:
-        raise UserError("data sets are named hf://datasets/ORGANISATION/NAME/PATH")
+        raise UserError(f"hf://{path}: data sets are named hf://datasets/ORGANISATION/NAME/PATH")
     where = system.resolve_path(path)
     commit = system._api.dataset_info(where.repo_id, revision=where.revision).sha
     return f"datasets/{where.repo_id}@{commit}/{where.path_in_repo}".rstrip("/")
@@ -248,31 +224,6 @@ def changed(file: RemoteFile, now: Stat) -> str:
     )
 
 
-def upload(path: Path, url: str) -> None:
-    """Write a local file to object storage, as a whole or not at all; an object with this URL is replaced."""
-    system, key = _system(url)
-
-    def write() -> None:
-        with path.open("rb") as file:
-            stream = system.fs.open_output_stream(key, compression=None)
-            # Arrow cannot abort an upload: closing the stream, as its destructor does, completes a truncated object. So
-            # unless all of the file was written, this reference keeps the stream alive.
-            reference = ctypes.py_object(stream)
-            ctypes.pythonapi.Py_IncRef(reference)
-            while block := file.read(BLOCK_BYTES):
-                stream.write(block)
-            stream.close()
-            ctypes.pythonapi.Py_DecRef(reference)
-
-    list(concurrently(lambda url: attempted(url, write, what="written"), [url]))
-
-
-def delete(url: str) -> None:
-    """Delete an object, or all objects in a folder, if there are any."""
-    system, key = _system(url)
-    attempted(url, lambda: system.exists(key) and system.rm(key, recursive=True), what="deleted")
-
-
 def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 32) -> Iterator[_T]:
     """Results of a call for several values in order, at most `threads` ahead, on threads that nobody waits for."""
     from multiprocessing.pool import AsyncResult, ThreadPool
@@ -287,7 +238,7 @@ def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 
             yield pending.popleft().get()
 
 
-def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
+def attempted(url: str, call: Callable[[], _T]) -> _T:
     """Result of a call, repeated with growing random delays after failures that may be temporary.
 
     The libraries for gs:// and hf:// repeat requests themselves, for about a minute and half a minute.
@@ -295,7 +246,6 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
     Args:
         url: the start of messages.
         call: makes one attempt.
-        what: what the call does, for messages: the URL "cannot be read".
 
     Raises:
         Missing: the file does not exist.
@@ -304,8 +254,8 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return call()
-        except UserError as error:
-            raise UserError(f"{url}: {error}") from None
+        except UserError:
+            raise
         except Exception as error:
             failure = error.__cause__ or error if isinstance(error, FileNotFoundError) else error  # of fsspec's client
             status, package = getattr(failure, "status", None), type(failure).__module__.partition(".")[0]
@@ -318,7 +268,7 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
             if attempt == ATTEMPTS or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
                 why = shortened(" ".join(without_credentials(failure).split()))
-                raise UserError(f"{url}: cannot be {what}{tries}: {why}; {_REMEDY}") from None
+                raise UserError(f"{url}: cannot be read{tries}: {why}; {_REMEDY}") from None
             time.sleep(min(FIRST_DELAY * 2 ** (attempt - 1), LONGEST_DELAY) * random.uniform(0.5, 1.0))
     raise AssertionError
 

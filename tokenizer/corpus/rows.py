@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
-from contextlib import nullcontext
-from io import RawIOBase
+from contextlib import contextmanager, suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
-from tokenizer.corpus.ranges import Range
 from tokenizer.corpus.remote import RemoteFile
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
@@ -26,142 +27,166 @@ if TYPE_CHECKING:
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
+FOOTER_BYTES = 1 << 16
+"""Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
 _SET_SCORE = "name the one that holds the score with score_field=NAME"
 
 
 def parquet_errors() -> tuple[type[Exception], ...]:
-    """What pyarrow raises while it reads a damaged Parquet file."""
+    """Errors that pyarrow raises while it reads a damaged Parquet file."""
     import pyarrow as pa
 
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(path: File | Range, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
-        path: the file, or a range of it.
+        path: the file.
         config: how to read it.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it: the rest of damaged row groups,
             whose rows become empty documents, as in JSON lines.
     """
-    file = path.file if isinstance(path, Range) else path
-    with file.open() if isinstance(file, RemoteFile) else nullcontext(file) as source:
-        yield from _read_parquet(path, source, config, skipped or Skipped())
-
-
-def _read_parquet(path: File | Range, source: Any, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
     import pyarrow.parquet as pq
 
-    skips, where = config.on_error == "skip", f"{path}: "
-    span = path if isinstance(path, Range) else None
+    skipped, where = skipped or Skipped(), f"{path}: "
     places: list[str] = []
-    count = done = 0
-    total = 0
+    count = done = end = 0
     try:
-        try:
-            # Buffering ahead would call Python from Arrow's threads, which abort the process if it is just exiting.
-            file = pq.ParquetFile(source, pre_buffer=not isinstance(source, RawIOBase))
-            names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
-            # For single rows: the small buffer avoids reading the rest of a row group.
-            peeked = pq.ParquetFile(source, read_dictionary=list(names), pre_buffer=False, buffer_size=1 << 16)
-        except UserError:  # of a remote file
-            raise
-        except parquet_errors() as error:
-            raise _unreadable(error, f"{where}not a Parquet file", "") from None
+        with _explained(f"{where}not a Parquet file"):
+            file = pq.ParquetFile(_footer(path))
     except DataError as error:
-        if not skips:
+        if config.on_error != "skip":
             raise
-        if span is None or span.start == 0:  # once per file
-            skipped.add(str(path), 1, [str(error).removeprefix(where)])
+        skipped.add(str(path), 1, [str(error).removeprefix(where)])
         return
-    groups = range(file.metadata.num_row_groups)
-    if span is not None:
-        groups = span.row_groups([file.metadata.row_group(i).total_byte_size for i in groups])
-    for i in range(groups.stop):
-        total += file.metadata.row_group(i).num_rows
-        if i < groups.start:
-            done = total
-            continue
+    for i in range(file.metadata.num_row_groups):
+        end += file.metadata.row_group(i).num_rows
         try:
-            for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
+            columns = _columns(file.schema_arrow, where, config)
+            for rows in _row_group(path, file, i, columns, config):
+                batch, bad = _documents(rows, columns, where, done, config)
                 if bad:
                     count += len(bad)
                     places += [f"row {done + row}: not UTF-8" for row in bad]
                     skipped.add(str(path), count, places)
-                done += rows
+                done += len(rows)
                 yield batch
         except DataError as error:
-            if not skips:
+            if config.on_error != "skip":
                 raise
-            count += total - done
-            places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
+            count += end - done
+            places.append(f"rows {done} to {end - 1}: {str(error).removeprefix(where)}")
             skipped.add(str(path), count, places)
-            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
-            done = total
+            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(end - done + 1, np.int64))
+            done = end
 
 
-def _unreadable(error: Exception, what: str, remedy: str) -> UserError:
-    """The error for a Parquet file that pyarrow cannot read: a limit of pyarrow, damage, or a failure of the disk."""
+@contextmanager
+def _explained(what: str, remedy: str = "") -> Iterator[None]:
+    """Raise errors of pyarrow as a limit of pyarrow or of the memory, as damage, or as a failure of the disk."""
     import pyarrow as pa
 
-    reason = shortened(error)
-    if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
-        place = what.rpartition(": ")[0]
-        return UserError(
-            f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
-            "compression"
-        )
-    return (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}")
+    try:
+        yield
+    except UserError:  # of a remote file
+        raise
+    except MemoryError as error:
+        raise UserError(f"{what}: its rows do not fit in this machine's memory: {error}") from None
+    except parquet_errors() as error:
+        reason = shortened(error)
+        if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
+            place = what.rpartition(": ")[0]
+            raise UserError(
+                f"{place}: pyarrow {pa.__version__} cannot read this file: {reason}; write it with another encoding or "
+                "compression"
+            ) from None
+        raise (DataError if is_damage(error) else UserError)(f"{what}: {reason}{remedy}") from None
 
 
-def _row_group(
-    file: Any, peeked: Any, i: int, done: int, where: str, config: CorpusConfig
-) -> Iterator[tuple[_native.Batch, int, list[int]]]:
-    """Documents of a row group, the number of rows they come from, and which of these are not UTF-8.
+def _footer(file: File) -> Any:
+    """A file that pyarrow can open; of a remote file, only the metadata are read."""
+    if not isinstance(file, RemoteFile):
+        return file
+    import pyarrow as pa
+
+    size = file.stat.size
+    tail = b"".join(file.blocks(max(0, size - FOOTER_BYTES)))
+    needed = int.from_bytes(tail[-8:-4], "little") + 8
+    if len(tail) < needed <= size:
+        tail = b"".join(file.blocks(size - needed))
+    return pa.BufferReader(tail)
+
+
+def _chunks(file: RemoteFile, opened: Any, i: int, columns: Sequence[str]) -> Any:
+    """A file with only the given columns of row group `i`.
+
+    Arrow must not read the remote file itself: `RemoteFile.excerpt`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
+    try:
+        empty = pq.ParquetFile(pa.BufferReader(file.excerpt([])), metadata=opened.metadata)
+        next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
+    except OSError as error:
+        if "page header" not in str(error):
+            raise
+    spans = []
+    for column in _columns_at(opened, i, columns):
+        start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+        # As Arrow: some old writers did not count the header of the dictionary.
+        spans.append((start, min(file.stat.size, start + column.total_compressed_size + 100)))
+    return pa.BufferReader(file.excerpt(spans))
+
+
+def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
+    """Metadata of the columns of row group `i` with these dotted paths, which must be undamaged (`_chunks`)."""
+    group, schema = file.metadata.row_group(i), file.metadata.schema
+    return [group.column(j) for j in range(group.num_columns) if schema.column(j).path in paths]
+
+
+def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
+    """Rows of a row group.
 
     Args:
-        file: the Parquet file.
-        peeked: the same file with a small buffer.
+        path: the Parquet file.
+        file: the open Parquet file; of a remote file, only the metadata.
         i: number of the row group.
-        done: number of rows before it.
-        where: start of messages.
+        columns: paths of the columns with the text and the score.
         config: how to read it.
     """
+    import pyarrow.parquet as pq
+
+    names, source = [".".join(column) for column in columns], path
+    with _explained(f"{path}: damaged Parquet file", "; download or write it again"):
+        if isinstance(path, RemoteFile):
+            source = _chunks(path, file, i, names)
+            file = pq.ParquetFile(source, metadata=file.metadata)
+        rows_at_once = _rows_at_once(file, source, i, columns[0], config)
+        # Arrow's own threads are not faster for a single column.
+        yield from file.iter_batches(rows_at_once, row_groups=[i], columns=names, use_threads=False)
+
+
+def _documents(
+    rows: Any, columns: Sequence[list[str]], where: str, first: int, config: CorpusConfig
+) -> tuple[_native.Batch, list[int]]:
+    """Documents of rows, and which of them `on_error=skip` made empty because they are not UTF-8."""
     import pyarrow.compute as pc
 
-    text, score = _columns(file.schema_arrow, where, config)
-    batches = None
-    while True:
-        try:
-            if batches is None:
-                rows_at_once = _rows_at_once(file, peeked, i, text, config)
-                # Arrow's own threads would call Python for a remote file, also while the interpreter shuts down. They
-                # are not faster for a single column.
-                columns = [".".join(path) for path in (text, score) if path]
-                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=columns, use_threads=False)
-            rows = next(batches, None)
-        except UserError:  # of a remote file
-            raise
-        except MemoryError as error:
-            raise UserError(f"{where}the rows from {done} on do not fit in this machine's memory: {error}") from None
-        except parquet_errors() as error:
-            raise _unreadable(error, f"{where}damaged Parquet file", "; download or write it again") from None
-        if rows is None:
-            return
-        texts = _as_bytes(_inside(rows, text), f"{where}field {config.field!r}")
-        if score:
-            keep = pc.greater_equal(_inside(rows, score).cast("float64"), config.min_score)
-            keep = pc.fill_null(keep, fill_value=False)
-            texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
-        batch, bad = _batch(texts, where, done, config)
-        yield batch, len(rows), bad
-        done += len(rows)
+    texts = _as_bytes(_inside(rows, columns[0]), f"{where}field {config.field!r}")
+    for score in columns[1:]:
+        keep = pc.greater_equal(_inside(rows, score).cast("float64"), config.min_score)
+        keep = pc.fill_null(keep, fill_value=False)
+        texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
+    return _batch(texts, where, first, config)
 
 
-def _columns(schema: Any, where: str, config: CorpusConfig) -> tuple[list[str], list[str]]:
-    """Paths of the columns with the text and with the score (empty if there is no `score_field`).
+def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
+    """Path of the column with the text and, if there is a `score_field`, of the one with the score.
 
     Raises:
         DataError: a column does not exist, or does not hold text or numbers.
@@ -170,11 +195,11 @@ def _columns(schema: Any, where: str, config: CorpusConfig) -> tuple[list[str], 
     if not _holds_text(kind):
         raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
     if config.score_field is None:
-        return text, []
+        return [text]
     score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
     if not _holds_numbers(kind):
         raise DataError(f"{where}score_field={config.score_field} holds {kind}, not numbers; {_SET_SCORE}")
-    return text, score
+    return [text, score]
 
 
 def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str], Any]:
@@ -273,10 +298,8 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
-    bad = [i for i, text in enumerate(texts) if not _is_utf8(text.as_py())]
-    mask = np.zeros(len(texts), np.bool_)
-    mask[bad] = True
-    return _native_batch(pc.if_else(pa.array(mask), b"", texts), config), bad
+    bad = [i for i, text in enumerate(texts.to_pylist()) if text.decode(errors="ignore").encode() != text]
+    return _native_batch(pc.if_else(pa.array(np.isin(np.arange(len(texts)), bad)), b"", texts), config), bad
 
 
 def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
@@ -286,14 +309,6 @@ def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
         np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
         replace_invalid=config.on_invalid_utf8 == "replace",
     )
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) -> None:
@@ -311,7 +326,7 @@ def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) 
     tick.finish(done)
 
 
-def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: CorpusConfig) -> int:
+def _rows_at_once(file: Any, source: Any, i: int, text: Sequence[str], config: CorpusConfig) -> int:
     """Number of rows of row group `i` to read at a time: at most a few batches of text.
 
     The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
@@ -319,13 +334,18 @@ def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: C
 
     Args:
         file: the Parquet file.
-        peeked: the file with a small buffer and with dictionaries of the text column as they are stored.
+        source: what it was opened from.
         i: number of the row group.
         text: path of the text column.
         config: how to read it.
     """
     import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
+    # With dictionaries of the text column as they are stored, and a small buffer, which avoids reading the rest of a
+    # row group.
+    names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
+    peeked = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=list(names), buffer_size=1 << 16)
     # Reading a row checks the metadata of the columns. If they are damaged it raises an error; `group.column` would
     # abort the process.
     where: dict[str, Any] = {"batch_size": 1, "row_groups": [i], "columns": [".".join(text)], "use_threads": False}
@@ -333,10 +353,8 @@ def _rows_at_once(file: Any, peeked: Any, i: int, text: Sequence[str], config: C
         first = next(peeked.iter_batches(**where), None)
     except parquet_errors():  # pyarrow reads some encodings only as plain text
         first = next(file.iter_batches(**where), None)
-    group, schema = file.metadata.row_group(i), file.metadata.schema
-    columns = [group.column(j) for j in range(group.num_columns) if schema.column(j).path == ".".join(text)]
-    size = sum(column.total_uncompressed_size for column in columns)
-    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
+    size = sum(column.total_uncompressed_size for column in _columns_at(file, i, [".".join(text)]))
+    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * file.metadata.row_group(i).num_rows // max(size, 1))
     values = None if first is None else _inside(first, text)
     if values is not None and hasattr(values, "dictionary"):
         longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
@@ -352,27 +370,67 @@ def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
 
 
 def _holds_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            *(types.is_string, types.is_large_string, types.is_string_view),
-            *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
-        )
-    )
+    return str(kind) in ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
 def _holds_numbers(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
+
+
+def read_records(path: File, form: str, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
+    """Documents of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow)."""
+    yield from batch_records(_records(path, form, config), config, skipped, str(path))
+
+
+def _records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
+    """The records of a file; the last one is an error if the file is damaged."""
+    damage: tuple[type[Exception], ...] = (csv.Error, *parquet_errors())
+    limit, errors = config.document_limit_bytes, "replace" if config.on_invalid_utf8 == "replace" else "strict"
+    try:
+        if form == "arrow":
+            from datasets import Dataset
+
+            yield from Dataset.from_file(str(path))
+            return
+        with opened(path) as stream:
+            if form == "csv":
+                csv.field_size_limit(max(csv.field_size_limit(), limit))
+                lines = io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
+                for row in csv.DictReader(lines, delimiter="\t" if ".tsv" in str(path).lower() else ","):
+                    with suppress(KeyError, TypeError, ValueError):
+                        row[str(config.score_field)] = float(row[str(config.score_field)] or "nan")
+                    yield row
+                return
+            content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise _too_long(f"{path}: the JSON array", len(content), config)
+        records = json.loads(content.decode("utf-8-sig", errors))
+        yield from records if isinstance(records, list) else [DataError("is not a JSON array")]
+    except UserError:
+        raise
+    except damage as error:
+        if isinstance(error, OSError) and not is_damage(error):
+            raise
+        yield DataError(f"cannot be read to its end: {shortened(error)}")
+
+
+def opened(path: File) -> Any:
+    """A file for reading its bytes, decompressed. A remote file is read as a whole first."""
     import pyarrow as pa
 
-    types = pa.types
-    return any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
+    name = str(path).lower()
+    compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
+    source = pa.py_buffer(b"".join(path.blocks())) if isinstance(path, RemoteFile) else str(path)
+    return pa.input_stream(source, compression=compression)
 
 
 def batch_records(
-    records: Iterable[dict[str, Any] | str], config: CorpusConfig, skipped: Skipped | None = None
+    records: Iterable[Any],
+    config: CorpusConfig,
+    skipped: Skipped | None = None,
+    name: str | None = None,
 ) -> Iterator[_native.Batch]:
     """Batches of strings, or of the texts of dictionaries, as `datasets` yields them.
 
@@ -381,7 +439,9 @@ def batch_records(
         config: how to read them.
         skipped: gets what `on_error=skip` leaves out, before the batch that lacks it; these records become empty
             documents, as in JSON lines.
+        name: name of the file of the records, for messages.
     """
+    where = f"{name}: " if name else ""
     texts: list[str] = []
     places: list[str] = []
     size = 0
@@ -390,16 +450,16 @@ def batch_records(
             text = _text(record, number, config)
         except DataError as error:
             if config.on_error != "skip":
-                raise
+                raise DataError(f"{where}{error}") from None
             places.append(str(error))
             text = ""
             if skipped is not None:
-                skipped.add(config.dataset or "records", len(places), places)
+                skipped.add(name or config.dataset or "records", len(places), places)
         if text is None:
             continue
         n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if n_bytes > config.document_limit_bytes and config.skip_above is None:
-            raise _too_long(f"the document of record {number}", n_bytes, config)
+            raise _too_long(f"{where}the document of record {number}", n_bytes, config)
         texts.append(text)
         size += n_bytes
         if size >= config.batch_bytes:
@@ -409,10 +469,12 @@ def batch_records(
         yield _native.Batch.from_texts(texts)
 
 
-def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> str | None:
+def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
     if isinstance(record, str):
         return record
+    if isinstance(record, DataError):
+        raise record
     if not isinstance(record, dict):
         raise DataError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
     if config.score_field is not None and config.min_score is not None:

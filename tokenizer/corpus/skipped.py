@@ -1,10 +1,8 @@
-"""What `on_error=skip` left out of a corpus."""
+"""Records that `on_error=skip` left out of a corpus."""
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,10 +27,12 @@ class Skipped:
     def add(self, file: str, count: int, places: list[str]) -> None:
         """Set what is skipped of a file; a file that is read several times counts once."""
         if count >= self.counts.get(file, 1):
-            self.counts[file], self.places[file] = count, places[:PLACES]
+            # The remedy of the error, to skip the line, has been taken.
+            places = [place.partition("; fix the line")[0] for place in places[:PLACES]]
+            self.counts[file], self.places[file] = count, places
 
     def copy(self) -> Skipped:
-        """What is skipped so far."""
+        """Records skipped so far."""
         return Skipped(dict(self.counts), dict(self.places))
 
     def update(self, other: Skipped) -> None:
@@ -42,13 +42,8 @@ class Skipped:
 
     def add_parts(self, parts: Iterable[Mapping[str, Any]]) -> None:
         """Add what was skipped of all parts of a corpus, in order: results of `Corpus.part_skipped`."""
-        whole, lines = Skipped(), Counter[str]()
         for part in parts:
-            for file, count in part["counts"].items():
-                places = [shifted(place, lines[file]) for place in part["places"][file]]
-                whole.add(file, whole.counts.get(file, 0) + count, [*whole.places.get(file, []), *places])
-            lines.update(part["line_feeds"])
-        self.update(whole)
+            self.update(Skipped(part["counts"], part["places"]))
         self.report()
 
     def report(self) -> None:
@@ -59,7 +54,7 @@ class Skipped:
 
     def sentence(self) -> str:
         """Number of skipped records and files, and the first place."""
-        first = self.summary()["places"][0].partition("; fix the line")[0]
+        first = self.summary()["places"][0]
         return (
             f"{self.count:,} damaged records or rests of files skipped in {len(self.counts):,} files, such as {first}"
         )
@@ -75,12 +70,3 @@ class Skipped:
             return {}
         places = [f"{file}: {place}" for file in sorted(self.places) for place in self.places[file]]
         return {"count": self.count, "files": dict(sorted(self.counts.items())), "places": places[:PLACES]}
-
-
-def shifted(place: str, lines: int) -> str:
-    """A place "line N…" with a number that is greater by `lines`; any other place as it is.
-
-    >>> shifted("line 3: no field", 40), shifted("row 3: not UTF-8", 40)
-    ('line 43: no field', 'row 3: not UTF-8')
-    """
-    return re.sub(r"^line (\d+)", lambda found: f"line {int(found[1]) + lines}", place)

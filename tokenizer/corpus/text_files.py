@@ -7,14 +7,16 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Any
 
 from tokenizer.corpus import remote
 from tokenizer.corpus.remote import File, RemoteFile
+from tokenizer.corpus.rows import opened
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, is_file, is_remote, shown
+from tokenizer.files import check_file, confined, is_file, is_remote, read_json, shown
 
 _FORMATS = {
     ".txt": "txt",
@@ -23,6 +25,9 @@ _FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".arrow": "arrow",
 }
 COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
@@ -46,8 +51,11 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
             detected = form or _format(file)
             if detected is None:
                 raise UserError(
-                    f"{file}: unknown file type; name it .txt, .jsonl or .parquet, or set format=jsonl, for example"
+                    f"{file}: unknown file type; name it .txt, .jsonl, .csv or .parquet, or set format=jsonl, for "
+                    "example"
                 )
+            if form is None and detected == "jsonl" and ".json" in PurePath(file.name).suffixes and _is_array(file):
+                detected = "json"
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
 
@@ -64,12 +72,13 @@ def _matches(path: str) -> Sequence[File]:
         return distant
     if glob.has_magic(path) and not Path(path).exists():
         matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
-    elif (Path(path) / "dataset_info.json").is_file() or (Path(path) / "dataset_dict.json").is_file():
-        raise UserError(
-            f"{path} is a dataset that `save_to_disk` wrote, not a folder of text: read it with dataset={path}"
-        )
+    elif (Path(path) / "dataset_dict.json").is_file():
+        raise UserError(f"{path} has several splits of a dataset: name one of them, such as {path}/train")
+    elif (Path(path) / "state.json").is_file() and (Path(path) / "dataset_info.json").is_file():
+        saved = read_json(Path(path) / "state.json").get("_data_files")  # `Dataset.save_to_disk` wrote the folder
+        matches = [confined(Path(path), file.get("filename")) for file in saved or []]
     elif Path(path).is_dir():
-        matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
+        matches = sorted(file for file in Path(path).rglob("*") if _format(file) not in (None, "arrow"))
     else:
         matches = [Path(path)]
     if files := [match for match in matches if is_file(match)]:
@@ -115,6 +124,15 @@ def check_unchanged(states: dict[File, tuple[int, Any]]) -> None:
 
 def _time(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds / 1e9).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+def _is_array(path: File) -> bool:
+    """Whether a local file has a JSON array instead of lines."""
+    if isinstance(path, RemoteFile) or not is_file(path):
+        return False
+    with suppress(OSError), opened(path) as stream:  # damage is reported by the reader
+        return bool(stream.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["))
+    return False
 
 
 def _format(path: File) -> str | None:

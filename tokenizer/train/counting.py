@@ -242,7 +242,7 @@ def count_pretokens(
             read = partial(Corpus.batches, readers=readers, in_order=False, batch_bytes=_BATCH_BYTES)
             batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
             n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"))
-            if n_bytes == 0 and not (isinstance(text, Corpus) and text.part):
+            if n_bytes == 0 and not (isinstance(text, Corpus) and text.is_part):
                 raise UserError("the corpus is empty; name files that contain text")
             data, offsets, counts = counter.finish()
         finally:

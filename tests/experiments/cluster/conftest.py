@@ -23,8 +23,10 @@ def files(tmp_path):
     folder = tmp_path / "text"
     folder.mkdir()
     texts = [f"document {i}: " + f"word{i % 7} naïve text\n" * (i % 23) for i in range(400)]
-    (folder / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "damaged\n")
-    pq.write_table(pa.table({"text": texts[::-1]}), folder / "b.parquet", row_group_size=20)
+    for i in range(0, 400, 20):
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in texts[i : i + 20])
+        (folder / f"a{i:03}.jsonl").write_text(rows + "damaged\n" * (i == 380))
+        pq.write_table(pa.table({"text": texts[::-1][i : i + 20]}), folder / f"b{i:03}.parquet")
     (folder / "c.txt").write_text("a text of its own")
     return Corpus(CorpusConfig(paths=[str(folder)], on_error="skip", heldout_fraction=0.2))
 

@@ -28,21 +28,23 @@ def files_by_artifact(folder: Path) -> dict[str, dict]:
 def test_artifacts_are_equal(
     tiny: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    more = []
+    rows = corpus.read_text().splitlines(keepends=True)
+    for name, chosen in (("all", rows), ("heldout", rows[::9]), ("a", rows[:150]), ("b", rows[100:])):
+        (tmp_path / name).mkdir()
+        for i in range(0, len(chosen), 20):
+            (tmp_path / name / f"{i:03}.jsonl").write_text("".join(chosen[i : i + 20]))
+    more = [f"corpus.paths=[{tmp_path}/all]"]
     if kind == "named-sources":
-        rows = corpus.read_text().splitlines(keepends=True)
-        for name, chosen in (("heldout", rows[::9]), ("a", rows[:150]), ("b", rows[100:])):
-            (tmp_path / f"{name}.jsonl").write_text("".join(chosen))
         more = [
             "corpus.heldout_fraction=0",
-            f"corpus.heldout_paths=[{tmp_path}/heldout.jsonl]",
-            f"corpus.sources={{a: '{tmp_path}/a.jsonl', b: '{tmp_path}/b.jsonl:3'}}",
+            f"corpus.heldout_paths=[{tmp_path}/heldout]",
+            f"corpus.sources={{a: '{tmp_path}/a', b: '{tmp_path}/b:3'}}",
         ]
         tiny = [word for word in tiny if not word.startswith(("corpus.heldout_fraction", "corpus.paths"))]
     ray = FakeRay()
     monkeypatch.setattr(connection, "started", lambda _: ray)
     parts = Corpus.parts
-    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 30_000))
+    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 15_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]

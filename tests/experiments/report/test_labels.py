@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from experiments.report.labels import label_all
+from experiments.report.labels import describe_phase1, label_all
 from superbpe.rules import PHASE1, PRESETS
+from tokenizer import train_bpe
 
 BPE = {"recipe": "bpe", "vocab_size": 400, "pattern": "superbpe", "bpe.unit": "line", "lm.model.n_layers": 1}
 
@@ -55,3 +56,14 @@ def test_a_key_is_shortened_unless_another_ends_the_same_way() -> None:
 def test_arms_without_settings_have_a_unique_suffix() -> None:
     assert labelled(BPE, {}, superword(), {}) == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]
     assert labelled(BPE, {}) == ["BPE", "SuperBPE"]
+
+
+def test_tokenizers_that_differ_in_phase_1_say_so() -> None:
+    text = ["one two three four"] * 3
+    full, lines = (train_bpe(text, 260, unit=unit) for unit in ("document", "line"))
+    gpt2 = train_bpe(text, 260, pattern="gpt2")
+    assert describe_phase1({"a": full, "b": full}) == ""
+    assert describe_phase1({"a": full, "b": lines, "c": gpt2, "d": full}) == (
+        "The tokenizers differ in the pattern or unit of phase 1: o200k in documents (a, d); o200k in lines (b); "
+        "gpt2 in documents (c)."
+    )

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 STEPS = {
-    "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6),
-    "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6),
+    "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6, deployed_flops=12e12),
+    "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6, deployed_flops=10e12),
 }
 
 
@@ -39,7 +39,7 @@ def planned(
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
     arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
 
-    def measure(_: Any, settings: TrainConfig, arm: Any) -> Amounts:
+    def measure(_: Any, settings: TrainConfig, arm: Any, *__: Any) -> Amounts:
         return second if second and settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key]
 
     monkeypatch.setattr(plan, "measure", measure)
@@ -60,8 +60,8 @@ FLOPS = ["budget=equal_flops", "budget.train_flops=1e10"]  # 400 steps of the re
     ("mode", "expected"),
     [
         ("equal_bytes", [1000, 1000]),
-        ("equal_steps", [1000, 1000]),
         ("equal_tokens", [1000, 1250]),
+        ("equal_deployed_flops", [1000, 1200]),
         ("equal_flops", [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
     ],
 )

@@ -1,6 +1,8 @@
 """The same documents in files of every form."""
 
+import csv
 import gzip
+import json
 
 import pytest
 
@@ -23,6 +25,10 @@ def forms(sample, tmp_path):
     records = [{"id": i, "text": text} for i, text in enumerate(sample)]
     files = {name: write_jsonl(tmp_path / f"a{name}", records) for name in (".jsonl", ".jsonl.gz", ".jsonl.zst")}
     write_jsonl(tmp_path / "a.json.zstd", records)
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *((record["id"], record["text"]) for record in records)])
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    (tmp_path / "array.json").write_text(json.dumps(records, indent=1))
     (tmp_path / "a.txt").write_bytes("<|sep|>".join(sample).encode())
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress("<|sep|>".join(sample).encode()))
     write_parquet(tmp_path / "a.parquet", records, row_group_size=50)
@@ -42,5 +48,9 @@ def forms(sample, tmp_path):
         "parquet": {"paths": [str(tmp_path / "a.parquet")]},
         "dataset folder": {"dataset": str(tmp_path / "hf")},
         "saved dataset": {"dataset": str(tmp_path / "disk")},
+        "saved dataset as files": {"paths": [str(tmp_path / "disk")]},
+        "csv": {"paths": [str(tmp_path / "a.csv")]},
+        "csv gz": {"paths": [str(tmp_path / "b.csv.gz")]},
+        "array": {"paths": [str(tmp_path / "array.json")]},
         "saved dataset dict": {"dataset": str(tmp_path / "dict")},
     }

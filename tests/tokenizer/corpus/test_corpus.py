@@ -13,7 +13,8 @@ from tokenizer import Corpus, CorpusConfig, UserError, _native
 from tokenizer.corpus.origins import documents_by_origin
 
 FORMS = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.zstd", "separated", "separated gz", "one per file", "glob"]
-FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict"]
+FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict", "saved dataset as files", "csv", "csv gz"]
+FORMS += ["array"]
 
 
 @pytest.mark.parametrize("name", FORMS)

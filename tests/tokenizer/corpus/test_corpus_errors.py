@@ -26,7 +26,7 @@ from tokenizer import Corpus, CorpusConfig, UserError
         ({"paths": ["x"], "max_document_bytes": -1}, "max_document_bytes=-1"),
         ({"paths": ["x"], "batch_bytes": -1}, "batch_bytes=-1"),
         ({"paths": ["x"], "heldout_fraction": float("nan")}, "heldout_fraction=nan must be"),
-        ({"paths": ["x"], "format": "csv"}, "format='csv'; it is one of: txt, jsonl, parquet"),
+        ({"paths": ["x"], "format": "xml"}, "format='xml'; it is one of: txt, jsonl, parquet"),
     ],
 )
 def test_impossible_configurations_are_errors(config, message):
@@ -46,11 +46,11 @@ def test_a_corpus_needs_a_configuration(given):
         Corpus(given)
 
 
-@pytest.mark.parametrize("form", ["saved dataset", "saved dataset dict"])
-def test_a_saved_dataset_is_not_a_folder_of_text(form, forms):
-    folder = forms[form]["dataset"]
-    with pytest.raises(UserError, match=r"is a dataset that `save_to_disk` wrote.*read it with dataset="):
+def test_a_split_of_a_saved_dataset_must_be_named(forms):
+    folder = forms["saved dataset dict"]["dataset"]
+    with pytest.raises(UserError, match=r"has several splits of a dataset: name one of them, such as .*/train"):
         documents(folder)
+    assert documents(f"{folder}/train") == of(forms["saved dataset"])
 
 
 def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):

@@ -60,6 +60,7 @@ def test_a_damaged_line_is_an_error_or_skipped_and_listed(line, why, tmp_path):
     assert (skipped["count"], skipped["files"]) == (1, {str(path): 1})
     assert skipped["places"][0].startswith(f"{path}: line 7: ")
     assert why in skipped["places"][0]
+    assert "skip" not in skipped["places"][0]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
@@ -134,7 +135,7 @@ def test_limits_and_missing_files_remain_errors(tmp_path):
 
 
 def test_reasons_for_an_empty_corpus_are_true(tmp_path):
-    """What was skipped is neither empty nor absent."""
+    """Skipped documents are neither empty nor absent."""
     (tmp_path / "a.jsonl").write_text("damaged\n" * 3)
     with pytest.raises(UserError, match=r"no document of .* is left; 3 damaged records .*a\.jsonl: line 1: not a JSON"):
         skipping(tmp_path / "a.jsonl")
@@ -153,7 +154,8 @@ def test_reasons_for_an_empty_corpus_are_true(tmp_path):
     "read", [lambda corpus: list(documents_by_origin(corpus, "all")), lambda corpus: _parts(corpus)]
 )
 def test_every_way_to_read_reports_what_it_skipped_once(read, tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(lines(b"damaged", b"damaged"))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(b"damaged"))
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], on_error="skip"))
     with pytest.warns(UserWarning, match="2 damaged records") as warned:
         read(corpus)
@@ -265,3 +267,33 @@ def test_damage_that_was_only_read_ahead_is_not_listed(kind, tmp_path):
     time.sleep(0.2)  # the reader gets ahead
     assert len(list(batches)) == 1
     assert corpus.skipped.summary() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.json", '[{"text": "one"}, {"other": 1}, {"text": 3}]', "record 1 has no field 'text'"),
+        ("a.json", '[{"text": "one"', "cannot be read to its end"),
+        ("a.csv", "text,id\none,1\n\xff,2\n", "cannot be read to its end: 'utf-8' codec"),
+        ("a.csv", "body,id\none,1\n", r"record 0 has no field 'text' \(the fields are: body, id\)"),
+        ("a.csv.gz", "no gzip", "cannot be read to its end"),
+        ("a.arrow", "no dataset", "cannot be read to its end"),
+    ],
+)
+def test_damage_in_tables_is_an_error_or_skipped_and_listed(name, content, why, tmp_path):
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=rf"{re.escape(name)}: {why}"):
+        documents(tmp_path / name)
+    write_jsonl(tmp_path / "b.jsonl", [{"text": "after"}])
+    texts, skipped = skipping(tmp_path / name, tmp_path / "b.jsonl")
+    assert texts[-1] == "after"
+    assert texts[0] == ("one" if "other" in content else "after")
+    assert re.search(why, skipped["places"][0])
+
+
+def test_scores_of_csv_are_numbers_and_long_arrays_are_an_error(tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tscore\nlow\t0.1\nhigh\t0.9\nnone\t\n")
+    assert documents(tmp_path / "a.tsv", score_field="score", min_score=0.5) == ["high"]
+    (tmp_path / "a.json").write_text(json.dumps([{"text": "x" * 90}]))
+    with pytest.raises(UserError, match=r"a\.json: the JSON array has .*document_limit_bytes=50"):
+        skipping(tmp_path / "a.json", document_limit_bytes=50)
