@@ -131,7 +131,9 @@ def _rules(arguments: argparse.Namespace) -> Rules | None:
         if arguments.rule:
             raise UserError(f"--rule {arguments.rule[0]} needs phase 2; add --superbpe PRESET")
         return None
-    from omegaconf import OmegaConf
+    if not arguments.rule:
+        return PRESETS[arguments.superbpe]
+    from omegaconf import OmegaConf  # of the extra `experiments`
 
     from experiments.arms import overridden
 

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from filelock import FileLock
-
 from experiments.results import Contents
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
 from tokenizer.durable import naming, remove_folder, sync, write_whole
@@ -29,6 +27,8 @@ from tokenizer.files import Verify, check_files, check_sizes, confined, digest, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from filelock import FileLock
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 PARTIAL = ".partial"
@@ -331,6 +331,8 @@ class Store:
             lock.release()
 
     def _filelock(self, name: str) -> FileLock:
+        from filelock import FileLock  # of the extra `experiments`; commands of the base only open artifacts
+
         folder = self.root / ".locks"
         try:
             folder.mkdir(parents=True, exist_ok=True)

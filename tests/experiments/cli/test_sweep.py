@@ -200,7 +200,7 @@ def test_launchers_that_start_processes(tiny: list[str], tmp_path: Path, launche
     assert len(list((tmp_path / "artifacts").glob("count-*"))) == 1
     assert "1 of 4 cells failed" in ran.stderr
     threads = {text for cell in table["cells"] for text in cell["overrides"] if text.startswith("runner.threads=")}
-    assert len(threads) == 1
+    assert len(threads) == (launcher == "joblib")  # whose cells share this machine's cores
 
 
 def test_a_missing_launcher_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
