@@ -57,10 +57,9 @@ def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
             clock[0] += 1
             done += speed
             reporter.note("loss 2.345")
-            reporter.outlook("about 9 min for all")
             reporter.progress("steps", done, 760)
     last = out.getvalue().splitlines()[-1]
-    assert last == "  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left, about 9 min for all"
+    assert last == "  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left"
 
 
 def test_stages_have_numbers_and_reused_ones_share_a_line(caplog: pytest.LogCaptureFixture) -> None:
