@@ -24,7 +24,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    wait_for(page, "document.querySelectorAll('.chart svg').length === 5")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 3")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
