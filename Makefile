@@ -96,7 +96,8 @@ docs: $(READY) ## The documentation's site, in site/; warnings are errors
 
 bench: $(READY) ## Speed and memory beside other people's software, on your text: make bench TEXT=FILES
 	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }
-	$(BIN)/python -m experiments.benchmarks $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.train $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.encode $(TEXT)
 
 clean: ## Remove what can be built again, except .venv and artifacts
 	rm -rf native/target tokenizer/_native*.so build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)

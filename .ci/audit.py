@@ -20,7 +20,7 @@ UNREACHABLE = re.compile(
 
 
 class Outcome(NamedTuple):
-    """What an audit found."""
+    """Findings of an audit."""
 
     failed: bool
     text: str

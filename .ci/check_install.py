@@ -123,12 +123,9 @@ def lm() -> None:
 
 
 def experiments() -> None:
-    """The pipeline composes its configuration, and the embedded corpus has its small fallback."""
+    """The pipeline composes its configuration, and names the packages that the embedded corpus needs."""
     assert "vocab_size" in run("superbpe", "pipeline", "--cfg", "job")
-    from tokenizer.corpus import embedded
-
-    assert embedded.identity()["fallback"]
-    assert sum(1 for _ in embedded.documents())
+    assert "the embedded corpus needs" in run("superbpe", "pipeline", "--until", "count", code=2)
 
 
 def hf() -> None:

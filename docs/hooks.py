@@ -1,4 +1,4 @@
-"""MkDocs hook: the repository's README, CONTRIBUTING and CHANGELOG, and the notebooks, become pages of the site."""
+"""MkDocs hook: README, CONTRIBUTING, CHANGELOG, SECURITY and the notebooks become pages of the site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -5,32 +5,33 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, part, schema
+from experiments.config import BpeConfig, SuperbpeConfig, part, schema
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
-from tokenizer import patterns
 from tokenizer.definition import check_special_tokens
-from tokenizer.errors import UserError, did_you_mean
+from tokenizer.errors import UserError, check_choice, did_you_mean
 from tokenizer.files import weighted
-from tokenizer.patterns import resolve
+from tokenizer.patterns import Pattern, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from experiments.config import ArmConfig, Config
-    from tokenizer.patterns import Pattern
 
+T = TypeVar("T")
 Recipe = Literal["bpe", "superbpe", "bytes", "file", "pretrained"]
-RECIPES: tuple[str, ...] = get_args(Recipe)
-_GROUPS = ("pattern", "bpe", "superbpe")
-# What applies to the arms of a recipe.
-_USEFUL = {"bpe": ("preset", "pattern", "bpe"), "superbpe": ("preset", *_GROUPS), "bytes": ("bpe",)}
+_USEFUL = {
+    "bpe": ("pattern", "bpe"),
+    "bpe_same": ("preset", "pattern", "bpe", "superbpe"),
+    "superbpe": ("preset", "pattern", "bpe", "superbpe"),
+    "bytes": ("bpe",),
+    "file": ("file",),
+    "pretrained": ("pretrained", "revision"),
+}
+"""Recipes, and the keys of an arm that have an effect on each."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Arm:
         name: Key of the arm in the configuration; part of the names of its stages and metrics.
         label: Name of the arm in tables and charts.
         recipe: How the tokenizer is made.
-        pattern: Phase-1 pattern.
+        pattern: Phase-1 pattern, resolved.
         bpe: Settings of phase 1.
         superbpe: Settings of phase 2.
         source: File or repository of an existing tokenizer.
@@ -51,7 +52,7 @@ class Arm:
     name: str
     label: str
     recipe: Recipe
-    pattern: PatternConfig
+    pattern: Pattern
     bpe: BpeConfig
     superbpe: SuperbpeConfig
     source: str | None = None
@@ -62,11 +63,6 @@ class Arm:
         """Whether the experiment trains its merges."""
         return self.recipe in ("bpe", "superbpe")
 
-    @cached_property
-    def phase1_pattern(self) -> Pattern:
-        """Phase 1's pattern, resolved."""
-        return resolve(self.pattern.regex or self.pattern.name)
-
     @property
     def vocab_size(self) -> int:
         """Size of the trained vocabulary, special tokens included."""
@@ -75,20 +71,14 @@ class Arm:
     @property
     def competing(self) -> bool:
         """Whether superwords compete with phase-1 merges, so that training determines the transition."""
-        return self.superbpe.transition == AUTO and self.superbpe.transition_merges is None
+        return self.superbpe.transition == AUTO
 
     @property
     def transition_size(self) -> int:
         """The transition as a number of tokens without special tokens; its maximum if training determines it."""
         if self.competing:
             return self.vocab_size - len(self.bpe.special_tokens)
-        given, merges = self.superbpe.transition, self.superbpe.transition_merges
-        return resolve_transition(self.vocab_size, given if merges is None else None, merges)
-
-    @property
-    def transition_key(self) -> str:
-        """The setting that determines the transition."""
-        return "superbpe.transition" if self.superbpe.transition_merges is None else "superbpe.transition_merges"
+        return resolve_transition(self.vocab_size, self.superbpe.transition)
 
     @property
     def phase1_size(self) -> int:
@@ -144,103 +134,66 @@ def check_arms(config: Config) -> None:
             raise UserError(f"arm {arm.name}: {error}") from None
 
 
-def override_presets(values: dict[str, Any], keys: Collection[str]) -> None:
-    """Let settings of the experiment that were given explicitly override the presets of arms.
-
-    Args:
-        values: The configuration as plain values; the settings become those of each arm with a preset.
-        keys: The keys that were given, such as `superbpe.max_words`, or `pattern`.
-    """
-    for arm in values["arms"].values():
-        for group in _GROUPS:
-            if arm["preset"] and group in _USEFUL.get(arm["recipe"], ()):
-                whole = group == "pattern" and group in keys
-                given = {key: value for key, value in values[group].items() if whole or f"{group}.{key}" in keys}
-                arm[group] = _decisive(given) | _decisive(arm[group])
-
-
 def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
     at = f"arms.{name}"
     recipe = chosen.recipe or ("file" if chosen.file else "pretrained" if chosen.pretrained else None)
     if recipe is None:
-        near = did_you_mean(name, RECIPES)
         raise UserError(
-            f"{at} has no recipe{near}; add {at}.recipe={'|'.join(RECIPES[:3])}, {at}.file=PATH or "
-            f"{at}.pretrained=REPOSITORY"
+            f"{at} has no recipe{did_you_mean(name, _USEFUL)}; add {at}.recipe={'|'.join(list(_USEFUL)[:4])}, "
+            f"{at}.file=PATH or {at}.pretrained=REPOSITORY"
         )
-    check_choice(f"{at}.recipe", recipe, RECIPES)
-    sources = {"file": chosen.file, "pretrained": chosen.pretrained}
-    for key, value in sources.items():
-        if value is None and recipe == key:
-            raise UserError(f"{at}.recipe={recipe} needs {at}.{key}=…")
-        if value is not None and recipe != key:
-            raise UserError(f"{at}.{key}={value} and {at}.recipe={recipe} exclude each other; remove one of them")
-    if chosen.revision is not None and recipe != "pretrained":
-        raise UserError(f"{at}.revision={chosen.revision} is for {at}.pretrained; remove it")
-    for key in ("preset", *_GROUPS):
-        if getattr(chosen, key) and key not in _USEFUL.get(recipe, ()):
+    check_choice(f"{at}.recipe", recipe, tuple(_USEFUL))
+    for key, value in dataclasses.asdict(chosen).items():
+        if value and key not in ("recipe", "label", *_USEFUL[recipe]):
             raise UserError(f"{at}.{key} has no effect on an arm with recipe={recipe}; remove it")
-    base = _preset(at, chosen.preset, config)
-    pattern, bpe, superbpe = (
-        _overridden(settings, getattr(chosen, key), f"{at}.{key}") for key, settings in zip(_GROUPS, base, strict=True)
-    )
+    source = chosen.file or chosen.pretrained
+    if recipe in ("file", "pretrained") and source is None:
+        raise UserError(f"{at}.recipe={recipe} needs {at}.{recipe}=…")
+    superbpe, bpe, pattern = config.superbpe, config.bpe, config.pattern
+    if chosen.preset is not None:
+        check_choice(f"{at}.preset", chosen.preset, tuple(PRESETS))
+        superbpe = dataclasses.replace(superbpe, **preset_settings(chosen.preset))
+    superbpe = overridden(superbpe, chosen.superbpe, f"{at}.superbpe")
+    if recipe in ("superbpe", "bpe_same"):
+        bpe = dataclasses.replace(bpe, unit=superbpe.phase1_unit or bpe.unit)
+        pattern = superbpe.phase1_pattern or pattern
     return Arm(
         name=name,
         label=chosen.label or name,
-        recipe=cast("Recipe", recipe),
-        pattern=pattern,
-        bpe=bpe,
+        recipe=cast("Recipe", "bpe" if recipe == "bpe_same" else recipe),
+        pattern=resolve(chosen.pattern or pattern),
+        bpe=overridden(bpe, chosen.bpe, f"{at}.bpe"),
         superbpe=superbpe,
-        source=sources.get(recipe),
+        source=source,
         revision=chosen.revision,
     )
 
 
-def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig, BpeConfig, SuperbpeConfig]:
-    """Base settings of an arm: the experiment's, or a preset's rules and phase 1."""
-    if preset is None:
-        return config.pattern, config.bpe, config.superbpe
-    check_choice(f"{at}.preset", preset, PRESETS)
-    rules, phase1 = PRESETS[preset], PHASE1[preset]
-    superbpe = dataclasses.replace(
-        config.superbpe, **vars(rules), transition=TRANSITION[preset], transition_merges=None
-    )
-    return PatternConfig(name=phase1["pattern"]), dataclasses.replace(config.bpe, unit=phase1["unit"]), superbpe
+def preset_settings(name: str) -> dict[str, Any]:
+    """Keys of `superbpe` that a preset sets."""
+    return {
+        **dataclasses.asdict(PRESETS[name]),
+        "transition": TRANSITION[name],
+        "phase1_pattern": PHASE1[name]["pattern"],
+        "phase1_unit": PHASE1[name]["unit"],
+    }
 
 
-def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
+def overridden(settings: T, changes: dict[str, Any], at: str) -> T:
     """Settings with some keys changed, type-checked like the experiment's."""
-    if not changes:
-        return settings
-    names = [field.name for field in dataclasses.fields(settings)]
-    for key in changes:
-        if key not in names:
-            raise UserError(f"unknown configuration key '{at}.{key}'{did_you_mean(key, names)}")
+    names = [field.name for field in dataclasses.fields(cast("Any", settings))]
+    if unknown := [key for key in changes if key not in names]:
+        raise UserError(f"unknown configuration key '{at}.{unknown[0]}'{did_you_mean(unknown[0], names)}")
     try:
-        merged = OmegaConf.merge(
-            OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), _decisive(changes)
-        )
-        values = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
+        node = OmegaConf.merge(schema(cast("Any", type(settings))), dataclasses.asdict(cast("Any", settings)), changes)
+        return cast("T", OmegaConf.to_object(node))
     except OmegaConfBaseException as error:
-        key = str(getattr(error, "full_key", "") or "")
-        raise UserError(f"{at}.{key}: {str(error).splitlines()[0]}") from None
-    return build(type(settings), values, f"{at}.")
-
-
-def _decisive(changes: dict[str, Any]) -> dict[str, Any]:
-    """Add None for every setting that would otherwise decide instead of a given one."""
-    pairs = {"name": "regex", "transition": "transition_merges"}
-    return {other: None for given, other in pairs.items() if given in changes} | changes
+        raise UserError(f"{at}.{getattr(error, 'full_key', '')}: {str(error).splitlines()[0]}") from None
 
 
 def _check(arm: Arm) -> None:
     if not arm.trained:
         return
-    if arm.pattern.regex is None:
-        if arm.pattern.name == "custom":
-            raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
-        check_choice("pattern.name", arm.pattern.name, patterns.NAMES)
-    resolve(arm.pattern.regex or arm.pattern.name)
     check_special_tokens(arm.bpe.special_tokens)
     specials = len(arm.bpe.special_tokens)
     for key, size in (("bpe", arm.bpe.vocab_size), ("superbpe", arm.vocab_size)):
@@ -259,12 +212,12 @@ def _check_phase2(arm: Arm, specials: int) -> None:
     superbpe = arm.superbpe
     rules = part(Rules, superbpe)
     rules.check()
-    competes(rules, superbpe.transition, superbpe.transition_merges)
+    competes(rules, superbpe.transition)
     for entry in superbpe.sources:
         weighted(entry, "superbpe.sources")
     if not 256 <= arm.transition_size <= arm.vocab_size - specials:
         raise UserError(
             f"the transition at {arm.transition_size} tokens is not between 256 (bytes alone) and "
             f"{arm.vocab_size - specials} (the vocabulary of {arm.vocab_size} without its special tokens); change "
-            f"{arm.transition_key} or bpe.vocab_size"
+            "superbpe.transition or bpe.vocab_size"
         )

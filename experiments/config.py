@@ -1,17 +1,17 @@
 """The configuration of an experiment: typed groups built from the packages' own dataclasses.
 
-Hydra merges YAML into schemas that `schema` derives from these classes, so an unknown key or a value of the
-wrong type is an error. `build` converts the merged result back into the classes.
+Hydra merges YAML into the typed nodes of `schema`, so an unknown key or a value of the wrong type is an error.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import types
 import typing
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
+
+from omegaconf import DictConfig, OmegaConf
 
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
@@ -20,15 +20,13 @@ from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.errors import UserError, did_you_mean
-from tokenizer.files import Verify, shown
-
-if typing.TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from tokenizer.errors import UserError
+from tokenizer.files import shown
+from tokenizer.patterns import FULL_STRENGTH
 
 T = TypeVar("T")
 _FEWEST_RATES = 3
-BUDGETS = ("equal_bytes", "equal_flops", "equal_tokens", "equal_steps")
+BUDGETS = ("equal_bytes", "equal_deployed_flops", "equal_flops", "equal_tokens")
 
 
 @dataclass(frozen=True)
@@ -45,29 +43,13 @@ class CorpusSource(CorpusConfig):
 
 
 @dataclass(frozen=True)
-class PatternConfig:
-    """The phase-1 pretokenization pattern. A preset of `superbpe` sets it unless it is configured explicitly.
-
-    Attributes:
-        name: A named pattern of `tokenizer.patterns`.
-        regex: A regular expression to use instead of the named pattern.
-    """
-
-    name: str = "gpt2"
-    regex: str | None = None
-
-
-@dataclass(frozen=True)
 class BpeConfig:
     """Settings of phase 1.
 
     Attributes:
         vocab_size: Vocabulary size (bytes, merges and special tokens together) of the BPE tokenizer and, unless it has
             its own, of the superword tokenizer.
-        train_size: Train the merge list for a vocabulary of at least this size, then cut it. This does not change the
-            result; a sweep over sizes sets it to the largest size, so that phase 1 is trained once.
-        unit: Unit that a pretoken cannot cross: `document` or `line`. A preset of `superbpe` sets it unless it is
-            configured explicitly.
+        unit: Unit that a pretoken cannot cross: `document` or `line`.
         special_tokens: Strings that become one token each, at the end of the vocabulary.
         tie_break: Which of two equally frequent pairs is merged first.
         min_count: Minimum count of a pair to be merged.
@@ -77,7 +59,6 @@ class BpeConfig:
     """
 
     vocab_size: int = 8192
-    train_size: int | None = None
     unit: str = "document"
     special_tokens: list[str] = field(default_factory=lambda: ["<|endoftext|>"])
     tie_break: str = "lowest-ids"
@@ -88,14 +69,16 @@ class BpeConfig:
 
 @dataclass(frozen=True)
 class SuperbpeConfig(Rules):
-    """Settings of phase 2: its rules, and the transition.
+    """Settings of superwords: the rules of phase 2, the transition, and what differs in their phase 1.
 
     Attributes:
         vocab_size: Size of the superword vocabulary. None for `bpe.vocab_size`, so that vocabularies of equal size
             are compared.
         transition: Vocabulary size, without special tokens, at which phase 2 starts: a number of tokens or a fraction
             of the vocabulary size. `auto` is for superwords of whole pretokens, which compete with phase-1 merges.
-        transition_merges: The transition as a number of phase-1 merges to keep, instead of `transition`.
+        phase1_pattern: Pattern of phase 1 of superwords; None for `pattern`. Each preset sets it and `phase1_unit`; an
+            explicit `pattern` or `bpe.unit` applies to all arms.
+        phase1_unit: Unit of phase 1 of superwords; None for `bpe.unit`.
         sources: Text for phase 2 instead of the corpus: files, folders and globs, read with the settings of the corpus
             (format, field, filters, held-out split). `PATH:3` counts every document three times.
     """
@@ -103,22 +86,23 @@ class SuperbpeConfig(Rules):
     vocab_size: int | None = None
     sources: list[str] = field(default_factory=list)
     transition: int | float | str = 0.8
-    transition_merges: int | None = None
+    phase1_pattern: str | None = None
+    phase1_unit: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass  # OmegaConf cannot add items of a frozen class
 class ArmConfig:
     """One tokenizer of the comparison: how to make it, or where to find it.
 
     Attributes:
-        recipe: `bpe` (phase 1), `superbpe` (phases 1 and 2), `bytes` (no merges), `file` or `pretrained`. The last two
-            are implied by the keys of the same name.
+        recipe: `bpe` (phase 1), `superbpe` (phases 1 and 2), `bpe_same` (BPE with the phase 1 of `superbpe`), `bytes`
+            (no merges), `file` or `pretrained`. The last two are implied by the keys of the same name.
         label: Name in tables and charts; None for the arm's name.
-        preset: A preset of `superbpe` with its phase 1, instead of the experiment's.
+        preset: A preset of `superbpe` with its phase 1, instead of the experiment's; it replaces all of `superbpe`.
         file: File or folder of an existing tokenizer, in any format that can be read.
         pretrained: Repository id of an existing tokenizer on the Hugging Face Hub, or `tiktoken:NAME`.
         revision: Branch, tag or commit of that repository; None for its main branch.
-        pattern: Keys of `pattern` that differ from the experiment's.
+        pattern: Pattern of phase 1, if it differs from the experiment's.
         bpe: Keys of `bpe` that differ from the experiment's.
         superbpe: Keys of `superbpe` that differ from the experiment's.
     """
@@ -129,7 +113,7 @@ class ArmConfig:
     file: str | None = None
     pretrained: str | None = None
     revision: str | None = None
-    pattern: dict[str, Any] = field(default_factory=dict)
+    pattern: str | None = None
     bpe: dict[str, Any] = field(default_factory=dict)
     superbpe: dict[str, Any] = field(default_factory=dict)
 
@@ -206,9 +190,10 @@ class BudgetConfig:
         mode: The quantity that is equal for all models. The model of the first tokenizer reads `train_bytes`. The
             others train on
             `equal_bytes`: the same documents in the same order, in the same number of steps;
-            `equal_flops`: the same number of training FLOPs (by the formula in each run's summary);
-            `equal_tokens`: the same number of tokens;
-            `equal_steps`: the same number of steps.
+            `equal_deployed_flops`: as much text as costs the same training FLOPs in the model that will be deployed
+                (`deployment`), whose head is a smaller share of the FLOPs than that of a small model;
+            `equal_flops`: the same number of training FLOPs of the small models (by the formula in their summaries);
+            `equal_tokens`: the same number of tokens.
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
         train_bytes: Bytes of training text that the first model reads.
         train_flops: Training FLOPs of the first model, instead of `train_bytes`. They are converted to steps once the
@@ -304,30 +289,12 @@ class ReportConfig:
         title: Heading of the report; None to name the arms.
         demonstration: Mark the result as a demonstration that is not evidence about tokenizers. None to do so if the
             models read less than 100 MB each.
-        n_superwords: Length of each list of superwords.
-        curve_points: Vocabulary sizes on the compression curve of each tokenizer.
-        curve_bytes: Bytes of held-out text for the compression curve and the superword frequencies.
-        sample_document: Index of the held-out document to show segmented; None for the first that is long enough.
-        sample_bytes: Bytes of that document to show.
         n_samples: Number of prompts (beginnings of held-out documents) that every model continues; 0 for none.
-        prompt_bytes: Maximum length of a prompt.
-        sample_new_bytes: Bytes to generate.
-        sample_temperature: Sampling temperature; 0 for the most probable token.
-        sample_top_p: Top-p of sampling: the smallest set of tokens with this total probability.
     """
 
     title: str | None = None
     demonstration: bool | None = None
-    n_superwords: int = 60
-    curve_points: int = 10
-    curve_bytes: int = 2_000_000
-    sample_document: int | None = None
-    sample_bytes: int = 1_600
     n_samples: int = 3
-    prompt_bytes: int = 80
-    sample_new_bytes: int = 240
-    sample_temperature: float = 0.8
-    sample_top_p: float = 0.8
 
 
 @dataclass(frozen=True)
@@ -335,10 +302,10 @@ class Config:
     """Configuration of a run.
 
     Attributes:
+        pattern: Pretokenization pattern of phase 1: a name of `tokenizer.patterns`, or a regular expression.
         arms: The tokenizers to compare, by name (`experiments.arms`).
         reference: Name of the arm that the others are compared with; None for the first arm.
-        artifacts: Folder for results, shared between runs: on this machine, or an s3:// or gs:// URL.
-        artifacts_cache: With a URL: folder for copies on this machine; None for one in the user's cache folder.
+        artifacts: Folder for results, shared between runs.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
         logger: `none`, `wandb` or `wandb-offline`; `metrics.jsonl` is always written.
@@ -346,7 +313,7 @@ class Config:
     """
 
     corpus: CorpusSource = field(default_factory=CorpusSource)
-    pattern: PatternConfig = field(default_factory=PatternConfig)
+    pattern: str = FULL_STRENGTH
     bpe: BpeConfig = field(default_factory=BpeConfig)
     superbpe: SuperbpeConfig = field(default_factory=SuperbpeConfig)
     arms: dict[str, ArmConfig] = field(default_factory=dict)
@@ -359,67 +326,23 @@ class Config:
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
-    artifacts_cache: str | None = None
-    verify: Verify = "once"
+    verify: str = "once"
     logger: str = "none"
     project: str = "superbpe"
 
 
 @cache
-def schema(cls: type) -> type:
-    """Return a dataclass that OmegaConf can merge YAML into: not frozen, with `Literal` widened to `str`.
+def schema(cls: type) -> DictConfig:
+    """Return a typed node that YAML can be merged into. That of a frozen class would be read-only."""
 
-    It is an attribute of this module, because launchers that start processes pickle it by name. Pickled by value, it
-    would come back with another `dataclasses.MISSING`.
-    """
-    hints = typing.get_type_hints(cls)
-    fields = []
-    for f in dataclasses.fields(cls):
-        kind = hints[f.name]
-        if dataclasses.is_dataclass(kind):
-            nested = schema(typing.cast("type", kind))
-            fields.append((f.name, nested, field(default_factory=nested)))
-        elif (item := _item_class(kind)) is not None:
-            fields.append((f.name, dict[str, schema(item)], field(default_factory=dict)))  # type: ignore[misc, arg-type]
-        elif f.default_factory is not dataclasses.MISSING:
-            fields.append((f.name, _widened(kind), field(default_factory=f.default_factory)))
-        elif f.default is not dataclasses.MISSING:
-            fields.append((f.name, _widened(kind), field(default=f.default)))
-        else:
-            fields.append((f.name, _widened(kind), field(default=typing.cast("Any", "???"))))
-    made = dataclasses.make_dataclass(cls.__name__, fields)
-    made.__module__, made.__qualname__ = __name__, f"{cls.__name__}Schema"
-    globals()[made.__qualname__] = made
-    return made
+    def writable(node: Any) -> DictConfig:
+        OmegaConf.set_readonly(node, None)
+        for name in node:
+            if not OmegaConf.is_missing(node, name) and isinstance(node[name], DictConfig):
+                writable(node[name])
+        return typing.cast("DictConfig", node)
 
-
-def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
-    """Build a configuration dataclass from plain values, as returned by `OmegaConf.to_container`.
-
-    Raises:
-        UserError: If a value is not among its field's choices.
-    """
-    hints = typing.get_type_hints(cls)
-    made: dict[str, Any] = {}
-    for name, value in values.items():
-        kind, key = hints[name], f"{at}{name}"
-        if dataclasses.is_dataclass(kind):
-            made[name] = build(typing.cast("type[Any]", kind), value, f"{key}.")
-        elif (item := _item_class(kind)) is not None:
-            made[name] = {each: build(item, values, f"{key}.{each}.") for each, values in value.items()}
-        elif typing.get_origin(kind) is tuple:
-            made[name] = tuple(value)
-        else:
-            if typing.get_origin(kind) is typing.Literal:
-                check_choice(key, value, typing.get_args(kind))
-            made[name] = value
-    return cls(**made)
-
-
-def _item_class(kind: Any) -> type[Any] | None:
-    """Return the value class of a `dict[str, DATACLASS]`; None for any other type."""
-    found = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
-    return found if dataclasses.is_dataclass(found) else None  # type: ignore[return-value]
+    return writable(OmegaConf.structured(cls))
 
 
 def recorded(config: Config) -> dict[str, Any]:
@@ -439,22 +362,3 @@ def part(cls: type[T], config: Any) -> T:
     """Return the part of a configuration that belongs to one class: `part(Rules, config.superbpe)`."""
     names = [f.name for f in dataclasses.fields(typing.cast("Any", cls))]
     return cls(**{name: getattr(config, name) for name in names})
-
-
-def check_choice(key: str, value: Any, choices: Iterable[Any]) -> None:
-    """Raise a UserError that suggests the closest choice unless `value` is one of `choices`."""
-    known = [str(choice) for choice in choices]
-    if str(value) not in known:
-        raise UserError(f"{key}={value} is not one of {', '.join(known)}{did_you_mean(str(value), known)}")
-
-
-def _widened(kind: Any) -> Any:
-    """Replace `Literal[...]` by the type of its values, because OmegaConf does not support literals."""
-    if typing.get_origin(kind) is typing.Literal:
-        return type(typing.get_args(kind)[0])
-    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return typing.Union[tuple(_widened(argument) for argument in typing.get_args(kind))]  # noqa: UP007
-    return kind
-
-
-schema(Config)  # makes the schemas of all parts too, so that other processes find them by name

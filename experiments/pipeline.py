@@ -12,7 +12,7 @@ import dataclasses
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.cluster.models import ModelTasks
     from experiments.config import Config
-    from experiments.logging import Labels
+    from experiments.logging.tracking import Labels
     from experiments.results import HeldoutDocuments, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
+    from tokenizer.files import Verify
 
 
 class Outcome(NamedTuple):
@@ -68,7 +69,7 @@ def run(
     folder: Path,
     *,
     reporter: Reporter | None = None,
-    on_artifact: Callable[[Artifact[Any]], None] | None = None,
+    on_artifact: Callable[[Artifact[Any]], object] = lambda _: None,
     labels: Labels | None = None,
 ) -> Outcome:
     """Run the stages of an experiment, in order.
@@ -86,16 +87,10 @@ def run(
     """
     shown = reporter or Reporter()
 
-    def use(artifact: Artifact[Any]) -> None:
-        tracker.uses(artifact)
-        if on_artifact is not None:
-            on_artifact(artifact)
-
     store = Store.at(
         config.artifacts,
-        config.artifacts_cache,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
-        on_use=use,
+        on_use=on_artifact,
         on_build=shown.building,
         verify=config.verify,
         progress=shown.progress,
@@ -146,12 +141,12 @@ def _models(
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
         from experiments.cluster.models import place
-        from experiments.stages import evaluate, plan, terminal
+        from experiments.stages import evaluate, plan, precision, terminal
 
     scoring = part(EvalConfig, config.eval)
     context.reporter.enter("shard")
     documents = heldout.describe(context, text)
-    terminal.warn_of_few(context, documents.contents, scoring.cluster, sampled=config.corpus.heldout_sample < 1)
+    precision.announce(context, config, documents)
     overlap = contamination.measure(context, text, config.eval.contamination)
     encoded = _encoded(context, config, text, tokenizers, documents)
     if "train_lm" not in stages:
@@ -159,8 +154,8 @@ def _models(
     # Plan before training, so that errors appear early.
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
-        plans = plan.plan(runs, encoded, config.lm, config.budget)
-    elsewhere = place(config.runner, documents, config.artifacts_cache, config.verify)
+        plans = plan.plan(runs, encoded, config.lm, config.budget, config.deployment)
+    elsewhere = place(config.runner, documents, cast("Verify", config.verify))
     tuned = _tuned(context, config, encoded, elsewhere)
     plans = {run: settings.scaled(tuned[run.size][run.arm].factor) for run, settings in plans.items()}
     shapes = {size: config.lm.model.with_layers(size) for size in config.lm.all_sizes}
@@ -175,7 +170,7 @@ def _models(
         run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
         for run, model in models.items()
     }
-    results = evaluate.compare(context, text, encoded, models, scores, config.budget)
+    results = evaluate.compare(context, text, encoded, models, scores, config.budget, config.deployment)
     largest = config.lm.all_sizes[-1]
     rungs = [
         _described(config, arms, result, shapes[size], overlap, tuned[size])

@@ -344,7 +344,7 @@ class Tuning(Contents):
 
     @property
     def warning(self) -> str:
-        """What is wrong with the choice; empty if its factor is not at an end."""
+        """Warning about the choice; empty if its factor is not at an end."""
         if not self.at_end:
             return ""
         way = "smaller" if self.factor == self.runs[0].factor else "larger"
@@ -402,7 +402,6 @@ class Scores(Contents):
         position_limited_share: Share of bytes whose context was limited by the trained positions.
         short_context_share: Share of bytes with a context shorter than `min_context_bytes`.
         overlap_share: Share of computed positions that served only as context.
-        padding_share: Share of computed positions that were padding.
         cluster: Unit of sampling of the interval: `document` or `source`.
         tokenizer_sha256: Hash of the tokenizer.
         cost: Cost of inference.
@@ -429,7 +428,6 @@ class Scores(Contents):
     position_limited_share: float
     short_context_share: float
     overlap_share: float
-    padding_share: float
     cluster: str
     tokenizer_sha256: str
     cost: InferenceCost
@@ -476,8 +474,8 @@ class ArmRecord(Contents):
         bytes_per_token: Bytes per token on the held-out text.
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
-        difference: Bits per byte minus those of the first arm.
-        difference_interval: Confidence interval of the difference.
+        percent: Difference of the bits per byte to those of the first arm, in percent of them.
+        percent_interval: Its confidence interval.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`); empty in records of version 0.1.
     """
@@ -495,8 +493,8 @@ class ArmRecord(Contents):
     bytes_per_token: float
     bits_per_byte: float
     interval: tuple[float, float] | None = None
-    difference: float | None = None
-    difference_interval: tuple[float, float] | None = None
+    percent: float | None = None
+    percent_interval: tuple[float, float] | None = None
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # These do not affect the result, or another setting decides: `vocab_size`, `lm.train.train_bytes`.
 _LEFT_OUT = {
-    *("bpe.vocab_size", "bpe.train_size", "superbpe.vocab_size"),
+    *("bpe.vocab_size", "superbpe.vocab_size", "superbpe.phase1_pattern", "superbpe.phase1_unit"),
     *("corpus.batch_bytes", "corpus.document_limit_bytes", "shards.tokens_per_shard"),
     *("budget.train_bytes", "budget.train_flops", "budget.ladder", "budget.tolerance", "lm.train.seed"),
     *(f"lm.train.{name}" for name in FREE_TO_CHANGE),
@@ -32,9 +32,8 @@ def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None 
         revision: Commit of the repository that the tokenizer was loaded from.
 
     Returns:
-        Values by flat key, such as `superbpe.max_words`. `vocab_size` is the size of the trained vocabulary, `pattern`
-        is a name or a regular expression, and only one of `superbpe.transition` and `superbpe.transition_merges` is
-        there.
+        Values by flat key, such as `superbpe.max_words`. `vocab_size` is the size of the trained vocabulary, and
+        `pattern` is a name or a regular expression.
     """
     found: dict[str, Any] = {"recipe": arm.recipe}
     if arm.source is not None:
@@ -42,11 +41,12 @@ def resolved(config: Config, arm: Arm, model: ModelConfig, revision: str | None 
     else:
         found |= _flat("bpe", arm.bpe)
     if arm.trained:
-        found |= {"vocab_size": arm.vocab_size, "pattern": arm.pattern.regex or arm.pattern.name}
+        found |= {
+            "vocab_size": arm.vocab_size,
+            "pattern": arm.pattern.regex if arm.pattern.name == "custom" else arm.pattern.name,
+        }
     if arm.recipe == "superbpe":
         found |= _flat("superbpe", arm.superbpe)
-        keys = {"superbpe.transition", "superbpe.transition_merges"}
-        del found[(keys - {arm.transition_key}).pop()]
     lm = config.lm
     if lm.tune_rates:
         found["lm.tune_rates"] = lm.tune_rates

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 
     Report = Mapping[str, Any]
 
+AT_SCALE = (
+    "What is known at scale: a public bake-off found the gap of a 128k SuperBPE tokenizer to Llama 3's growing "
+    "from +0.4 % bits per byte at 6e19 training FLOPs to +1.9 % at 2.6e20 (marin-community/marin, issue 6796), and a "
+    "study of 988 models up to 7B that the best compression falls as compute grows (arXiv 2605.01188). The SuperBPE "
+    "paper found gains downstream at 8B parameters, and slightly worse bits per byte (arXiv 2503.13423)."
+)
+"""Published results beyond the budgets of small models, shown beside their verdicts."""
+_SMALL = 6e19
+"""Training FLOPs of the smallest budget of that bake-off."""
+_ASYMMETRIC = 1.25
+"""Ratio of the longer side of an interval to the shorter one that needs an explanation."""
+
 ANSWERS: dict[Answer, str] = {
     "yes": "worth it",
     "no": "not worth it",
@@ -58,39 +70,38 @@ def verdict(result: Result) -> str:
             f"equal size, and at least {fewest} are required.{barred}"
         )
     runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
-    sentence = _undecided(result, names) if result.leader is None else _decided(result, result.leader)
     required = f" A verdict about the tokenizers requires {FEWEST_SEEDS} seeds." if result.withheld else ""
-    return f"{sentence} ({runs}).{required}{barred}"
+    return f"{_outcome(result, names)} ({runs}).{required}{barred}"
 
 
-def _decided(result: Result, leader: ArmResult) -> str:
-    others = [result.arms[i] for i in result.judged if result.arms[i] is not leader]
-    other = min(others, key=lambda each: each.scores.bits_per_byte)
-    many = len(others) > 1
-    better, worse = leader.scores.bits_per_byte, other.scores.bits_per_byte
-    # Relative to the first arm, as in the table's column of changes.
-    if leader is result.arms[result.judged[0]]:
-        more = f"{other.label} needs {percent(worse / better - 1, 2)} more bits per byte"
-        share = f": the next best, {other.label}, {more.removeprefix(other.label + ' ')}" if many else f": {more}"
-    else:
-        share = f": {percent(1 - better / worse, 2)} fewer bits per byte" + f" than {other.label}, the next best" * many
+def _outcome(result: Result, names: str) -> str:
+    """Result of the comparisons with the reference, about these models if the verdict about tokenizers is withheld."""
+    of = "" if not result.withheld else "that of " if result.n_seeds == 1 else "those of "
+    tested = sorted(result.tested.items(), key=lambda item: item[1].percent)
+    reference, parts = of + result.labels[0], []
+    for lower in ("B", "A", None):
+        group = {result.labels[j]: each.percent for j, each in tested if each.lower == lower}
+        if not group:
+            continue
+        others, several = of + _listed(list(group)), len(group) > 1 or of == "those of "
+        ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
+        size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
+        if lower == "B":
+            verb = "predict" if several else "predicts"
+            parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte")
+        elif lower == "A":
+            verb = "predict" if of == "those of " else "predicts"
+            need = f"{others} need{'' if several else 's'} {size} more bits per byte"
+            parts.append(f"{reference} {verb} held-out text better than {others}: {need}")
+        elif len(tested) == 1:
+            between = f"these {_count(result)} models" if result.withheld else names
+            return f"No significant difference between {between} in how well they predict held-out text"
+        else:
+            parts.append(f"no significant difference between {reference} and {others}")
+    sentence = "; ".join(parts)
     if result.withheld:
-        of_these = f"Of these {_count(result)} models"
-        return f"{of_these}, the {'lowest' if many else 'lower'} held-out loss is that of {leader.label}{share}"
-    return f"{leader.label} predicts held-out text better than {'all others' if many else other.label}{share}"
-
-
-def _undecided(result: Result, names: str) -> str:
-    best, *rest = result.ranked
-    if len(rest) == 1:
-        between = f"these {_count(result)} models" if result.withheld else names
-        return f"No significant difference between {between} in how well they predict held-out text"
-    level = [result.labels[i] for i in rest if result.comparisons[min(best, i), max(best, i)].lower is None]
-    if result.withheld:
-        lowest = f"Of these {_count(result)} models, the lowest held-out loss is that of {result.labels[best]}, which"
-    else:
-        lowest = f"{result.labels[best]} has the lowest held-out loss of {names}, but"
-    return f"{lowest} does not differ significantly from {_listed(level, most=2)}"
+        return f"Of these {_count(result)} models, {sentence}"
+    return "N" + sentence[1:] if sentence.startswith("no significant") else sentence
 
 
 def _count(result: Result) -> str:
@@ -103,6 +114,8 @@ def decision(result: Result, pair: tuple[int, int]) -> str:
     found = result.comparisons[pair]
     if found.withheld:
         return f"withheld: {found.withheld}"
+    if not found.tested:
+        return "not tested"
     return "undecided" if found.lower is None else result.labels[pair["AB".index(found.lower)]]
 
 
@@ -112,7 +125,7 @@ def detail(result: Result) -> str:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
     first, second = (result.labels[i] for i in result.pair)
     compared = result.shown
-    difference = f"{second} − {first} = {signed(compared.difference)} bits per byte"
+    difference = f"{second} against {first}: {signed(compared.percent, 2)} % bits per byte"
     if compared.interval is None:
         return f"{difference}; no interval, because one {compared.cluster} has all of the text.{_unequal(result)}"
     low, high = compared.interval
@@ -123,14 +136,33 @@ def detail(result: Result) -> str:
     if compared.n_seeds == 1:
         how += "; one training run each, so it does not include the spread between seeds"
     else:
+        over = f" (pooled over {_listed(compared.pooled, most=len(compared.pooled))})" if compared.pooled else ""
         how += (
-            f", and {compared.n_seeds} paired seeds; standard error from seeds {compared.seed_error:.4f}, "
-            f"from {compared.cluster}s {compared.document_error:.4f}"
+            f", and {compared.n_seeds} paired seeds; standard error from seeds {compared.seed_error:.2f}{over}, "
+            f"from {compared.cluster}s {compared.document_error:.2f}"
         )
-    n = sum(not each.barred for each in result.comparisons.values())
-    corrected = f", corrected for {n} comparisons" if n > 1 and not compared.barred else ""
-    interval = f"{100 * compared.level:.4g} % interval {signed(low)} to {signed(high)}{corrected}"
-    return f"{difference}, {interval} ({how}).{_unequal(result)}"
+    n = len(result.tested)
+    corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
+    interval = f"{100 * compared.level:.4g} % interval {signed(low, 2)} to {signed(high, 2)}{corrected}"
+    note = asymmetry(compared.percent, compared.interval, compared.cluster)
+    return f"{difference}, {interval} ({how}).{note}{_unequal(result)}"
+
+
+def asymmetry(value: float, interval: Sequence[float], cluster: str) -> str:
+    """A sentence about an interval that is longer on one side; empty if it is not."""
+    below, above = value - interval[0], interval[1] - value
+    if max(below, above) <= _ASYMMETRIC * min(below, above):
+        return ""
+    side = "above" if above > below else "below"
+    return (
+        f" The interval is longer {side} the measured value, because a few {cluster}s differ much more in that "
+        "direction than the others, or because large ones pull the value towards themselves."
+    )
+
+
+def at_scale(flops: float) -> str:
+    """Published results at scale, to stand beside verdicts about models of little compute; empty for others."""
+    return AT_SCALE if flops < _SMALL else ""
 
 
 def _unequal(result: Result) -> str:
@@ -271,14 +303,16 @@ def _interval_of(gap: Gap, first: int, last: int) -> str:
 
 def _trend(gap: Gap) -> str:
     assert gap.slope is not None
-    numbers = f"slope {_decimal(gap.slope.points)} points per e-fold of FLOPs"
+    numbers = f"slope {_decimal(gap.slope.points, 2)} points per e-fold of FLOPs"
     if gap.slope.interval is not None:
-        numbers += f", {100 * gap.confidence:g} % interval {' to '.join(map(_decimal, gap.slope.interval))}"
+        numbers += f", {100 * gap.confidence:g} % interval {' to '.join(_decimal(x, 2) for x in gap.slope.interval)}"
+    if gap.slope.scatter:
+        numbers += f", from the scatter of {len(gap.flops)} budgets around a line"
     direction = 0 if gap.too_few else gap.slope.direction
-    if not direction:
+    if not direction and not gap.slope.direction:
         return f"no trend with compute is shown ({numbers})"
-    if gap.n_seeds < FEWEST_SEEDS or len(gap.flops) < 3:
-        return f"no trend with compute is claimed from so few runs ({numbers})"
+    if not direction or gap.n_seeds < FEWEST_SEEDS or len(gap.flops) < 3:
+        return f"no trend with compute is claimed from so little data ({numbers})"
     signs = {value > 0 for value in gap.percent}
     verb = ("rises", "falls") if len(signs) > 1 else ("grows", "shrinks")
     up = direction > 0 if len(signs) > 1 else (direction > 0) == signs.pop()
@@ -288,7 +322,12 @@ def _trend(gap: Gap) -> str:
 def _crossings(gap: Gap) -> str:
     inside = f"{flops_text(gap.flops[0])} to {flops_text(gap.flops[-1])} FLOPs"
     if not gap.crossings:
-        return f"the curves do not cross inside the measured {inside}"
+        return f"the measured curves do not cross inside {inside}"
+    if gap.too_few or gap.n_seeds < FEWEST_SEEDS:
+        places = _listed([f"near {flops_text(crossing.flops)}" for crossing in gap.crossings])
+        return (
+            f"inside the measured {inside} the means cross {places} FLOPs; no crossing is claimed from so little data"
+        )
     parts = []
     for flops, low, high in gap.crossings:
         where = "which is within the uncertainty"
@@ -302,8 +341,8 @@ def _crossings(gap: Gap) -> str:
     return f"inside the measured {inside} the curves cross {' and '.join(parts)}"
 
 
-def _decimal(value: float) -> str:
-    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")  # without a sign for 0
+def _decimal(value: float, places: int = 1) -> str:
+    return f"{round(value, places) + 0.0:.{places}f}".replace("-", "−")  # without a sign for 0
 
 
 def _range_of(values: Sequence[float]) -> str:
@@ -371,7 +410,7 @@ def comparison_headings(report: Report) -> dict[str, str]:
         elif found["winner"]:
             best = next(row for row in rows if row["key"] == found["winner"])
             others = [row["label"] for row in rows if row is not best and not row["barred"]]
-            against = others[0] if len(others) == 1 else f"all {len(others)} others"
+            against = rows[0]["label"] if best is not rows[0] else _listed(others)
             headings["loss"] = f"{best['label']} needs fewer bits per byte than {against}"
         tokens = {row["label"]: 1 / row["bytes_per_token"] for row in rows if not row["text_lost"]}
         if rows[0]["label"] in tokens and len(tokens) > 1:

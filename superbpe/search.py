@@ -222,8 +222,7 @@ class Search:
         """Merge the sample, or continue merging with the counts of the last pass."""
         before = self.n_found
 
-        def report(n: int, merges: object = None) -> None:
-            del merges
+        def report(n: int) -> None:
             if tick is not None:
                 tick(before + n)
 

@@ -23,16 +23,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import zstandard
 
 from tests import texts
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
-from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
+from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
 from tokenizer import Batch, Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats
 from tokenizer import train_bpe as train
-from tokenizer.train.checkpoint import Checkpoint, Merges
 
 if TYPE_CHECKING:
     import random
@@ -156,7 +154,7 @@ def ids(tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def content(tokenizer: Tokenizer) -> tuple[str, list[list[int]], list[bytes]]:
-    """What a tokenizer is and does."""
+    """Definition and behaviour of a tokenizer."""
     return tokenizer.sha256, ids(tokenizer), list(tokenizer.vocab)
 
 
@@ -241,18 +239,6 @@ def write_counts(folder: Path) -> None:
     count_pretokens([Batch.from_texts(texts.sample(3000))], "gpt2").save(folder / "counts.parquet")
 
 
-def write_checkpoint(folder: Path) -> None:
-    tokenizer = plain()
-    ranks = np.array(tokenizer.ranks(), np.uint32)
-    counts = np.arange(len(ranks), 0, -1).astype(np.uint64)
-    Checkpoint(folder / "c.npz", "identity", 1.0).save(Merges(ranks, counts, 1.5))
-
-
-def read_checkpoint(folder: Path) -> Any:
-    found = Checkpoint(folder / "c.npz", "identity", 1.0).load()
-    return found.ranks.tolist(), found.counts.tolist(), found.seconds
-
-
 def write_model(folder: Path) -> None:
     from lm.model.weights import save_model
     from tests.lm import tiny
@@ -306,9 +292,7 @@ KINDS = {
         lambda folder: ids(Tokenizer.from_file(folder / "tokenizer.json")),
         lambda folder: hf_ids(folder / "tokenizer.json"),
     ),
-    "gpt2": Kind(
-        lambda folder: formats.write(plain(), folder, "gpt2"), lambda folder: ids(Tokenizer.from_file(folder)), gpt2_ids
-    ),
+    "gpt2": Kind(lambda folder: write_gpt2(plain(), folder), lambda folder: ids(Tokenizer.from_file(folder)), gpt2_ids),
     "tiktoken": Kind(
         lambda folder: formats.write(plain(), folder / "t.tiktoken", "tiktoken"),
         lambda folder: ids(Tokenizer.from_file(folder / "t.tiktoken")),
@@ -316,7 +300,6 @@ KINDS = {
     ),
     "shards": Kind(write_shards_of, read_shards),
     "counts": Kind(write_counts, lambda folder: list(PretokenCounts.load(folder / "counts.parquet").items())),
-    "checkpoint": Kind(write_checkpoint, read_checkpoint),
     "model": Kind(write_model, read_model),
     "jsonl": Kind(lambda folder: write_jsonl(folder / "a.jsonl", DOCUMENTS), read_texts, read_lines),
     "jsonl.gz": Kind(lambda folder: write_jsonl(folder / "a.jsonl.gz", DOCUMENTS), read_texts, read_lines),

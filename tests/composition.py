@@ -26,7 +26,7 @@ def reuse_parts() -> None:
 
 
 def _places(repository):
-    """What tells sources apart; a folder is never the same, because its files may have changed."""
+    """Identity of a source; a folder is never the same, because its files may have changed."""
     return [(source.path, source.scheme() == "file" and object()) for source in repository.get_sources()]
 
 

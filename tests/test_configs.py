@@ -15,7 +15,6 @@ from experiments.config import BUDGETS, Config, part
 from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from tokenizer.errors import UserError
-from tokenizer.patterns import NAMES
 
 
 def _superbpe(config: Config) -> Arm:
@@ -35,9 +34,8 @@ _NEEDS = {
     "experiment/spans": ["corpus.paths=[a]"],
     "experiment/uw_2025": ["corpus.paths=[a]"],
     "experiment/uw_paper": ["corpus.paths=[a]"],
-    "pattern/custom": ["pattern.regex=a+"],
 }
-_GROUPS = [*(path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))), "pattern", "superbpe"]
+_GROUPS = [*(path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))), "superbpe"]
 _OPTIONS = sorted(f"{group}/{choice}" for group in _GROUPS for choice in choices(group))
 
 
@@ -53,21 +51,19 @@ def test_the_default_is_the_demo() -> None:
     assert config.logger == "none"
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes
-    assert _superbpe(config).transition_size == round(0.8 * config.bpe.vocab_size)
+    assert _superbpe(config).transition_size == round(0.9 * config.bpe.vocab_size)
 
 
 def test_the_bakeoff_gives_a_verdict_about_tokenizers() -> None:
     config = load(["experiment=bakeoff"])
-    assert list(config.arms) == ["bpe", "superbpe", "bpe_4k", "superbpe_4k"]
-    assert len(config.budget.rungs()) == 4
+    assert list(config.arms) == ["bpe", "superbpe"]
+    assert config.budget.rungs() == [800_000, 3_200_000]
     assert config.lm.train.trunk is not None
-    # At least three seeds, with the same FLOPs for all.
-    assert (config.lm.n_seeds, config.budget.mode) == (3, "equal_flops")
+    assert (config.lm.n_seeds, config.budget.mode) == (5, "equal_deployed_flops")
 
 
-def test_every_preset_and_every_pattern_but_the_fences_is_a_choice() -> None:
+def test_every_preset_is_a_choice() -> None:
     assert set(choices("superbpe")) == set(PRESETS)
-    assert set(choices("pattern")) == {name for name in NAMES if not name.endswith("-fence")} | {"custom"}
     assert choices("superbpe.unit") == []
 
 
@@ -75,7 +71,7 @@ def test_every_preset_and_every_pattern_but_the_fences_is_a_choice() -> None:
 def test_a_preset_as_a_choice(name: str) -> None:
     config = load([f"superbpe={name}"])
     assert part(Rules, config.superbpe) == PRESETS[name]
-    assert {"pattern": config.pattern.name, "unit": config.bpe.unit} == PHASE1[name]
+    assert {"pattern": config.superbpe.phase1_pattern, "unit": config.superbpe.phase1_unit} == PHASE1[name]
     assert config.superbpe.transition == TRANSITION[name]
     assert load([f"superbpe={name}", "superbpe.min_count=3"]).superbpe.min_count == 3
 
@@ -84,41 +80,40 @@ def test_a_sweep_over_presets() -> None:
     assert check(["superbpe=uw-2025,runs"], sweep=True) == {"superbpe": ["uw-2025", "runs"]}
 
 
-def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> None:
-    def phase1(*overrides: str, folder: Path | None = None) -> tuple[str, str]:
-        config = load(overrides, config_dir=None if folder is None else str(folder))
-        return config.pattern.name, config.bpe.unit
+def test_phase_1_of_superwords_and_of_bpe(tmp_path: Path) -> None:
+    """A preset sets phase 1 of superwords alone: `bpe` stays at full strength, `bpe_same` follows the preset."""
 
-    assert phase1() == phase1("superbpe=uw-2025") == ("superbpe", "line")
-    assert phase1("pattern=gpt2") == ("gpt2", "line")
-    assert phase1("pattern=gpt2", "superbpe=runs") == ("gpt2", "document")
-    assert phase1("bpe.unit=document") == ("superbpe", "document")
+    def phase1(*overrides: str, folder: Path | None = None) -> list[tuple[str, str]]:
+        arms = ["arms=[bpe,bpe_same,superbpe]", *overrides]
+        config = load(arms, config_dir=None if folder is None else str(folder))
+        found = [(arm.pattern.name, arm.bpe.unit) for arm in resolve_arms(config)]
+        assert found[1] == found[2]
+        return found[:2]
+
+    full = ("o200k", "document")
+    assert phase1("superbpe=uw-2025") == [full, ("superbpe", "line")]
+    assert phase1("superbpe=runs") == [full, full]
+    # What is given explicitly applies to all arms.
+    assert phase1("superbpe=uw-2025", "pattern=gpt2") == [("gpt2", "document"), ("gpt2", "line")]
+    assert phase1("superbpe=uw-2025", "bpe.unit=document") == [full, ("superbpe", "document")]
+    assert phase1("superbpe=uw-2025", "superbpe.phase1_pattern=llama3") == [full, ("llama3", "line")]
     # A rule on its own is about phase 2.
-    assert phase1("superbpe.unit=document", "superbpe.fence=none") == ("superbpe", "line")
-    assert phase1("experiment=spans_debug") == ("spans", "document")
-    assert phase1("experiment=spans_debug", "superbpe=uw-paper") == ("uw-paper", "line")
-    # In custom files, an experiment takes precedence over the preset. Rules without a phase 1 leave it unchanged.
-    for group, text in [
-        ("experiment", "# @package _global_\ndefaults:\n  - override /pattern: llama3\nbpe:\n  unit: document\n"),
-        ("superbpe", "transition: 0.5\nunit: line\n"),
-        ("superbpe", "# @package _global_\ndefaults:\n  - runs\nsuperbpe:\n  max_words: 3\n"),
-    ]:
-        (tmp_path / group).mkdir(exist_ok=True)
-        (tmp_path / group / ("based.yaml" if "runs" in text else "mine.yaml")).write_text(text)
-    assert phase1("experiment=mine", folder=tmp_path) == ("llama3", "document")
-    assert phase1("superbpe=mine", folder=tmp_path) == ("gpt2", "document")
-    assert phase1("superbpe=based", folder=tmp_path) == ("o200k", "document")
+    assert phase1("superbpe=uw-2025", "superbpe.unit=document", "superbpe.fence=none")[1] == ("superbpe", "line")
+    assert phase1("experiment=spans_debug") == [full, ("spans", "document")]
+    # Rules in a custom file without a phase 1 leave that of the experiment.
+    (tmp_path / "superbpe").mkdir()
+    (tmp_path / "superbpe" / "mine.yaml").write_text("transition: 0.5\nunit: line\n")
+    (tmp_path / "superbpe" / "based.yaml").write_text("defaults:\n  - uw-paper\nmax_words: 3\n")
+    assert phase1("superbpe=mine", folder=tmp_path) == [full, full]
+    assert phase1("superbpe=based", folder=tmp_path) == [full, ("uw-paper", "line")]
     based = part(Rules, load(["superbpe=based"], config_dir=str(tmp_path)).superbpe)
-    assert based == dataclasses.replace(PRESETS["runs"], max_words=3)
+    assert based == dataclasses.replace(PRESETS["uw-paper"], max_words=3)
 
 
 def test_a_transition_that_does_not_fit_is_an_error() -> None:
     small = ["experiment=uw_2025", "corpus.paths=[a]", "bpe.vocab_size=600"]
-    with pytest.raises(UserError, match=r"change superbpe\.transition_merges or bpe\.vocab_size"):
+    with pytest.raises(UserError, match=r"change superbpe\.transition or bpe\.vocab_size"):
         load(small)
-    # An explicit transition replaces the merges of the experiment.
-    config = load([*small, "superbpe.transition=0.8"])
-    assert (config.superbpe.transition, config.superbpe.transition_merges) == (0.8, None)
 
 
 def test_special_tokens_that_cannot_be_saved_are_rejected() -> None:
@@ -145,7 +140,7 @@ def test_the_spans_comparison() -> None:
     debug = load(["experiment=spans_debug", "corpus=files", "corpus.paths=[a]"])
     assert debug.corpus.source == "files"
     assert (_superbpe(debug).transition_size - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
-    assert debug.superbpe == dataclasses.replace(config.superbpe, transition_merges=debug.superbpe.transition_merges)
+    assert debug.superbpe == dataclasses.replace(config.superbpe, transition=debug.superbpe.transition)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +153,8 @@ def test_the_released_recipes(name: str, tokens: int, inherited: int) -> None:
     assert (n_merges, _superbpe(config).transition_size - 256) == (tokens - 243, inherited)
     preset = name.replace("_", "-")
     assert dataclasses.asdict(part(Rules, config.superbpe)) == dataclasses.asdict(PRESETS[preset])
-    assert {"pattern": config.pattern.name, "unit": config.bpe.unit} == PHASE1[preset]
+    same, superbpe = resolve_arms(config)  # the released comparison is between two arms with one phase 1
+    assert {(arm.pattern.name, arm.bpe.unit) for arm in (same, superbpe)} == {tuple(PHASE1[preset].values())}
 
 
 @pytest.mark.parametrize("mode", BUDGETS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -34,7 +35,8 @@ def _commands(page: Path) -> list[list[str]]:
     for line in [*lines, *_inline(page)]:
         if " -m " in line and "pytest -m " not in line:
             words = shlex.split(line, comments=True)
-            found.append(words[words.index("-m") + 1 :])
+            module = words[words.index("-m") + 1 :]
+            found.append(module[module[0] == "experiments" :])
         elif line.startswith("superbpe "):
             found.append(shlex.split(line, comments=True)[1:])
     return found
@@ -46,8 +48,24 @@ def _slugs(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_is_short() -> None:
-    assert len((_ROOT / "README.md").read_text().splitlines()) <= 150
+def test_the_documentation_is_short() -> None:
+    pages = sorted((_ROOT / "docs").glob("*.md"))
+    lines = {name: len((_ROOT / name).read_text().splitlines()) for name in ("README.md", "docs/decisions.md")}
+    assert len(pages) <= 15
+    assert sum(len(page.read_text().split()) for page in pages) <= 18_000
+    assert lines["README.md"] <= 120
+    assert lines["docs/decisions.md"] <= 300
+
+
+def test_no_sentence_is_on_two_pages() -> None:
+    pages: dict[str, Path] = {}
+    for page in [*_PAGES, _ROOT / "SECURITY.md"]:
+        text = re.sub(r"\]\([^)]*\)|[\[*`]", "", _FENCE.sub("\n\n", page.read_text()))
+        paragraphs = [paragraph for paragraph in text.split("\n\n") if not paragraph.startswith(("|", "#", "!"))]
+        for sentence in re.split(r"(?<=[.:!?])\s|\n\n|\n- ", "\n\n".join(paragraphs)):
+            words = " ".join(sentence.lower().split())
+            if words.count(" ") >= 7:
+                assert pages.setdefault(words, page) == page, words
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
@@ -65,7 +83,7 @@ def test_every_relative_link_has_a_target(page: Path) -> None:
 def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
     for name, *arguments in _commands(page):
         flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
-        if "." in name and name != "experiments.pipeline":
+        if "." in name:
             file = _ROOT / (name.replace(".", "/") + ".py")
             assert (file if file.exists() else file.with_suffix("") / "__main__.py").exists(), name
         elif name != "pytest" and not name.startswith("-"):
@@ -78,6 +96,46 @@ def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
             overrides = [word for word in arguments if "=" in word and not word.startswith("--")]
             if command == "pipeline" and overrides:
                 check(overrides, sweep="--multirun" in flags)
+
+
+def _is_importable(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (AttributeError, ModuleNotFoundError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_IDS)
+def test_every_file_and_every_name_exists(page: Path) -> None:
+    settings = set(known_keys())
+    for paragraph in re.split(r"\n\n|\n(?=[-|] )", _FENCE.sub("", page.read_text())):
+        earlier = "of commit" in paragraph  # the code of that commit
+        for text in re.findall(r"`([^`\n]+)`", paragraph):
+            if text.endswith((".json", ".model")):  # a file
+                continue
+            if re.fullmatch(r"(?:tests|experiments|lm|tokenizer|superbpe|native|docs|configs)/[\w./-]+\.\w+", text):
+                assert earlier or (_ROOT / text).exists(), text
+            elif re.fullmatch(r"(?:tests|experiments|lm|tokenizer|superbpe)(?:\.\w+)+(?:\(\))?", text):
+                assert text in settings or _is_importable(text.removesuffix("()")), text
+            elif re.fullmatch(r"(?:corpus|bpe|budget|eval|runner|deployment|report|shards)(?:\.\w+)+", text):
+                assert text in settings, text
+
+
+def test_every_option_exists() -> None:
+    options = {"--help", "--version", "--dist"}
+    for name in NAMES:
+        module = importlib.import_module(f"experiments.commands.{name.replace('-', '_')}")
+        options |= set(module.parser()._option_string_actions)
+    for page in _PAGES:
+        for text in _inline(page):
+            if (option := re.match(r"--[a-z][a-z-]+", text)) and page.name != "CONTRIBUTING.md":
+                assert option[0] in options or "benchmarks" in page.name, (page.name, text)
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_IDS)
+def test_every_block_has_a_language_that_is_checked(page: Path) -> None:
+    assert {language for language, _ in _FENCE.findall(page.read_text())} <= {"sh", "python", "text"}
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)

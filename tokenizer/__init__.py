@@ -8,15 +8,7 @@
 from __future__ import annotations
 
 import importlib.util
-import sysconfig
 from typing import TYPE_CHECKING, Any
-
-if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    message = (
-        "free-threaded Python is not supported: the native core uses Python's stable ABI, which such a build cannot "
-        "load; use one with the GIL, such as python3.14 instead of python3.14t"
-    )
-    raise ImportError(message)
 
 # Importing the core takes as long as importing NumPy, which a command's help does not need.
 if importlib.util.find_spec("tokenizer._native") is None:  # the source tree is on the path, but its core was not built

@@ -191,7 +191,7 @@ class SuperwordTrainer:
         special_tokens: Sequence[str],
         non_overlapping: bool,
         judge: Callable[[bytes, bytes, int], bool] | None,
-        progress: Callable[..., object] | None,
+        progress: Callable[[int], object] | None,
     ) -> MergeResult: ...
     @property
     def statistics(self) -> dict[str, int]: ...
@@ -277,6 +277,5 @@ def train_bpe(
     min_count: int,
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
-    progress: Callable[..., object] | None,
-    progress_seconds: float = 0.1,
+    progress: Callable[[int], object] | None,
 ) -> MergeResult: ...

@@ -105,10 +105,8 @@ class Definition:
         check_choice("mode", self.mode, ("one-pass", "two-pass"))
         if not 0 <= self.n_phase1_merges <= len(self.merge_ids):
             raise UserError(f"{self.n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
-        if self.fence is None and self.n_phase1_merges < len(self.merge_ids):
-            raise UserError("a tokenizer with phase-2 merges needs a fence (pattern 'none' cuts nothing)")
-        if self.mode == "two-pass" and self.fence is None:
-            raise UserError("a two-pass tokenizer needs a fence (pattern 'none' cuts nothing)")
+        if self.fence is None and (self.mode == "two-pass" or self.n_phase1_merges < len(self.merge_ids)):
+            raise UserError("a tokenizer with two passes or phase-2 merges needs a fence (pattern 'none' cuts nothing)")
         if self.mode == "two-pass" and self.ignore_merges:
             raise UserError("a two-pass tokenizer cannot ignore merges: phase 2 merges across its pretokens")
         if self.eligible is not None:
@@ -252,80 +250,48 @@ class Definition:
     def cut(self, size: int) -> Definition:
         """Keep only the first tokens, and the merges whose parts and product are among them; see `Tokenizer.cut`."""
         check_whole("vocab_size", size, 0)
-        added, total = self.preparation.added_tokens, self.vocab_size
-        specials = self.special_tokens | dict(added)
+        total = self.vocab_size
+        specials = self.special_tokens | dict(self.preparation.added_tokens)
         bytes_ = [i for i in self.byte_ids if i != NO_TOKEN]
-        ordinary = np.array([*bytes_, *self.merge_ids[:, 2].tolist(), *self.unmerged.values()])
+        last = max(*bytes_, *self.merge_ids[:, 2].tolist(), *self.unmerged.values())
         # Special tokens after all others move down; all other ids stay.
-        tail = {string: i for string, i in specials.items() if i > ordinary.max()}
-        fixed = [*bytes_, *(i for string, i in specials.items() if string not in tail)]
-        least = max(fixed) + 1 + len(tail)
+        tail = {string: i for string, i in specials.items() if i > last}
+        least = max(*bytes_, *(i for string, i in specials.items() if string not in tail)) + 1 + len(tail)
         if not least <= size <= total:
             raise UserError(
                 f"cannot cut a vocabulary of {total} tokens to {size}: the size must be from {least} to {total}"
             )
-        if sorted(tail.values()) != list(range(total - len(tail), total)) or total - len(tail) != ordinary.max() + 1:
-            raise UserError(
-                "the tokenizer cannot be cut: there are unused ids around its last special tokens, so their ids in a "
-                "smaller vocabulary are ambiguous"
-            )
         end = size - len(tail)
-        if not self.vocab[end - 1]:
-            raise UserError(
-                f"the tokenizer cannot be cut to {size}: no token has the id {end - 1}, which would be the last"
-            )
-        made = self.merge_ids[:, 2].astype(np.int64)
-        # If several merges produce a token, the first one gives its rank.
-        products, ranks = np.unique(made, return_index=True)
+        products, ranks = np.unique(self.merge_ids[:, 2].astype(np.int64), return_index=True)  # the first of a token's
         dropped = products >= end
-        if ranks[~dropped].max(initial=-1) > ranks[dropped].min(initial=len(made)):
+        ordered = ranks[~dropped].max(initial=-1) < ranks[dropped].min(initial=len(self.merge_ids))
+        if last + 1 + len(tail) != total or not self.vocab[end - 1] or not ordered:
             raise UserError(
-                f"the tokenizer cannot be cut to {size}: its ids do not follow the order of its merges, so the first "
-                f"{size} ids are not the first tokens"
+                f"the tokenizer cannot be cut to {size}: its ids do not follow the order of its merges, or some are "
+                "unused, so the first ids are not the first tokens"
             )
         keep = self.merge_ids.max(axis=1, initial=0) < end
-        merges = self.merge_ids[keep]
-        n_phase1 = int(keep[: self.n_phase1_merges].sum())
+        merges, n_phase1 = self.merge_ids[keep], int(keep[: self.n_phase1_merges].sum())
         # A token whose merges are all dropped stays in the vocabulary with the same bytes.
         lost = set(products[~dropped].tolist()) - set(merges[:, 2].tolist())
-        unmerged = {token: i for token, i in self.unmerged.items() if i < end}
-        moved = {string: i - (total - size) if string in tail else i for string, i in specials.items()}
-        shorter: dict[str, Any] = {
-            "merge_ids": merges,
-            "n_phase1_merges": n_phase1,
-            "special_tokens": {string: moved[string] for string in self.special_tokens},
-            "preparation": replace(self.preparation, added_tokens={string: moved[string] for string in added}),
-            "unmerged": unmerged | {self.vocab[i]: i for i in sorted(lost)},
-        }
-        if n_phase1 == len(merges):
-            shorter |= {"fence": None, "mode": "one-pass", "eligible": None}
-        return replace(self, **shorter)
-
-    def extended(self, new_merges: npt.ArrayLike, *, fence: Pattern | None, mode: str) -> Definition:
-        """Append merges; see `Tokenizer.extended`."""
-        if fence is not None and self.fence is not None:
-            raise UserError("the tokenizer already has a phase 2: leave out the fence to extend it")
-        merges = self.merges_with(new_merges)
-        if fence is not None:
-            return replace(self, merge_ids=merges, fence=fence, mode=mode)
-        n_phase1 = len(merges) if self.fence is None else self.n_phase1_merges
-        return replace(self, merge_ids=merges, n_phase1_merges=n_phase1)
+        ids = {string: i - (total - size) if string in tail else i for string, i in specials.items()}
+        added = {string: ids[string] for string in self.preparation.added_tokens}
+        phase2: dict[str, Any] = {} if n_phase1 < len(merges) else {"fence": None, "mode": "one-pass", "eligible": None}
+        return replace(
+            self,
+            merge_ids=merges,
+            n_phase1_merges=n_phase1,
+            special_tokens={string: ids[string] for string in self.special_tokens},
+            preparation=replace(self.preparation, added_tokens=added),
+            unmerged={token: i for token, i in self.unmerged.items() if i < end}
+            | {self.vocab[i]: i for i in sorted(lost)},
+            **phase2,
+        )
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-        """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one.
-
-        Raises:
-            UserError: a merge joins an id that does not exist, or a special token.
-        """
+        """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""
         new = _rows(pairs, "new merges are pairs of ids")
         ids = self.vocab_size + np.arange(len(new))
-        if len(new) and (new.min() < 0 or (new.max(axis=1) >= ids).any()):
-            first = int(np.flatnonzero((new < 0).any(axis=1) | (new.max(axis=1) >= ids))[0])
-            raise UserError(f"new merge {first} joins the ids {new[first].tolist()}, one of which does not exist yet")
-        specials = {*self.special_tokens.values(), *self.preparation.added_tokens.values()}
-        for left, right in new.tolist():
-            if specials & {left, right}:
-                raise UserError(f"new merge of ids {left} and {right}: special tokens cannot be merged")
         return np.concatenate([self.merge_ids, np.column_stack([new, ids]).astype(np.uint32)])
 
     @cached_property
@@ -575,4 +541,6 @@ def _put_merges(
     if waiting:
         rank = min(rank for ranks in waiting.values() for rank in ranks)
         left, right, _ = merges[rank]
-        raise UserError(f"merge {rank} joins the ids {left} and {right}, one of which does not exist yet")
+        raise UserError(
+            f"merge {rank} joins the ids {left} and {right}, one of which does not exist yet or is a special token"
+        )

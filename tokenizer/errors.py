@@ -126,7 +126,8 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """
     if not isinstance(value, str | None) or value not in choices:
         known = ", ".join(str(choice) for choice in choices if choice is not None)
-        raise UserError(f"{name}={quoted(value)}; it is one of: {known}")
+        hint = did_you_mean(str(value), [choice for choice in choices if isinstance(choice, str)])
+        raise UserError(f"{name}={quoted(value)}{hint}; it is one of: {known}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -108,18 +108,6 @@ def temporary_folder(parent: Path | str | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, unless they exist.
-
-    Raises:
-        UserError: the path, or one of its parents, is a file.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{folder} cannot be made: it is a file, or inside one; name a new folder") from None
-
-
 def read_bytes(path: Path) -> bytes:
     """The content of a file.
 

@@ -88,11 +88,6 @@ class TokenizerLike(Protocol):
     def _names(self) -> list[str | None]:
         """Name of each token, by id, as in the vocabulary of `tokenizers`; None for an unused id."""
 
-    @property
-    @abstractmethod
-    def _added_ids(self) -> set[int]:
-        """Ids of special and other added tokens."""
-
     @abstractmethod
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
@@ -186,14 +181,9 @@ class TokenizerLike(Protocol):
         """Name of a token; None if no token has this id."""
         return self._names[id] if 0 <= id < len(self._names) else None
 
-    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
-        """Name to id of every token, optionally without special and other added tokens."""
-        added: set[int] = set() if with_added_tokens else self._added_ids
-        return {name: i for name, i in self._ids.items() if i not in added}
-
-    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
-        """Number of tokens that `get_vocab` returns; unlike `vocab_size`, unused ids do not count."""
-        return len(self.get_vocab(with_added_tokens))
+    def get_vocab(self) -> dict[str, int]:
+        """Name to id of every token, special and other added tokens included."""
+        return dict(self._ids)
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -178,9 +178,7 @@ def _compile_forbidden(strings: frozenset[str]) -> Forbidden:
 
 
 def _as_set(strings: Any, name: str) -> frozenset[str]:
-    if isinstance(strings, str):
-        raise UserError(f"{name}={quoted(strings)} is one string; pass a set of them, {{{quoted(strings)}}}, or 'all'")
-    if not isinstance(strings, Iterable) or not all(isinstance(string, str) for string in strings):
+    if isinstance(strings, str) or not isinstance(strings, Iterable) or not all(isinstance(s, str) for s in strings):
         raise UserError(
             f"{name}={quoted(strings)} is not a set of strings; pass one, such as {{'<|endoftext|>'}}, or 'all'"
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -21,15 +21,11 @@ from tokenizer.definition import Definition, Stored, printable
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
-from tokenizer.patterns import Pattern
 from tokenizer.progress import thread_count
-from tokenizer.special import Allowed, Disallowed, Forbidden, SpecialSets
+from tokenizer.special import Allowed, Disallowed, SpecialSets
 
 MAX_PENDING_BYTES = 1 << 24
 """Default limit of the text that `encode_iter` buffers: encoding it takes up to about 30 times as much memory."""
-_NO_SPECIAL: frozenset[str] = frozenset()
-_FOR_SEVERAL_THREADS = 1_000_000
-"""A single text of at least this many characters is encoded by several threads."""
 
 
 class Spans(NamedTuple):
@@ -141,10 +137,6 @@ class Tokenizer(TokenizerLike):
             names[i] = string
         return names
 
-    @property
-    def _added_ids(self) -> set[int]:
-        return {*self.special_tokens.values(), *self.preparation.added_tokens.values()}
-
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`).
 
@@ -209,25 +201,6 @@ class Tokenizer(TokenizerLike):
         """Ids of a text. Special strings are encoded as ordinary text."""
         try:
             return self._encoder.encode(text, self._specials.ordinary)
-        except (TypeError, UnicodeEncodeError):
-            documents.check_text(text)
-            raise
-
-    def encode_to_numpy(
-        self, text: str, *, allowed_special: Allowed = frozenset(), disallowed_special: Disallowed = "all"
-    ) -> Ids:
-        """`encode` to a uint32 array [n], without a Python object per id. The fastest method for single texts.
-
-        A text of a million characters or more is encoded by several threads.
-        """
-        try:
-            if disallowed_special == () and allowed_special == _NO_SPECIAL:  # a call less: measurable for short texts
-                preparation = self._specials.ordinary
-            else:
-                preparation = self._specials.check(text, allowed_special, disallowed_special)
-            if len(text) >= _FOR_SEVERAL_THREADS and preparation is None:
-                return self._encoder.encode_batch([text], thread_count(None))[0]
-            return self._encoder.encode_array(text, preparation)
         except (TypeError, UnicodeEncodeError):
             documents.check_text(text)
             raise
@@ -312,7 +285,6 @@ class Tokenizer(TokenizerLike):
         parts: Iterable[str],
         *,
         allowed_special: Allowed = frozenset(),
-        disallowed_special: Disallowed = (),
         max_pending_bytes: int = MAX_PENDING_BYTES,
     ) -> Iterator[Ids]:
         r"""Encode a text that arrives in parts. The ids equal those of `encode` on the whole text.
@@ -326,23 +298,21 @@ class Tokenizer(TokenizerLike):
 
         Args:
             parts: parts of one text, of any length, cut anywhere, even inside a special string; may be empty.
-            allowed_special: see `encode`.
-            disallowed_special: see `encode`; empty by default. Ids of earlier text may already have been yielded when
-                such a string arrives.
+            allowed_special: see `encode`; all other special strings are ordinary text.
             max_pending_bytes: maximum size of the buffered text in bytes of UTF-8.
 
         Yields:
             Non-empty uint32 arrays of ids, as soon as they are final.
 
         Raises:
-            UserError: more than `max_pending_bytes` of text would be buffered, or a disallowed string occurs.
+            UserError: more than `max_pending_bytes` of text would be buffered.
         """
-        preparation, forbidden = self._specials.resolve(allowed_special, disallowed_special)
+        preparation, _ = self._specials.resolve(allowed_special, ())
         if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
             raise UserError("encode_iter takes parts of a text, such as an open file; use encode for a whole text")
         check_whole("max_pending_bytes", max_pending_bytes, 1)
         stream = _native.EncodeStream(self._encoder, min(max_pending_bytes, sys.maxsize), preparation)
-        return _pushed(stream, parts if forbidden is None else _checked(parts, forbidden))
+        return _pushed(stream, parts)
 
     def count_tokens(self, text: str) -> int:
         """Number of ids that `encode_ordinary` returns."""
@@ -399,10 +369,6 @@ class Tokenizer(TokenizerLike):
         bounds = ends.tolist()
         return [data[start:end].decode("utf-8", errors) for start, end in pairwise(bounds)]
 
-    def stream_decoder(self, *, errors: str = "replace") -> StreamDecoder:
-        """A decoder for ids that arrive one at a time, as from a model: see `StreamDecoder`."""
-        return StreamDecoder(self.decode_bytes, errors=errors)
-
     # --- other sizes, storage ---
 
     def cut(self, vocab_size: int) -> Tokenizer:
@@ -416,26 +382,19 @@ class Tokenizer(TokenizerLike):
         """
         return Tokenizer(self.definition.cut(vocab_size), self.provenance | {"cut_from": self.vocab_size})
 
-    def extended(
-        self,
-        new_merges: npt.ArrayLike,
-        *,
-        fence: Pattern | None = None,
-        mode: str = "one-pass",
-        provenance: dict[str, Any] | None = None,
-    ) -> Tokenizer:
-        """Append merges, which rank after the existing ones. Existing ids do not change.
+    def extended(self, new_merges: npt.ArrayLike, *, provenance: dict[str, Any] | None = None) -> Tokenizer:
+        """Append merges to the last phase. Existing ids do not change.
 
         Args:
             new_merges: [k, 2] ids; the token of merge i gets the id `vocab_size + i`, even after special tokens.
-            fence: start phase 2 with the new merges and this fence; None to add them to the last existing phase.
-            mode: "one-pass" or "two-pass"; used only with a fence.
             provenance: entries to add to the existing provenance.
 
         Raises:
             UserError: a merge joins an id that does not exist, or spells an existing token.
         """
-        longer = self.definition.extended(new_merges, fence=fence, mode=mode)
+        merges = self.definition.merges_with(new_merges)
+        n_phase1 = len(merges) if self.fence is None else self.n_phase1_merges
+        longer = replace(self.definition, merge_ids=merges, n_phase1_merges=n_phase1)
         return Tokenizer(longer, self.provenance | (provenance or {}))
 
     def save(self, folder: Path | str) -> None:
@@ -449,7 +408,7 @@ class Tokenizer(TokenizerLike):
 
         Args:
             repository: id of the repository, as "org/name".
-            options: `to`, `license`, `measured` and the other keyword arguments of `tokenizer.external.push.push`.
+            options: `to`, `license` and the other keyword arguments of `tokenizer.external.push.push`.
         """
         from tokenizer.external.push import push  # needed only here
 
@@ -525,46 +484,3 @@ def _pushed(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[Ids]
             yield ids
     if len(ids := stream.push("", last=True)):
         yield ids
-
-
-def _checked(parts: Iterable[str], forbidden: Forbidden) -> Iterator[str]:
-    """The parts, checked for forbidden strings, including strings that span two parts."""
-    longest = max(map(len, forbidden.strings))
-    before = ""
-    for number, part in enumerate(parts):
-        documents.check_text(part, f"part {number} of the stream")
-        seen = before + part
-        forbidden.check(seen, "the stream")
-        before = seen[max(len(seen) - longest + 1, 0) :]
-        yield part
-
-
-class StreamDecoder:
-    """Decodes ids one at a time; a character is returned once all of its bytes have arrived.
-
-    The results of `push` and `finish`, joined, equal `decode` of all ids.
-
-    >>> from tokenizer import Tokenizer, patterns
-    >>> decoder = Tokenizer.from_ranks([], pattern=patterns.resolve("none")).stream_decoder()
-    >>> [decoder.push(byte) for byte in "né".encode()], decoder.finish()
-    (['n', '', 'é'], '')
-    """
-
-    def __init__(self, decode_bytes: Callable[[Iterable[int]], bytes], *, errors: str = "replace") -> None:
-        self._decode_bytes = decode_bytes
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
-
-    def push(self, ids: int | Iterable[int]) -> str:
-        """Add one or several ids and return the text they complete; "" while a character is incomplete.
-
-        Raises:
-            UserError: an id is not in the vocabulary; the call then has no effect.
-            UnicodeDecodeError: the bytes are malformed and `errors` is "strict".
-        """
-        return self._decoder.decode(self._decode_bytes(ids if isinstance(ids, Iterable) else [ids]))
-
-    def finish(self) -> str:
-        """Return the rest, with an incomplete character handled by `errors`, and reset the decoder."""
-        text = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return text

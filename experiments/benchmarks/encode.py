@@ -1,9 +1,9 @@
 """Encoding by kind of text beside other encoders: `python -m experiments.benchmarks.encode FILES`.
 
-The kind of a document is its file. One table per tokenizer (`--tokenizers`) with a row per kind, for whole documents
-and for documents cut to `--length` bytes, in one call for all documents and in one call per document, each beside the
-fastest other encoder whose ids equal HF's. One core, text that the process has not seen. Every other document of each
-file trains the tokenizers, and the rest is encoded. A second table has text that is constructed to be slow.
+The kind of a document is its file. One table per tokenizer (`--tokenizers`) with a row per kind, in one call for all
+documents and in one call per document, each beside the fastest other encoder whose ids equal HF's. One core, text that
+the process has not seen. Every other document of each file trains the tokenizers, and the rest is encoded. A second
+table has text that is constructed to be slow.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import math
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,17 @@ import xxhash
 
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
+from experiments.cli.arguments import whole
 from superbpe import train_superbpe
 from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
 
 HF, OURS = "tokenizers", "ours"
-PEERS = ("fastokens", "gigatoken", "splintr-rs", "tiktoken")
+PEERS = ("fastokens", "gigatoken", "tiktoken")
 RECIPES = {"gpt2": ("gpt2", 32_000), "llama3": ("llama3", 100_000), "plain": ("superbpe", 50_000)}
 """Pattern and size of the tokenizers that are trained; `superwords` is `plain` with a fifth of superwords."""
 TOKENIZERS = (*RECIPES, "superwords")
-CALLS = [(length, call) for length in ("long", "short") for call in ("batch", "each")]
-
-Ratios = dict[tuple[str, str, str, str], tuple[float, float, str]]
-"""Our MB per second, the best peer's and its name, by tokenizer, kind, length and call."""
+CALLS = ("batch", "each")
 
 
 def collect(options: argparse.Namespace) -> tuple[Corpus, dict[str, Path]]:
@@ -99,71 +98,59 @@ def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple
         arguments = {"folder": str(folder), "json": str(folder / HF_FILE), "ranks": str(ranks), "text": str(text)}
         arguments |= {"separator": harness.SEPARATOR, "cores": options.cores}
         jobs = []
-        for length, call in CALLS:
-            given = arguments | {"call": call, "length": options.length if length == "short" else None}
+        for call in CALLS:
             for encoder in (OURS, *(peer for peer in options.peers if peer in PEERS)):
                 python = Path(sys.executable) if encoder == OURS else options.python
-                jobs.append(Job(f"{encoder}, {length}, {call}", f"encode {encoder}", given, python))
-            if call == "batch":
-                expected = Job(f"{HF}, {length}, {call}", f"encode {HF}", given)
-                expected.run()  # once, because it is slow, and only for its ids
-                jobs.append(expected)
-        harness.in_turn([job for job in jobs if not job.rounds], options.rounds)
-    reference = {length: next(job for job in jobs if job.name == f"{HF}, {length}, batch") for length, _ in CALLS}
+                jobs.append(Job(f"{encoder}, {call}", f"encode {encoder}", arguments | {"call": call}, python))
+        expected = Job(f"{HF}, batch", f"encode {HF}", arguments | {"call": "batch"})
+        expected.run()  # once, because it is slow, and only for its ids
+        harness.in_turn(jobs, options.rounds)
     wrong = {}
     for job in jobs:
-        pairs = zip_longest(reference[job.name.split(", ")[1]].lines, job.lines)
-        differ = sum(one != other for one, other in pairs)
+        differ = sum(one != other for one, other in zip_longest(expected.lines, job.lines))
         reason = job.facts.get("refused", f"other ids in {differ:,} documents" if differ else "")
         if reason:
             wrong[job.name] = reason
-    return jobs, wrong
+    return [*jobs, expected], wrong
 
 
-def ratios(jobs: Sequence[Job], wrong: dict[str, str], length: str, call: str) -> tuple[float, float, str]:
-    """Our MB per CPU second, that of the fastest other encoder with HF's ids, and its name; nan if there is none."""
+def ratio(jobs: Sequence[Job], wrong: dict[str, str], call: str) -> str:
+    """Our MB per CPU second, that of the fastest other encoder with HF's ids, its name, and their ratio."""
     rates = {
         job.name.partition(",")[0]: job.facts["bytes"] / job.least("cpu") / 1e6
         for job in jobs
-        if job.name.endswith(f", {length}, {call}") and job.name not in wrong
+        if job.name.endswith(f", {call}") and job.name not in wrong
     }
     own = rates.pop(OURS, math.nan)
     best = max(rates, key=rates.__getitem__, default="")
-    return own, rates.get(best, math.nan), best
+    fastest = rates.get(best, math.nan)
+    return f"{own:.0f} / {fastest:.0f} {best} {own / fastest:.2f}"
 
 
-def by_kind(options: argparse.Namespace) -> tuple[Ratios, bool]:
-    """Print a table for each tokenizer; return the rates, and whether our ids equal HF's."""
+def by_kind(options: argparse.Namespace) -> bool:
+    """Print a table for each tokenizer; return whether our ids equal HF's."""
     corpus, texts = collect(options)
-    result: Ratios = {}
     equal = True
     for name in options.tokenizers:
-        folder = folder_of(name, corpus, options)
+        folder, rows = folder_of(name, corpus, options), []
         reasons: dict[str, str] = {}
         for kind, text in texts.items():
             jobs, wrong = beside_peers(folder, text, options)
             reasons |= {f"{job.partition(',')[0]}, {kind}": reason for job, reason in wrong.items()}
-            result |= {(name, kind, *calls): ratios(jobs, wrong, *calls) for calls in CALLS}
-        columns: dict[str, Callable[[str], str]] = {"": str}
-        columns |= {"MB": lambda kind: f"{texts[kind].stat().st_size / 1e6:.1f}"}
-        for calls in CALLS:
-            columns[", ".join(calls)] = lambda kind, calls=calls: _cell(*result[name, kind, *calls])  # type: ignore[misc] # noqa: B023
+            row = {"": kind, "MB": f"{text.stat().st_size / 1e6:.1f}"}
+            rows.append(row | {call: ratio(jobs, wrong, call) for call in CALLS})
         harness.print_table(
             f"Encoding, {name}",
-            columns,
-            list(texts),
+            {column: itemgetter(column) for column in rows[0]},
+            rows,
             f"MB per CPU second on {options.cores} core(s), new text: ours / the fastest other encoder with HF's ids, "
-            f"ratio; batch: one call for all documents; each: one call per document; short: {options.length} bytes; "
-            f"the fastest of {options.rounds} rounds",
+            "ratio; batch: one call for all documents; each: one call per document; the fastest of "
+            f"{options.rounds} rounds",
         )
         for job, reason in reasons.items():
             harness.CONSOLE.print(f"{job}: {reason.splitlines()[0]}", markup=False)
         equal &= not any(job.startswith(OURS) for job in reasons)
-    return result, equal
-
-
-def _cell(own: float, best: float, peer: str) -> str:
-    return f"{own:.0f} / {best:.0f} {peer} {own / best:.2f}"
+    return equal
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
@@ -172,9 +159,8 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--tokenizers", nargs="+", default=list(TOKENIZERS), help=f"folders, or {', '.join(TOKENIZERS)} to train"
     )
-    options.add_argument("--vocab-size", type=harness.positive, help="size of trained ones (default: the recipe's)")
-    options.add_argument("--length", type=harness.positive, default=500, help="bytes of short documents (default 500)")
-    options.add_argument("--cores", type=harness.positive, default=1, help="(default 1)")
+    options.add_argument("--vocab-size", type=whole(), help="size of trained ones (default: the recipe's)")
+    options.add_argument("--cores", type=whole(), default=1, help="(default 1)")
     harness.add_degenerate(options)
 
 
@@ -185,10 +171,10 @@ def main(argv: list[str]) -> int:
     add_options(options)
     harness.add_peers(options, PEERS)
     arguments: Any = harness.parse_peers(options, argv)
-    _, equal = by_kind(arguments)
+    equal = by_kind(arguments)
     corpus, _ = collect(arguments)
     for name in arguments.tokenizers:
-        given = {"folder": str(folder_of(name, corpus, arguments)), "call": "batch", "length": None, "cores": 1}
+        given = {"folder": str(folder_of(name, corpus, arguments)), "call": "batch", "cores": 1}
 
         def job(title: str, path: Path, given: dict[str, Any] = given) -> Job:
             return Job(title, f"encode {OURS}", given | {"text": str(path), "separator": harness.SEPARATOR})

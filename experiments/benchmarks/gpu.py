@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from experiments.benchmarks import harness, lm
+from experiments.cli.arguments import whole
 from lm.data.shards import Shards, TextLoss
 from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
@@ -68,7 +69,6 @@ class Case:
             context_tokens=self.context,
             document_mask=self.document_mask,
             device=device,
-            diagnostics_every=0,
         )
         model = ModelConfig(self.depth, hidden_size=32 if toy else 0, head_dim=16 if toy else 64, vocab_multiple=1)
         shards = SyntheticShards(self.vocabulary, 1 << (12 if toy else 22), 20 if toy else 600)
@@ -90,15 +90,8 @@ def measure(case: Case, device: str, rounds: int) -> dict[str, Any]:
         cuda = run.device.type == "cuda"
         if cuda:
             torch.cuda.reset_peak_memory_stats()
-        steps = lm.time_steps(run, rounds)
-        evaluation, evaluated = lm.time_evaluation(run, run.shards, max(2, rounds // 5))
-        row: dict[str, Any] = asdict(case) | {"peak GB": torch.cuda.max_memory_allocated() / 1e9 if cuda else math.nan}
-        for model in lm.MODELS:
-            if model in steps.seconds:
-                rate = case.tokens / (steps.median(model) + steps.median(f"{model}, update"))
-                row[f"{model}, tokens/s"] = rate
-                row[f"{model}, MFU"] = rate * run.flops_per_token * steps.median(lm.PRODUCT)
-        return row | {f"evaluation, {name}": evaluated[name] / evaluation.median(name) for name in evaluated}
+        row = lm.measure(run, run.shards, rounds)
+        return asdict(case) | row | {"peak GB": torch.cuda.max_memory_allocated() / 1e9 if cuda else math.nan}
 
 
 @harness.command
@@ -107,7 +100,7 @@ def main(argv: list[str]) -> int:
     options = argparse.ArgumentParser(description="Training steps and evaluation on a GPU.")
     options.add_argument("--to", type=Path, required=True, help="folder of the JSON")
     options.add_argument("--device", default="auto")
-    options.add_argument("--rounds", type=harness.positive, default=20, help="steps of a case (default 20)")
+    options.add_argument("--rounds", type=whole(), default=20, help="steps of a case (default 20)")
     options.add_argument("--toy", action="store_true", help="the smallest sizes, for a test on a CPU")
     arguments = options.parse_args(argv)
     arguments.to.mkdir(parents=True, exist_ok=True)
@@ -117,7 +110,7 @@ def main(argv: list[str]) -> int:
         rows.append(measure(case, arguments.device, arguments.rounds))
         (arguments.to / "gpu.json").write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1))
     columns = {column: (lambda row, column=column: f"{row.get(column, math.nan):,.4g}") for column in rows[-1]}
-    harness.print_table("Tokens per second", columns, rows, "MFU: of a large matrix product")
+    harness.print_table("Tokens per second", columns, rows, lm.MEDIANS)
     return 0
 
 

@@ -10,7 +10,6 @@ import argparse
 import functools
 import hashlib
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -20,28 +19,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import tokenizer
-from experiments.benchmarks.jobs import memory_mb
+from experiments.cli.arguments import size, whole
 from experiments.cli.console import exit_code
 from tokenizer import Corpus, CorpusConfig, UserError
-
-T = TypeVar("T")
 
 PEERS = {
     "fastokens": "0.3.5",
     "gigabpe": "0.1.0",
     "gigatoken": "0.10.0",
-    "rustbpe": "0.1.0",
-    "splintr-rs": "0.22.0",
     "tiktoken": "0.14.0",
     "tokenizers": "0.23.3",
 }
@@ -166,15 +160,15 @@ def print_growth(title: str, job: Callable[[str, Path], Job], options: argparse.
     """
     n, jobs = options.degenerate_bytes, {}
     for name, text in DEGENERATE.items():
-        for size in (n // 2, n):
-            content = text(size, random.Random(size)).encode()
+        for n_bytes in (n // 2, n):
+            content = text(n_bytes, random.Random(n_bytes)).encode()
             folder = cached(
                 options.cache,
                 "degenerate",
-                [name, size],
+                [name, n_bytes],
                 lambda folder, content=content: (folder / "text.txt").write_bytes(content),  # type: ignore[misc]
             )
-            jobs[name, size] = job(f"{name}, {size:,}", folder / "text.txt")
+            jobs[name, n_bytes] = job(f"{name}, {n_bytes:,}", folder / "text.txt")
     in_turn(list(jobs.values()), options.rounds)
     columns: dict[str, Callable[[str], str]] = {
         "": str,
@@ -184,16 +178,6 @@ def print_growth(title: str, job: Callable[[str, Path], Job], options: argparse.
         "peak MB": lambda name: f"{jobs[name, n].median('peak_mb'):.0f}",
     }
     print_table(f"{title}, {n / 1e6:.3g} MB", columns, list(DEGENERATE), "the fastest of the rounds; 2 is linear")
-
-
-def _measured(job: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, dict[str, float]]:
-    return job(*arguments), {"peak_mb": memory_mb("VmHWM")}
-
-
-def fresh(job: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, float]]:
-    """Run a function in a fresh process; return its result and the process's peak memory."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_measured, job, arguments).result()
 
 
 def environment(folder: Path) -> Path:
@@ -233,9 +217,9 @@ def parser(description: str, *, paths: str = "+") -> argparse.ArgumentParser:
     """Return the options of all benchmarks, `paths` times a path."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("paths", nargs=paths, help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
-    options.add_argument("--rounds", type=positive, default=3, help="runs of each contender, in turn (default 3)")
+    options.add_argument("--rounds", type=whole(), default=3, help="runs of each contender, in turn (default 3)")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--max-bytes", type=size, metavar="SIZE", help="10MB, or all (default)")
+    options.add_argument("--max-bytes", type=size, metavar="SIZE", help="10MB (default: all)")
     return options
 
 
@@ -269,32 +253,6 @@ def add_degenerate(options: argparse.ArgumentParser) -> None:
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """Make a user error in a benchmark's entry point one line and exit code 2, as in the commands."""
     return functools.wraps(main)(lambda argv: exit_code(lambda: main(argv)))
-
-
-def positive(text: str) -> int:
-    """Parse a positive integer option."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
-    return number
-
-
-def size(text: str) -> int | None:
-    """Parse a size in bytes: 5000000, 5MB, 5e6; `all` is None.
-
-    >>> size("1.5MB")
-    1500000
-    """
-    if text == "all":
-        return None
-    number, unit = (text[:-2], text[-2:]) if text[-2:] in ("kB", "MB", "GB") else (text, "")
-    try:
-        value = int(float(number) * {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit])
-    except (ValueError, OverflowError):
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; use for example 100MB, or all")
-    return value
 
 
 # Text.

@@ -123,29 +123,6 @@ def train_gigatoken(arguments: Arguments) -> Call:
     return call
 
 
-def train_rustbpe(arguments: Arguments) -> Call:
-    """Takes an iterator of strings and buffers 8,192 of them; documents are faster than lines (5.5 s against 7.0 s)."""
-    library: Any = importlib.import_module("rustbpe")
-
-    def documents() -> Iterator[str]:
-        rest = ""
-        with open(arguments["paths"][0], encoding="utf-8", newline="") as file:
-            while block := file.read(1 << 20):
-                *whole, rest = (rest + block).split(arguments["separator"])
-                yield from whole
-        yield rest
-
-    def call() -> tuple[Lines, dict[str, Any]]:
-        trained = library.Tokenizer()
-        trained.train_from_iterator(
-            documents(), vocab_size=arguments["vocab_size"], pattern="|".join(arguments["regexes"])
-        )
-        ranks = sorted(trained.get_mergeable_ranks(), key=lambda pair: pair[1])
-        return lambda: _spelled((bytes(token),) for token, rank in ranks if rank >= 256), {}
-
-    return call
-
-
 def train_tokenizers(arguments: Arguments) -> Call:
     """HF: reads plain text itself, line by line, and splits it with one regex after the other."""
     library: Any = importlib.import_module("tokenizers")
@@ -180,7 +157,7 @@ def encoder_ours(arguments: Arguments) -> Encoder:
 
     loaded, threads = Tokenizer.load(arguments["folder"]), arguments["cores"]
     return (
-        lambda text: loaded.encode_to_numpy(text, disallowed_special=()),
+        lambda text: loaded.encode_batch([text])[0],
         lambda texts: loaded.encode_batch(texts, threads=threads),
         lambda found: _cut(*found),
     )
@@ -198,13 +175,6 @@ def encoder_gigatoken(arguments: Arguments) -> Encoder:
     library: Any = importlib.import_module("gigatoken")
     loaded, parallel = library.Tokenizer(arguments["json"]), arguments["cores"] > 1
     return loaded.encode, lambda texts: loaded.encode_batch(texts, parallel=parallel), _arrays
-
-
-def encoder_splintr(arguments: Arguments) -> Encoder:
-    """The distribution is named splintr-rs."""
-    library: Any = importlib.import_module("splintr")
-    loaded = library.from_json(arguments["json"])
-    return loaded.encode_flat, loaded.encode_batch_flat, _flat
 
 
 def encoder_tiktoken(arguments: Arguments) -> Encoder:
@@ -237,7 +207,6 @@ ENCODERS: dict[str, Callable[[Arguments], Encoder]] = {
     "ours": encoder_ours,
     "fastokens": encoder_fastokens,
     "gigatoken": encoder_gigatoken,
-    "splintr-rs": encoder_splintr,
     "tiktoken": encoder_tiktoken,
     "tokenizers": encoder_tokenizers,
 }
@@ -265,31 +234,10 @@ def digest(ids: Ids) -> str:
     return hashlib.blake2b(spelled, digest_size=8).hexdigest()
 
 
-def cut(texts: list[str], length: int) -> list[str]:
-    """Cut texts into documents of at most `length` bytes of UTF-8, between characters.
-
-    >>> cut(["naïve!"], 4)
-    ['naï', 've!']
-    """
-    found = []
-    for text in texts:
-        spelled = text.encode()
-        start = 0
-        while start < len(spelled):
-            end = min(start + length, len(spelled))
-            while end < len(spelled) and spelled[end] & 0xC0 == 0x80:  # inside a character
-                end -= 1
-            found.append(spelled[start:end].decode())
-            start = end
-    return found
-
-
 def encode(name: str, arguments: Arguments) -> Call:
     """Encode documents of a text file, in one call for all, or in one call per document."""
     with open(arguments["text"], encoding="utf-8", newline="") as file:
         texts = file.read().split(arguments["separator"])
-    if arguments["length"] is not None:
-        texts = cut(texts, arguments["length"])
     n_bytes = sum(len(text.encode()) for text in texts)
     one, many, rows = ENCODERS[name](arguments)
     one(FIRST)
@@ -309,7 +257,6 @@ JOBS: dict[str, Callable[[Arguments], Call]] = {
     "train ours": train_ours,
     "train gigabpe": train_gigabpe,
     "train gigatoken": train_gigatoken,
-    "train rustbpe": train_rustbpe,
     "train tokenizers": train_tokenizers,
     **{f"encode {name}": partial(encode, name) for name in ENCODERS},
 }

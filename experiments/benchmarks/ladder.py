@@ -2,7 +2,7 @@
 
 A rung is a way to store words and a way to find the most frequent pair, in the words of *From Hours to Seconds* and
 *Production BPE*. All rungs but the approximate one learn the merges of `tokenizer.reference`. The table shows seconds
-until a number of merges, in a fresh process for each rung; a rung stops after `--limit` seconds. The exit code is 1 if
+until a number of merges; a rung stops after `--limit` seconds. The exit code is 1 if
 exact rungs give different merges.
 
 >>> TRAINERS["lazy-heap"]({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
@@ -15,7 +15,6 @@ import heapq
 import itertools
 import multiprocessing
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,21 +22,21 @@ from functools import partial
 from itertools import islice, pairwise, repeat
 from multiprocessing.connection import Connection
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sortedcontainers import SortedDict
 
 from experiments.benchmarks import harness
-from tokenizer import PretokenCounts, _native, count_pretokens
+from experiments.cli.arguments import whole
+from tokenizer import _native, count_pretokens
 from tokenizer.definition import ALPHABET, longest_token
 from tokenizer.reference import Accept, Merge, Pair, Word, as_words, break_tie, byte_alphabet, replace_pair, train_naive
 
 Weighted = Iterable[tuple[Iterable[bytes], int]]
 """Words with their weights; a word may be repeated."""
 Changes = dict[Pair, int]
-"""What a merge adds to the counts of pairs; most entries are negative."""
+"""Changes of the counts of pairs by a merge; most are negative."""
 
 NAIVE_BYTES = 2_000_000
 """Text for the naive rung in the table."""
@@ -241,12 +240,10 @@ class ScannedPairs:
 
     Attributes:
         order: Position of each token: the initial tokens, then merges by rank. It grows during training.
-        seconds: Time that `learn` spent in `best`.
     """
 
     def __init__(self, counts: Mapping[Pair, int], tokens: Iterable[bytes], tie_break: str) -> None:
         self.order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
-        self.seconds = 0.0
         self._counts = dict(counts)
         self._tie_break = tie_break
         self._dropped: set[Pair] = set()
@@ -407,9 +404,7 @@ def learn(
         accept: Decides about each pair. A rejected pair is dropped for good, as is one that spells an existing token.
     """
     while True:
-        started = time.perf_counter()
         count, pair = pairs.best()
-        pairs.seconds += time.perf_counter() - started
         if pair is None or count < min_count:
             return
         token = pair[0] + pair[1]
@@ -470,13 +465,12 @@ EXACT = tuple(name for name in TRAINERS if name != "approximate")
 # The table.
 
 
-def measure(rung: str, path: Path, n_merges: int, limit: float) -> tuple[list[float], float, list[Merge]]:
-    """Train with a rung; return seconds at the end of each merge, the share of selecting, and the merges."""
-    counts = dict(PretokenCounts.load(path).items())
+def measure(rung: str, counts: dict[bytes, int], n_merges: int, limit: float) -> tuple[list[float], list[Merge]]:
+    """Train with a rung; return seconds at the end of each merge, and the merges."""
     started = time.perf_counter()
     if rung == "native":
         merges = train_native(counts, n_merges)
-        return [time.perf_counter() - started] * len(merges), 0.0, merges
+        return [time.perf_counter() - started] * len(merges), merges
     store, select = RUNGS[rung]
     words = store(as_words(counts).items())
     pairs = select(words.pair_counts(), byte_alphabet(), "lowest-ids")
@@ -487,30 +481,27 @@ def measure(rung: str, path: Path, n_merges: int, limit: float) -> tuple[list[fl
         if time.perf_counter() - begun > limit:
             break
     words.close()
-    return at, pairs.seconds / at[-1] if at else 0.0, merges
+    return at, merges
 
 
 def main(argv: list[str]) -> int:
     """Measure every rung and print the table; return 1 if exact rungs give different merges."""
     options = harness.parser("Each step from the textbook's trainer to the Rust core.")
     options.add_argument("--limit", type=float, default=30, help="seconds of merges for each rung (default 30)")
-    options.add_argument("--merges", type=harness.positive, nargs="+", default=[100, 1_000, 10_000, 50_000])
+    options.add_argument("--merges", type=whole(), nargs="+", default=[100, 1_000, 10_000, 50_000])
     arguments = options.parse_args(argv)
     numbers, agree, rows = sorted(arguments.merges), True, []
     counts = count_pretokens(harness.corpus(arguments.paths, arguments.field, arguments.max_bytes), "gpt2")
     first = count_pretokens(harness.corpus(arguments.paths, arguments.field, NAIVE_BYTES), "gpt2")
-    with tempfile.TemporaryDirectory() as folder:
-        for rung in (*RUNGS, "native"):
-            path, text = Path(folder) / rung, first if rung == "naive" else counts
-            text.save(path)
-            exact = train_native(dict(text.items()), numbers[-1])
-            (at, selecting, merges), usage = harness.fresh(measure, rung, path, numbers[-1], arguments.limit)
-            shared = len(set(merges) & set(exact[: len(merges)])) / max(len(merges), 1)
-            agree &= merges == exact[: len(merges)] or rung == "approximate"
-            row = {"": rung, "MB": f"{text.n_bytes / 1e6:.1f}"}
-            row |= {f"{n:,}": f"{at[n - 1]:.2f}" if n <= len(at) else "–" for n in numbers}
-            row |= {"merges": f"{len(at):,}", "as ours": f"{shared:.1%}", "selecting": f"{selecting:.0%}"}
-            rows.append(row | {"peak MB": f"{usage['peak_mb']:.0f}"})
+    for rung in (*RUNGS, "native"):
+        text = first if rung == "naive" else counts
+        exact = train_native(dict(text.items()), numbers[-1])
+        at, merges = measure(rung, dict(text.items()), numbers[-1], arguments.limit)
+        shared = len(set(merges) & set(exact[: len(merges)])) / max(len(merges), 1)
+        agree &= merges == exact[: len(merges)] or rung == "approximate"
+        row = {"": rung, "MB": f"{text.n_bytes / 1e6:.1f}"}
+        row |= {f"{n:,}": f"{at[n - 1]:.2f}" if n <= len(at) else "–" for n in numbers}
+        rows.append(row | {"merges": f"{len(at):,}", "as ours": f"{shared:.1%}"})
     columns = {column: itemgetter(column) for column in rows[0]}
     harness.print_table("Seconds until a number of merges, pattern gpt2", columns, rows, "setup included")
     return 0 if agree else 1

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.benchmarks import harness
+from experiments.cli.arguments import whole
 from experiments.cli.console import si
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
@@ -37,7 +39,9 @@ from lm.train.optim import Muon
 from lm.train.trainer import Trainer
 from tokenizer import count_pretokens, train_bpe
 
-MODELS = {"ours": "ours", "llama": "transformers' Llama"}
+MODELS = ("ours", "llama")
+"""Ours, and the Llama of `transformers`."""
+MEDIANS = "medians; MFU: of a large matrix product; on a CPU, seconds of CPU time by threads"
 PRODUCT = "a matrix product's FLOP"
 HAS_LLAMA = importlib.util.find_spec("transformers") is not None
 
@@ -182,41 +186,17 @@ def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, d
     return clock, tokens
 
 
-def show(run: Trainer, steps: Clock, evaluation: Clock, evaluated: dict[str, int]) -> None:
-    """Print both tables."""
-    tokens = run.config.batch_size * run.rows.most_tokens
-    unit = "second" if run.device.type == "cuda" else f"CPU second of {torch.get_num_threads()} thread(s)"
-    shape = (
-        f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} tokens, "
-        f"{run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
-    )
-    bare = {name: steps.median(name) for name in MODELS if name in steps.seconds}
-    whole = {name: bare[name] + steps.median(f"{name}, update") for name in bare}
-    product = steps.median(PRODUCT)
-    harness.print_table(
-        f"Training, tokens per {unit}: {shape}",
-        {
-            "": MODELS.__getitem__,
-            "gradients": lambda name: f"{tokens / bare[name]:,.0f}",
-            "with optimizers": lambda name: f"{tokens / whole[name]:,.0f}",
-            "ours / its": lambda name: f"{whole[name] / whole['ours']:.2f}",
-            "FLOPs / matrix product": lambda name: f"{tokens * run.flops_per_token / bare[name] * product:.0%}",
-        },
-        list(bare),
-        f"medians; a matrix product: {si(1 / product)} FLOPs per second",
-    )
-    rates = {name: evaluated[name] / evaluation.median(name) for name in evaluated}
-    harness.print_table(
-        f"Evaluation, tokens per {unit}",
-        {
-            "": str,
-            "tokens": lambda name: f"{evaluated[name]:,}",
-            "tokens / s": lambda name: f"{rates[name]:,.0f}",
-            "of plain forward": lambda name: f"{rates[name] / rates['plain forward']:.2f}",
-        },
-        list(rates),
-        "medians; ours: windows of documents, padding and context included",
-    )
+def measure(run: Trainer, shards: Shards, rounds: int) -> dict[str, float]:
+    """Tokens per second of both models, and their FLOPs as a share of those of a large matrix product."""
+    steps, row = time_steps(run, rounds), dict[str, float]()
+    evaluation, evaluated = time_evaluation(run, shards, max(2, rounds // 5))
+    for model in (name for name in MODELS if name in steps.seconds):
+        gradients = steps.median(model)
+        rate = run.config.batch_size * run.rows.most_tokens / (gradients + steps.median(f"{model}, update"))
+        row[f"{model}, tokens/s"] = rate
+        row[f"{model}, gradients alone, tokens/s"] = rate * (1 + steps.median(f"{model}, update") / gradients)
+        row[f"{model}, MFU"] = rate * run.flops_per_token * steps.median(PRODUCT)
+    return row | {f"evaluation, {name}": evaluated[name] / evaluation.median(name) for name in evaluated}
 
 
 def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
@@ -256,23 +236,28 @@ def main(argv: list[str]) -> int:
     """Parse the command line, measure and print the tables; return the exit code."""
     options = harness.parser("Training steps and evaluation beside Hugging Face's Llama.")
     options.set_defaults(rounds=7)
-    options.add_argument("--n-layers", type=harness.positive, default=4, help="layers (default 4)")
-    options.add_argument("--hidden-size", type=harness.positive, help="default 64 times the layers")
-    options.add_argument("--vocab-size", type=harness.positive, default=8192, help="default 8192")
-    options.add_argument("--rows", type=harness.positive, default=8, help="rows of a step (default 8)")
-    options.add_argument("--context", type=harness.positive, default=256, help="tokens of a row (default 256)")
+    options.add_argument("--n-layers", type=whole(), default=4, help="layers (default 4)")
+    options.add_argument("--hidden-size", type=whole(), help="default 64 times the layers")
+    options.add_argument("--vocab-size", type=whole(), default=8192, help="default 8192")
+    options.add_argument("--rows", type=whole(), default=8, help="rows of a step (default 8)")
+    options.add_argument("--context", type=whole(), default=256, help="tokens of a row (default 256)")
     options.add_argument("--precision", choices=PRECISIONS, default="auto")
     options.add_argument("--compile", action="store_true", help="fuse both models' layers with torch.compile")
     options.add_argument("--document-mask", action="store_true", help="only for ours: Llama attends to whole rows")
     options.add_argument("--device", default="auto")
-    options.add_argument("--threads", type=harness.positive, help="threads on a CPU (default: Torch's)")
+    options.add_argument("--threads", type=whole(), help="threads on a CPU (default: Torch's)")
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         run = prepare(arguments, Path(folder))
-        steps = time_steps(run, arguments.rounds)
-        show(run, steps, *time_evaluation(run, Shards.open(Path(folder) / "shards"), max(2, arguments.rounds // 2)))
+        row = measure(run, Shards.open(Path(folder) / "shards"), arguments.rounds)
+    shape = (
+        f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} tokens, "
+        f"{run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
+    )
+    columns: dict[str, Callable[[Any], str]] = {"": itemgetter(0), "tokens / s, or share": lambda row: f"{row[1]:,.4g}"}
+    harness.print_table(shape, columns, list(row.items()), MEDIANS)
     return 0
 
 

@@ -20,11 +20,12 @@ from typing import Any
 
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
+from experiments.cli.arguments import size, whole
 from superbpe import PHASE1, PRESETS
 from superbpe.transition import resolve_transition
 from tokenizer import UserError, patterns
 
-TRAINERS = ("gigabpe", "gigatoken", "rustbpe", "tokenizers")
+TRAINERS = ("gigabpe", "gigatoken", "tokenizers")
 BY_LINES = ("gigabpe", "tokenizers")
 TABLES = ("peers", "sizes", "degenerate")
 LINES, DOCUMENTS = "ours, plain text by lines", "ours, plain text by documents"
@@ -76,8 +77,8 @@ def ours(name: str, options: argparse.Namespace, **changes: Any) -> Job:
     return Job(name, "train ours", arguments | changes)
 
 
-def beside_peers(options: argparse.Namespace) -> tuple[dict[str, Job], bool]:
-    """Print phase 1 beside its peers; return the jobs, and whether all merges are as expected."""
+def beside_peers(options: argparse.Namespace) -> bool:
+    """Print phase 1 beside its peers; return whether all merges are as expected."""
     lines, documents = harness.plain_text(
         harness.corpus(options.paths, options.field, options.max_bytes), options.cache
     )
@@ -99,17 +100,16 @@ def beside_peers(options: argparse.Namespace) -> tuple[dict[str, Job], bool]:
         same = harness.agreement(like.lines, job.lines)
         job.facts["times ours"] = f"{job.median('seconds') / like.median('seconds'):.2f}"
         job.facts["merges as ours"] = f"first {same:,} of {len(job.lines):,}"
-        # gigabpe starts with only the bytes that occur, not all 256, so it learns a few more merges; rustbpe breaks
-        # ties by byte value.
-        right &= same == len(like.lines) or name == "rustbpe"
+        # gigabpe starts with only the bytes that occur, not all 256, so it learns a few more merges.
+        right &= same == len(like.lines)
     columns = {name: cell for name, cell in COLUMNS.items() if name != "MB"} | _facts("times ours", "merges as ours")
     title = f"Phase 1, pattern gpt2, vocabulary {options.vocab_size:,}, {lines.stat().st_size / 1e6:.3g} MB"
     harness.print_table(title, columns, jobs, _CAPTION)
-    return named, right
+    return right
 
 
-def by_size(options: argparse.Namespace) -> list[Job]:
-    """Print the times and memory of both phases for each amount of text, and of stock HF; return our jobs."""
+def by_size(options: argparse.Namespace) -> None:
+    """Print the times and memory of both phases for each amount of text, and of stock HF."""
     phase1, rules = PHASE1[options.rules], PRESETS[options.rules]
     job = {"pattern": options.pattern or phase1["pattern"], "unit": phase1["unit"], "rules": options.rules}
     text = {"paths": options.paths, "field": options.field}
@@ -128,7 +128,6 @@ def by_size(options: argparse.Namespace) -> list[Job]:
         row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
     title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
     harness.print_table(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
-    return jobs
 
 
 def degenerate(options: argparse.Namespace) -> None:
@@ -145,14 +144,14 @@ def degenerate(options: argparse.Namespace) -> None:
 def add_options(options: argparse.ArgumentParser) -> None:
     """Add the options of training."""
     options.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    options.add_argument("--vocab-size", type=harness.positive, default=50_000)
+    options.add_argument("--vocab-size", type=whole(), default=50_000)
     options.add_argument("--transition", type=float, default=40_000, help="a share, or tokens (default 40000)")
     options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS), help="(default uw-2025)")
     options.add_argument("--pattern", help="pattern of phase 1 in the table of sizes (default: that of the rules)")
-    options.add_argument("--sizes", nargs="+", type=harness.size, default=[None], help="10MB 100MB, or all (default)")
-    options.add_argument("--threads", type=harness.positive, default=None, help="our threads (default: all cores)")
-    options.add_argument("--memory", type=harness.size, metavar="SIZE", help="our limit in phase 2 (default: none)")
-    options.add_argument("--hf-bytes", type=harness.size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
+    options.add_argument("--sizes", nargs="+", type=size, default=[None], help="10MB 100MB (default: all)")
+    options.add_argument("--threads", type=whole(), default=None, help="our threads (default: all cores)")
+    options.add_argument("--memory", type=size, metavar="SIZE", help="our limit in phase 2 (default: none)")
+    options.add_argument("--hf-bytes", type=size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
     harness.add_degenerate(options)
 
 
@@ -180,7 +179,7 @@ def main(argv: list[str]) -> int:
     check(arguments)
     right = True
     if "peers" in arguments.tables:
-        _, right = beside_peers(arguments)
+        right = beside_peers(arguments)
     if "sizes" in arguments.tables:
         by_size(arguments)
     if "degenerate" in arguments.tables:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -19,14 +19,13 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.arms import check_name, override_presets
+from experiments.arms import check_name, preset_settings
 from experiments.cli.arguments import with_sizes
 from experiments.cli.validate import validate
-from experiments.config import ArmConfig, Config, build, schema
-from superbpe.rules import PHASE1, PRESETS, TRANSITION
+from experiments.config import ArmConfig, Config, schema
+from superbpe.rules import PRESETS
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.files import without_credentials
-from tokenizer.patterns import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,27 +40,11 @@ _LAUNCHERS = "; launchers come with the extra: pip install 'superbpe-framework[s
 
 
 def _register() -> None:
-    """Add the schema, and the groups `superbpe` and `pattern`, whose choices are Python's presets and patterns.
-
-    A preset also sets the pattern and the unit of phase 1, unless an experiment or the command line overrides them.
-    """
+    """Add the schema, and the group `superbpe`, whose choices are Python's presets."""
     store = ConfigStore.instance()
     store.store(name="schema", node=schema(Config))
-    for name, rules in PRESETS.items():
-        start: dict[str, Any] = {
-            "vocab_size": None,
-            "sources": [],
-            "transition": TRANSITION[name],
-            "transition_merges": None,
-        }
-        preset: dict[str, Any] = {
-            "defaults": [{"override /pattern": PHASE1[name]["pattern"]}],
-            "bpe": {"unit": PHASE1[name]["unit"]},
-            "superbpe": start | dataclasses.asdict(rules),
-        }
-        store.store(group="superbpe", name=name, package="_global_", node=preset)
-    for name in [*(name for name in NAMES if not name.endswith("-fence")), "custom"]:
-        store.store(group="pattern", name=name, node={"name": name, "regex": None})
+    for name in PRESETS:
+        store.store(group="superbpe", name=name, node=preset_settings(name))
 
 
 _register()
@@ -77,20 +60,16 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     Raises:
         UserError: If a value is missing or not allowed.
     """
+    keys = {text.partition("=")[0].lstrip("+") for text in overrides}
     try:
-        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        values = cast("dict[str, Any]", OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
+        values.pop("hydra", None)
+        for everywhere, of_superwords in (("pattern", "phase1_pattern"), ("bpe.unit", "phase1_unit")):
+            if everywhere in keys and f"superbpe.{of_superwords}" not in keys:
+                values["superbpe"][of_superwords] = None
+        config = cast("Config", OmegaConf.to_object(OmegaConf.merge(schema(Config), values)))
     except OmegaConfBaseException as error:
         raise _explained(error) from None
-    assert isinstance(values, dict)
-    values.pop("hydra", None)
-    keys = {text.partition("=")[0].lstrip("+") for text in overrides}
-    if "superbpe.transition" in keys and "superbpe.transition_merges" not in keys:
-        values["superbpe"]["transition_merges"] = None  # of two settings for one thing, the explicit one counts
-    override_presets(values, keys)  # type: ignore[arg-type]
-    try:
-        config = build(Config, values)  # type: ignore[arg-type]
-    except KeyError as error:  # `+KEY=VALUE` adds any key
-        raise _unknown(str(error.args[0])) from None
     validate(config)
     return config
 
@@ -183,7 +162,7 @@ def known_keys() -> list[str]:
 @functools.cache  # takes 40 ms
 def keys() -> tuple[str, ...]:
     """Return every key that an override may name."""
-    return tuple(_dotted(OmegaConf.structured(schema(Config))))
+    return tuple(_dotted(schema(Config)))
 
 
 def _dotted(node: DictConfig, prefix: str = "") -> Iterator[str]:
@@ -288,9 +267,8 @@ def _explained(error: BaseException) -> UserError:
     if "is not a ListConfig" in message:
         return UserError(f"{where} is a list: write {where}=[a,b]")
     if "Cannot assign" in message and where.startswith("arms."):
-        example = ".name=NAME" if where.endswith(".pattern") else ".vocab_size=N"
         return UserError(
-            f"{where} takes keys, not a value: write {where}{example}, or arms.{arm.split('.')[0]}.preset=NAME"
+            f"{where} takes keys, not a value: write {where}.vocab_size=N, or arms.{arm.split('.')[0]}.preset=NAME"
         )
     if wrong := re.fullmatch(r"Value '(.*)' of type '.*' could not be converted to (\w+)", message):
         kind = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}.get(wrong[2], wrong[2])

@@ -27,6 +27,7 @@ from tokenizer.errors import UserError, did_you_mean, missing_extra
 
 COMMANDS: dict[str, dict[str, str]] = {
     "tokenizers": {
+        "choose": "find the tokenizers that are worth a comparison for a text",
         "train": "train BPE or SuperBPE on files",
         "encode": "encode files into shards",
         "fertility": "count and compare the tokens that tokenizers need for a text",
@@ -46,7 +47,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "extend-model": "extend a model to a tokenizer with more tokens",
     },
 }
-"""What each command does, by group. The module is the name with underscores."""
+"""Purpose of each command, by group. The module is the name with underscores."""
 NAMES = [name for group in COMMANDS.values() for name in group]
 
 

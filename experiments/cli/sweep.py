@@ -10,7 +10,7 @@ from rich.text import Text
 from experiments.cli.console import console, duration, print_table, signed, stderr
 from experiments.store import runs
 from experiments.store.manifest import command_line
-from tokenizer.durable import write_json, write_whole
+from tokenizer.durable import write_json
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.store.runs import Run
 
-_INTERVALS = {"interval": ("low", "high"), "difference_interval": ("difference_low", "difference_high")}
-_NOT_NUMBERS = ("key", "label", "settings", *_INTERVALS)
-SUMMARY, TABLE = "sweep.json", "sweep.csv"
+SUMMARY = "sweep.json"
 
 
 def share_out(
@@ -37,7 +35,7 @@ def share_out(
 
     Args:
         launcher: Hydra's settings of the launcher.
-        name: Name of the launcher: `basic`, `joblib`, `submitit_local`, `submitit_slurm`.
+        name: Name of the launcher; only `joblib` runs cells at the same time on this machine.
         n_cells: Number of cells of the sweep.
         threads: `runner.threads`; None for all cores.
         explicit: Whether the user chose `hydra.launcher.n_jobs`.
@@ -51,11 +49,6 @@ def share_out(
             jobs = min(jobs, max(1, cores // threads))
         jobs = min(jobs, n_cells)
         return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
-    if name.startswith("submitit") and threads is None:
-        if (chosen := launcher.get("cpus_per_task")) is not None:
-            return [f"runner.threads={chosen}"]
-        if name == "submitit_local":  # starts all cells at once
-            return [f"runner.threads={max(1, cores // n_cells)}"]
     return []
 
 
@@ -66,7 +59,7 @@ def begin(folder: Path) -> None:
 
 
 def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
-    """Print the results of a sweep, and write them to `sweep.json` and `sweep.csv`.
+    """Print the results of a sweep, and write them to `sweep.json`.
 
     Args:
         folder: Folder of the sweep.
@@ -76,8 +69,6 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     Returns:
         The cells that were started.
     """
-    from experiments.report.figures import to_csv  # imports Altair, which is slow
-
     cells = runs.find(folder)
     for cell in cells:
         if cell.status == "running" and stopped:
@@ -88,33 +79,16 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
         return cells
     summary = {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]}
     write_json(folder / SUMMARY, summary)
-    rows = [flat(cell) for cell in cells]
-    columns = dict.fromkeys(name for row in rows for name in row)
-    write_whole(folder / TABLE, to_csv([{name: row.get(name) for name in columns} for row in rows]))
     _print_cells(cells)
-    console.print(Text(f"the table as data: {folder / SUMMARY}, {folder / TABLE}"), soft_wrap=True)
+    console.print(Text(f"the table as data: {folder / SUMMARY}"), soft_wrap=True)
     _print_failures(cells, n_cells)
     return cells
-
-
-def flat(cell: Run) -> dict[str, Any]:
-    """Return a cell as a row of the CSV table: a column per swept key, and several per tokenizer."""
-    row: dict[str, Any] = {"cell": cell.number}
-    row |= {key: value for key, _, value in (text.partition("=") for text in cell.swept)}
-    row |= {"status": cell.status, "exit_code": cell.exit_code, "seconds": cell.seconds, "error": cell.error}
-    for arm in cell.results.arms if cell.results is not None else []:
-        values = dataclasses.asdict(arm)
-        numbers = {name: value for name, value in values.items() if name not in _NOT_NUMBERS}
-        for interval, ends in _INTERVALS.items():
-            numbers |= dict(zip(ends, values[interval] or (None, None), strict=True))
-        row |= {f"{arm.key}.{name}": value for name, value in numbers.items()}
-    return {**row, "report": cell.report, "folder": cell.folder}
 
 
 def _print_cells(cells: Sequence[Run]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
-    numbers = ["bytes per token", "bits per byte", "interval", "against first"] if arms else []
+    numbers = ["bytes per token", "bits per byte", "interval", "against first, %"] if arms else []
     rows = []
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
@@ -127,7 +101,7 @@ def _print_cells(cells: Sequence[Run]) -> None:
                 f"{arm.bytes_per_token:.3f}",
                 f"{arm.bits_per_byte:.4f}",
                 "{:.4f}–{:.4f}".format(*arm.interval) if arm.interval else "–",
-                "" if arm.difference is None else signed(arm.difference) + ("*" if arm.withheld else ""),
+                "" if arm.percent is None else signed(arm.percent, 2) + ("*" if arm.withheld else ""),
             ]
             rows.append([*([""] * len(settings) if place else settings), arm.label, *measured])
     last = [key.rpartition(".")[2] for key in keys]

@@ -10,9 +10,9 @@ import typing
 
 from experiments.arms import check_arms
 from experiments.cluster import RUNNERS
-from experiments.config import BUDGETS, check_choice
+from experiments.config import BUDGETS
 from experiments.logging.tracking import LOGGERS, check_installed
-from tokenizer.errors import UserError, check_whole
+from tokenizer.errors import UserError, check_choice, check_whole
 from tokenizer.files import Verify
 from tokenizer.progress import MOST_THREADS
 
@@ -28,8 +28,7 @@ _MORE = (
 )
 _MAY_BE_ZERO = {
     *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
-    *("eval.contamination", "report.n_superwords", "report.sample_document", "report.n_samples"),
-    *("report.sample_temperature", "report.sample_top_p"),
+    *("eval.contamination", "report.n_samples"),
 }
 _REMEDIES = {
     "runner.memory_mb": ", or null for no limit",
@@ -54,8 +53,6 @@ def validate(config: Config) -> None:
     for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
         if threads is not None:
             check_whole(key, threads, 1, MOST_THREADS)
-    if config.report.sample_top_p > 1:
-        raise UserError(f"report.sample_top_p={config.report.sample_top_p:g} must be at most 1")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.lm.train.device):
         raise UserError(f"lm.train.device={config.lm.train.device} is unknown; use auto, cpu, cuda or cuda:NUMBER")
     _check_corpus(config)

@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.results import Result, Task, as_progress
 from lm.data.shard_writer import Encoded
-from lm.data.sharding import check_complete, encode_batches, reading_threads
+from lm.data.sharding import encode_batches, reading_threads
 from superbpe.passes import MemoryFullError
 from superbpe.sources import check_not_empty
 from tokenizer import patterns
-from tokenizer.files import check_free, digest, n_bytes_of
+from tokenizer.files import digest
 from tokenizer.progress import Throttle
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
     from experiments.cluster.results import Beat, Blocks, Work
     from experiments.cluster.tasks import Cluster
-    from lm.data.shard_writer import Writer
     from superbpe.passes import Pass, State
     from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
@@ -129,28 +128,17 @@ class ClusterSources:
         selected = state.selection.share, state.selection.salt
         identity = digest(repr((pass_, state.settings, state.longest, state.merges, selected, live)))
         work = partial(_pass, state, pass_, live, self.cluster.threads)
-        results, n_written, sums = list[Result](), 0, Counter[str]()
-        for result in self._each(pass_.kind, work, identity, Throttle(progress, pass_.title)):
+        tasks = [Task(f"{pass_.kind}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
+        results, sums = list[Result](), Counter[str]()
+        for result in self.cluster.run(work, tasks, self.folder, Throttle(progress, pass_.title)):
             results.append(_checked(result))
             sums.update(result.value["n_bytes"])
-            n_written += n_bytes_of(result.files)
-            if len(results) == 1 or len(results) % FAN_IN == 0:
-                check_free(
-                    self.folder,
-                    n_written * (len(self.parts) - len(results)) // len(results),
-                    "results of the other parts",
-                    "free some space, use another folder (runner.folder=FOLDER), or larger parts (runner.part_mb=…)",
-                )
         check_not_empty(sums)
         add = partial(_add_passes, *work.args)
         total = _checked(add_up(self.cluster, pass_.kind, results, add, self.folder, progress))
         state.trainer.begin_pass()
         pass_.add(state.trainer, total.value, total.blocks())
         state.trainer.end_pass()
-
-    def _each(self, name: str, work: Work, identity: Any, tick: Callable[[int], None]) -> Iterator[Result]:
-        tasks = [Task(f"{name}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
-        return self.cluster.run(work, tasks, self.folder, tick)
 
 
 def _checked(result: Result) -> Result:
@@ -187,9 +175,9 @@ def _add_passes(
 
 
 def encoded_by(
-    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path, writer: Writer
+    cluster: Cluster, corpus: Corpus, split: Split, tokenizer: TokenizerLike, folder: Path
 ) -> Generator[Encoded]:
-    """The encoded documents that a writer lacks, in order: a source for `lm.data.sharding.write_encoded`.
+    """The encoded documents in order: a source for `lm.data.sharding.write_encoded`.
 
     Args:
         cluster: where the tasks run.
@@ -197,22 +185,17 @@ def encoded_by(
         split: side of its held-out split.
         tokenizer: encodes the documents.
         folder: folder for the tokens of the parts, which all machines see.
-        writer: the writer.
 
     Raises:
-        UserError: there are no documents, or fewer than in the finished shards.
+        UserError: there are no documents.
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
-    done, first = writer.n_documents, 0
+    empty = True
     for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
         for block in result.blocks():
-            encoded = Encoded(**{"covered": None, **block})
-            skip = min(max(done - first, 0), len(encoded.ends))
-            first += len(encoded.ends)
-            if skip < len(encoded.ends):
-                yield encoded.without(skip)
-    check_complete(writer, done, first)
-    if first == 0:
+            empty = False
+            yield Encoded(**{"covered": None, **block})
+    if empty:
         for _ in corpus.batches(split):  # explains why there are no documents
             pass
 
@@ -221,5 +204,5 @@ def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, 
     n_bytes = 0
     for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
         beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
-        yield {name: array for name, array in vars(encoded).items() if name != "text" and array is not None}
+        yield {name: array for name, array in vars(encoded).items() if array is not None}
     return {"skipped": part.part_skipped()}

@@ -167,7 +167,8 @@ class _Beat:
         self(0)
 
     def __call__(self, done: int) -> None:
+        self._sign = self._sign._replace(done=max(done, self._sign.done), time=time.time())
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + BEAT_SECONDS
             with suppress(OSError):
-                self._path.write_text(json.dumps(self._sign._replace(done=done, time=time.time())))
+                self._path.write_text(json.dumps(self._sign))

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 RETRIES = 11
 """Ray repeats a task this often after its worker died."""
-_CHECKPOINTED_RETRIES = 100
-STOP_SECONDS = 20.0
-"""Time for tasks to write their checkpoints after Ctrl-C."""
 _POLL_SECONDS = 0.5
 QUIET_SECONDS = 30.0
 """Time without any running task after which a line says what the tasks wait for."""
@@ -65,11 +62,6 @@ class Cluster:
         if is_remote(runner.folder or ""):
             raise UserError(f"runner.folder={runner.folder} must be a folder that all machines of the cluster share")
 
-    def slots(self) -> int:
-        """Number of tasks that can run at the same time."""
-        cores = int(self.ray.cluster_resources().get("CPU", 0))
-        return max(1, min(cores // self.threads, self.workers or cores))
-
     def machines(self) -> dict[str, Mapping[str, float]]:
         """Resources of each machine (`CPU`, `GPU`), by the id of its Ray node."""
         return {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
@@ -85,13 +77,13 @@ class Cluster:
         path = folder.resolve()
         if self._folder is not None:
             path = self._folder / f"{path.parent.name}-{path.name}"
-        kept = resume
         try:
             yield path
-            kept = False
-        finally:
-            if not kept:
+        except BaseException:
+            if not resume:
                 shutil.rmtree(path, ignore_errors=True)
+            raise
+        shutil.rmtree(path, ignore_errors=True)
 
     def run(
         self,
@@ -101,9 +93,8 @@ class Cluster:
         report: Callable[[int], None] | None = None,
         *,
         gpus: int = 0,
-        checkpoints: bool = False,
     ) -> Generator[Result]:
-        """Run tasks; yields their results in order. When the iterator is closed, tasks that run are cancelled.
+        """Run tasks; yields their results in order. When the iterator is closed, tasks that run are ended.
 
         Args:
             work: called with the argument of each task; yields blocks of arrays and returns JSON.
@@ -111,21 +102,19 @@ class Cluster:
             folder: folder for results, which all machines see.
             report: called with the bytes that are done, of finished and of running tasks.
             gpus: GPUs of each task.
-            checkpoints: whether tasks resume from checkpoints of their own. They may then lose more workers, and get
-                `STOP_SECONDS` to write a checkpoint before they are cancelled.
 
         Raises:
             UserError: a task raised one, was lost too often, or did not see the folder.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        run = _Run(self, work, tasks, folder, gpus, checkpoints)
+        run = _Run(self, work, tasks, folder, gpus)
         try:
             for task in tasks:
                 while task not in run.results:
                     run.step()
                     if report is not None:
                         report(run.done())
-                run.top_up()  # before the caller spends time on the result
+                run.submit()  # before the caller spends time on the result
                 yield run.results[task]
         finally:
             run.cancel()
@@ -179,31 +168,31 @@ class _Submitted:
 
 
 class _Run:
-    def __init__(
-        self, cluster: Cluster, work: Work, tasks: Sequence[Task], folder: Path, gpus: int, checkpoints: bool
-    ) -> None:
-        self.cluster, self.ray, self.folder = cluster, cluster.ray, folder
-        self.gpus, self.checkpoints = gpus, checkpoints
+    """The tasks of one call of `Cluster.run`: those that wait, those that Ray has, and the results of the others."""
+
+    def __init__(self, cluster: Cluster, work: Work, tasks: Sequence[Task], folder: Path, gpus: int) -> None:
+        self.cluster, self.ray, self.folder, self.gpus = cluster, cluster.ray, folder, gpus
         self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
         self.waiting = deque(task for task in tasks if task not in self.results)
         self.submitted: dict[Any, _Submitted] = {}
         self.looked = self.lively = time.monotonic()
         self.said = ""
-        if self.waiting:
-            retries = _CHECKPOINTED_RETRIES if checkpoints else RETRIES
-            options = {"num_cpus": cluster.threads, "num_gpus": gpus, "max_retries": retries}
-            self.execute = self.ray.remote(**options, retry_exceptions=[LostError])(execute)
-            self.work = self.ray.put(work)
+        options = {"num_cpus": cluster.threads, "num_gpus": gpus, "max_retries": RETRIES}
+        self.execute = self.ray.remote(**options, retry_exceptions=[LostError])(execute)
+        self.work = self.ray.put(work) if self.waiting else None
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
-        running = sum(min(each.task.size, each.done) for each in self.submitted.values())
+        running = sum(min(entry.task.size, entry.done) for entry in self.submitted.values())
         return running + sum(task.size for task in self.results)
 
-    def top_up(self) -> None:
+    def submit(self) -> None:
         """Keep some tasks more submitted than run at once, so that no worker waits for this process."""
-        slots = self.cluster.slots() if self.waiting else 0
-        most = len(self.waiting) if self.gpus else slots if self.cluster.workers else slots + (slots + 1) // 2
+        if not self.waiting:
+            return
+        cores = int(self.ray.cluster_resources().get("CPU", 0))
+        slots = max(1, min(cores // self.cluster.threads, self.cluster.workers or cores))
+        most = slots if self.cluster.workers else slots + (slots + 1) // 2
         while self.waiting and len(self.submitted) < most:
             task = self.waiting.popleft()
             task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command
@@ -211,20 +200,20 @@ class _Run:
 
     def step(self) -> None:
         """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
-        self.top_up()
+        self.submit()
         ended, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)
         for ref in ended:
-            each = self.submitted.pop(ref)
-            self._listen(each)
-            self.results[each.task] = self._result(ref, each)
+            entry = self.submitted.pop(ref)
+            self._listen(entry)
+            self.results[entry.task] = self._result(ref, entry)
             self.lively = time.monotonic()
         if time.monotonic() - self.looked > results.BEAT_SECONDS:
             self.looked = time.monotonic()
-            for each in self.submitted.values():
-                self._listen(each)
+            for entry in self.submitted.values():
+                self._listen(entry)
             self._explain_waiting()
 
-    def _result(self, ref: Any, each: _Submitted) -> Result:
+    def _result(self, ref: Any, entry: _Submitted) -> Result:
         errors = self.ray.exceptions
         try:
             result: Result = self.ray.get(ref)
@@ -233,28 +222,28 @@ class _Run:
                 raise (error.cause or error) from error
             why = str(error.cause)
         except errors.RayError as error:
-            why = each.why or f"{type(error).__name__}: {shortened(error)}"
+            why = entry.why or f"{type(error).__name__}: {shortened(error)}"
         else:
             return result
         raise UserError(
-            f"task {each.task.name} was lost again and again without an error of its own, the last time because {why}; "
-            "if memory is short, lower runner.part_mb, runner.memory_mb or runner.workers"
+            f"task {entry.task.name} was lost again and again without an error of its own, the last time because {why}"
+            "; if memory is short, lower runner.part_mb, runner.memory_mb or runner.workers"
         )
 
-    def _listen(self, each: _Submitted) -> None:
+    def _listen(self, entry: _Submitted) -> None:
         """Read the last sign of life of a task: report a new attempt, and end one that has been silent."""
-        sign, now, limit = Sign.last(each.task, self.folder), time.monotonic(), self.cluster.timeout
-        if sign is not None and sign != each.sign:
-            if sign.attempt > (each.sign.attempt if each.sign is not None else 1):
+        sign, now, limit = Sign.last(entry.task, self.folder), time.monotonic(), self.cluster.timeout
+        if sign is not None and sign != entry.sign:
+            if sign.attempt > (entry.sign.attempt if entry.sign is not None else 1):
                 _logger.warning(
-                    "task %s lost its worker; attempt %d runs on %s", each.task.name, sign.attempt, sign.host
+                    "task %s lost its worker; attempt %d runs on %s", entry.task.name, sign.attempt, sign.host
                 )
-            each.sign, each.heard, each.done, self.lively = sign, now, max(each.done, sign.done), now
-        elif each.sign is not None and limit is not None and now - each.heard > limit:
-            each.heard = now
-            if self._kill(each.sign):
-                each.why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
-                _logger.warning("task %s on %s was ended: %s", each.task.name, each.sign.host, each.why)
+            entry.sign, entry.heard, entry.done, self.lively = sign, now, max(entry.done, sign.done), now
+        elif entry.sign is not None and limit is not None and now - entry.heard > limit:
+            entry.heard = now
+            if self._kill(entry.sign):
+                entry.why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
+                _logger.warning("task %s on %s was ended: %s", entry.task.name, entry.sign.host, entry.why)
 
     def _kill(self, sign: Sign) -> bool:
         """End a worker on its machine. Cancelling its task would not free the cores of a process that is stopped."""
@@ -271,40 +260,27 @@ class _Run:
         if not self.submitted or time.monotonic() - self.lively < QUIET_SECONDS:
             return
         self.lively, machines = time.monotonic(), self.cluster.machines()
-        if any(each.sign is not None and each.sign.node in machines for each in self.submitted.values()):
+        if any(entry.sign is not None and entry.sign.node in machines for entry in self.submitted.values()):
             return
-        taken = f"{self.cluster.threads} CPUs and {self.gpus} GPUs"
-        if any(m.get("CPU", 0) >= self.cluster.threads and m.get("GPU", 0) >= self.gpus for m in machines.values()):
-            why = f"the CPUs or GPUs of the Ray cluster are in use by other programs; each task takes {taken}"
-        else:
-            why = f"no machine of the Ray cluster has {taken}, which each task takes; start one with `ray start`"
+        sizes = [f"{m.get('CPU', 0):g} CPUs and {m.get('GPU', 0):g} GPUs" for m in machines.values()]
+        why = (
+            f"no machine of the Ray cluster has {self.cluster.threads} CPUs and {self.gpus} GPUs free, which each task "
+            f"takes; its machines have {', '.join(sizes) or 'none'}, and other programs may use them"
+        )
         if why != self.said:
             self.said = why
             _logger.warning("%d tasks are waiting: %s", len(self.submitted) + len(self.waiting), why)
 
     def cancel(self) -> None:
-        """End all tasks that run; those with checkpoints get time to write one."""
-        try:
-            if self.checkpoints and (running := [ref for ref, each in self.submitted.items() if each.sign is not None]):
-                _logger.warning(
-                    "waiting up to %.0f s for %d tasks to write their checkpoints; Ctrl-C ends them at once",
-                    STOP_SECONDS,
-                    len(running),
-                )
-                self._cancel(running, force=False)  # like Ctrl-C in the worker
-                self.ray.wait(running, num_returns=len(running), timeout=STOP_SECONDS)
-        finally:
-            self._cancel(list(self.submitted), force=True)
-            self.submitted.clear()
-
-    def _cancel(self, refs: Sequence[Any], *, force: bool) -> None:
-        for ref in refs:
+        """End all tasks that run."""
+        for ref in self.submitted:
             # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives
             # (Ray 2.60: "Tried to complete task that was not pending").
             with suppress(Exception):  # the cluster may be gone
                 ended, _ = self.ray.wait([ref], timeout=0)
                 if not ended:
-                    self.ray.cancel(ref, force=force)
+                    self.ray.cancel(ref, force=True)
+        self.submitted.clear()
 
 
 def kill_worker(pid: int) -> bool:

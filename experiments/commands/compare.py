@@ -7,6 +7,9 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
 - With settings of the model that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`), `average=macro` for
   equal shares of all sources, or `shares.NAME=0.4`: the arms of a ladder of budgets under these assumptions, as
   `ladder.html`, `ladder.json` and `ladder.csv`.
+- With a CSV table of points that were measured elsewhere, instead of a run, the same page: a row for each arm, seed and
+  budget, with the columns `arm,seed,flops,vocab_size,tokens_per_byte` and the bits per byte of each source
+  (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 - With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as a
   table and `robustness.json`. An interrupted command resumes.
 """
@@ -37,11 +40,12 @@ def parser() -> Parser:
     options = Parser(
         "compare",
         "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
-        "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); with --perturb, the models on perturbed text.",
+        "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); a CSV of measured points instead of a run, on the same "
+        "page; with --perturb, the models on perturbed text.",
         "scores so far are kept; the same command resumes",
     )
     add = options.add_argument
-    add("runs", nargs="+", metavar="RUN|KEY=VALUE", help="folders of runs or sweeps, and settings")
+    add("runs", nargs="+", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
     add("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
@@ -71,9 +75,19 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
     if not runs:
         raise UserError("name the folder of a run, such as outputs/2026-11-22/10-00-00")
-    if (settings or arguments.perturb) and len(runs) > 1:
+    table = runs[0].suffix == ".csv"
+    if table and arguments.perturb:
+        raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
+    if (settings or arguments.perturb or table) and len(runs) > 1:
         raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
-    if settings:
+    if table:
+        from experiments.stages.over_compute import compare_points
+
+        if not runs[0].is_file():
+            raise UserError(f"{runs[0]} does not exist; name a CSV table of points, or the folder of a run")
+        with out_folder(arguments.out or Path("ladder")) as out:
+            compare_points(runs[0], settings, out, tolerance=arguments.tolerance)
+    elif settings:
         from experiments.stages.over_compute import reprice
 
         with out_folder(arguments.out or Path("ladder")) as out:

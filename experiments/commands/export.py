@@ -18,7 +18,6 @@ from experiments.cli.arguments import Parser, add_text_settings, add_tokenizer, 
 from experiments.cli.console import Reporter, console, finish
 from tokenizer import formats
 from tokenizer.errors import UserError
-from tokenizer.formats.hf_import import IGNORABLE
 
 _TEXTS = 200
 """Documents of `--text` to compare a model on; more would take longer and show nothing new."""
@@ -46,9 +45,7 @@ def parser() -> Parser:
     )
     add("--to", required=True, choices=[*formats.KINDS, "gguf"], help="format; of models: hf, gguf")
     add("--special", action="append", type=_special, metavar="STRING=ID", help="special token of a tiktoken input")
-    add("--ignore", action="append", default=[], choices=IGNORABLE, help="part of tokenizer.json to ignore; repeatable")
     add("--cut", type=whole(256), metavar="SIZE", help="keep only the first SIZE tokens")
-    add("--any-pattern", action="store_true", help="for gpt2: accept patterns other than GPT-2's")
     model = options.add_argument_group("for a model (TOKENIZER is artifacts/lm-...)")
     model.add_argument("--tokenizer", dest="of_model", type=Path, help="its tokenizer, if it is elsewhere")
     model.add_argument("--text", nargs="+", default=[], metavar="FILE", help="held-out text to compare both models on")
@@ -83,14 +80,12 @@ def _export_tokenizer(arguments: argparse.Namespace) -> None:
         arguments.tokenizer,
         pattern=arguments.pattern,
         special_tokens=None if arguments.special is None else dict(arguments.special),
-        ignore=arguments.ignore,
     )
     if arguments.cut is not None:
         tokenizer = tokenizer.cut(arguments.cut)
-    written = formats.write(tokenizer, arguments.output, arguments.to, any_pattern=arguments.any_pattern)
+    written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(Text(repr(tokenizer)), soft_wrap=True)
-    pattern = ["--pattern", f"{arguments.output}={arguments.pattern}"] if arguments.pattern else []
-    finish(*written, then=["fertility", arguments.output, "TEXT", *(pattern if arguments.to == "gpt2" else [])])
+    finish(*written, then=["fertility", arguments.output, "TEXT"])
 
 
 def _export_model(arguments: argparse.Namespace, output: Path) -> None:

@@ -1,8 +1,7 @@
 """`superbpe extend TOKENIZER TEXT... --vocab-size N --to FOLDER`: continue training to a larger vocabulary.
 
 The tokenizer keeps its tokens and their ids. One exception: in our own layout, special tokens follow the merges, so
-they move to the new end unless `--keep-ids` is given. TEXT is files, folders and globs (`PATH:3` counts three times),
-counted with the tokenizer's own pattern, or one `counts.parquet`.
+they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
 
 Phase 1 continues by default. With `--superbpe RULES`, phase 2 continues from the whole tokenizer or from its first
 tokens (`--transition`). In imported tokenizers, superwords follow the special tokens.
@@ -26,22 +25,19 @@ from experiments.cli.arguments import (
     whole,
 )
 from experiments.cli.console import Reporter, console, finish, si
-from superbpe import PRESETS, Source, train_superbpe
-from tokenizer import Corpus, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
-from tokenizer.files import shown, weighted
-from tokenizer.train.counting import mix_counts
+from superbpe import PRESETS, train_superbpe
+from tokenizer import Tokenizer, UserError, count_pretokens, formats, train_bpe
+from tokenizer.files import shown
 
 if TYPE_CHECKING:
     import argparse
-
-_COUNTS = "counts.parquet"
 
 
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser(
         "extend",
-        "Continues training a tokenizer to a larger vocabulary. TEXT may be PATH:WEIGHT, or one counts.parquet.",
+        "Continues training a tokenizer to a larger vocabulary.",
         "the same command continues phase 1 where this one stopped; phase 2 starts from scratch",
     )
     add = options.add_argument
@@ -63,9 +59,6 @@ def run(arguments: argparse.Namespace) -> None:
     """Train the larger tokenizer and write its folder."""
     if arguments.transition is not None and not arguments.superbpe:
         raise UserError(f"--transition {arguments.transition} requires --superbpe: it is where phase 2 starts")
-    counts = [path for path in arguments.text if path.endswith(_COUNTS)]
-    if counts and (arguments.superbpe or len(arguments.text) > 1):
-        raise UserError(f"{counts[0]} can only be the whole text of phase 1; name the text itself")
     start = open_exact(arguments.tokenizer, pattern=arguments.pattern)
     if start.fence is not None and not arguments.superbpe:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to continue phase 2")
@@ -78,7 +71,6 @@ def run(arguments: argparse.Namespace) -> None:
         extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
         extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
         formats.write(extended, folder, "superbpe")
-    _checkpoint(folder).unlink(missing_ok=True)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
@@ -86,53 +78,26 @@ def run(arguments: argparse.Namespace) -> None:
     finish(folder, then=["inspect", folder, "--against", arguments.tokenizer])
 
 
-def _checkpoint(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.merges.npz")
-
-
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
-    counts = _counts(arguments, start, reporter)
+    corpus = open_text(arguments, arguments.text)
+    with reporter.stage("count"):
+        counts = count_pretokens(
+            map(start.normalized, corpus.batches()) if start.preparation.forms else corpus,
+            start.pattern,
+            special_tokens=[*start.special_tokens, *start.preparation.added_tokens],
+            threads=arguments.threads,
+            memory_bytes=arguments.memory,
+            progress=reporter.progress,
+        )
+    reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
     with reporter.stage("bpe"):
         return train_bpe(
             counts,
             arguments.vocab_size,
             start=start,
             keep_ids=arguments.keep_ids,
-            checkpoint=_checkpoint(arguments.to),
             progress=reporter.progress,
         )
-
-
-def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> PretokenCounts:
-    if arguments.text[0].endswith(_COUNTS):
-        return PretokenCounts.load(Path(arguments.text[0]))
-    with reporter.stage("count"):
-        counted = [
-            (
-                count_pretokens(
-                    map(start.normalized, corpus.batches()) if start.preparation.forms else corpus,
-                    start.pattern,
-                    special_tokens=[*start.special_tokens, *start.preparation.added_tokens],
-                    threads=arguments.threads,
-                    memory_bytes=arguments.memory,
-                    progress=reporter.progress,
-                ),
-                weight,
-            )
-            for corpus, weight in _corpora(arguments)
-        ]
-        counts = counted[0][0] if counted[0][1] == len(counted) == 1 else mix_counts(counted)
-    reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
-    return counts
-
-
-def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:
-    """One corpus per weight."""
-    paths: dict[int, list[str]] = {}
-    for entry in arguments.text:
-        path, weight = weighted(entry, "TEXT")
-        paths.setdefault(weight, []).append(path)
-    return [(open_text(arguments, of_weight), weight) for weight, of_weight in paths.items()]
 
 
 def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
@@ -146,7 +111,7 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     with reporter.stage("superbpe"):
         return train_superbpe(
             start,
-            [Source(corpus.batches, weight) for corpus, weight in _corpora(arguments)],
+            open_text(arguments, arguments.text),
             vocab_size=arguments.vocab_size,
             rules=rules,
             transition=arguments.transition,

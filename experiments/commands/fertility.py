@@ -8,6 +8,7 @@ offline, its numbers as `fertility.json` and `fertility.csv`, and with `--figure
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
@@ -30,20 +31,20 @@ from experiments.cli.arguments import (
     tokenizers_of,
     whole,
 )
-from experiments.cli.compose import load
 from experiments.cli.console import Reporter, finish, percent, si
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
+from experiments.fertility.deployments import deployment
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
-from experiments.fertility.training_text import from_artifacts, from_provenance
 from experiments.report import fertility_page as page
 from experiments.report.figures import FORMATS, save, to_csv
+from experiments.report.labels import describe_phase1
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
-from tokenizer.files import digest
+from tokenizer.files import digest, weighted
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
+    from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
@@ -98,7 +100,7 @@ def parser() -> Parser:
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
-        "the command finds the text that a tokenizer's own folder or its run recorded",
+        "the command finds the text that a tokenizer's own folder recorded",
     )  # fmt: skip
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
@@ -117,9 +119,7 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Count the tokens, write the page, and print the tables."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed = load(
-        [f"deployment.{word}" if "=" in word else f"deployment={word}" for word in arguments.deployment]
-    ).deployment
+    deployed = deployment(arguments.deployment)
     texts, arms = _texts(arguments), _arms(arguments)
     names = [arm.name for arm in arms]
     reference = arguments.reference or names[0]
@@ -152,6 +152,7 @@ def run(arguments: argparse.Namespace) -> None:
             "confidence": measures.CONFIDENCE,
             "least_documents": measures.LEAST_DOCUMENTS,
             "reference": reference,
+            "phase1": describe_phase1({arm.name: arm.loaded.tokenizer for arm in arms}),
             "text": {
                 "files": [str(path) for text in texts for path, _ in text.corpus.files],
                 "documents": len(documents),
@@ -207,12 +208,22 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
         loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=pattern)
         trained_on, corpora = None, [open_text(arguments, [text]) for of, text in training if of in (None, name)]
         if not corpora:
-            recorded = from_artifacts(Path(path)) if Path(path).exists() else None
-            trained_on, corpora = from_provenance(loaded.tokenizer, lambda files: open_text(arguments, files))
-            corpora = corpora if recorded is None else [recorded]
+            trained_on, corpora = _recorded(arguments, loaded.tokenizer)
         files = [file.name for corpus in corpora for file, _ in corpus.files]
         arms.append(Arm(name, loaded, corpora, files or trained_on))
     return arms
+
+
+def _recorded(arguments: argparse.Namespace, tokenizer: TokenizerLike) -> tuple[list[str] | None, list[Corpus]]:
+    """The training text that a tokenizer's own folder names: the names, and the text if it can still be read."""
+    about = getattr(tokenizer, "provenance", {})
+    phases = [about.get(phase) for phase in ("phase1", "phase2", "choose")]
+    entries = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
+    names = [weighted(str(entry), "text")[0] for entry in dict.fromkeys(entries)]
+    with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
+        share = about.get("choose", {}).get("heldout_fraction", 0.0)
+        return names or None, [open_text(arguments, names, heldout_fraction=share)] if names else []
+    return names, []
 
 
 def _overlaps(

@@ -23,7 +23,7 @@ from experiments.cli.compose import check, choices, explanation, first_cell, key
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.main import run as run_command
 from experiments.cli.process import restore, stoppable
-from experiments.logging import Labels
+from experiments.logging.tracking import Labels
 from experiments.stages import TITLES
 from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
-    *("corpus.heldout_fraction", "corpus.sample", "pattern", "pattern.regex", "bpe.vocab_size", "bpe.counts"),
+    *("corpus.heldout_fraction", "corpus.sample", "pattern", "bpe.vocab_size", "bpe.counts"),
     *("superbpe", "superbpe.transition", "superbpe.sources", "shards.tokens_per_shard"),
     *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
@@ -50,7 +50,7 @@ SHOWN = (
 _EXAMPLES = """\
 examples:
   superbpe pipeline                         # the demonstration on the embedded corpus
-  superbpe pipeline experiment=bakeoff      # four tokenizers, four budgets, three seeds
+  superbpe pipeline experiment=bakeoff      # two tokenizers, two budgets, five seeds
   superbpe pipeline experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'
   superbpe pipeline --until train-superbpe superbpe=uw-2025 superbpe.transition=0.8
   superbpe pipeline --multirun superbpe.transition=0.7,0.8,0.9 hydra/launcher=joblib"""
@@ -123,8 +123,6 @@ def run(arguments: argparse.Namespace) -> int:
     flags = [f"--{name}={value}" for name in ("cfg", "package") if (value := getattr(arguments, name)) is not None]
     if arguments.config_dir is not None:
         flags.append(f"--config-dir={Path(arguments.config_dir).resolve()}")
-    if "bpe.vocab_size" in swept:
-        overrides += largest_size(swept["bpe.vocab_size"], overrides)
     codes: list[int] = []
     if not arguments.multirun or arguments.cfg:
         _hydra(stage, [*flags, *overrides], [], codes)
@@ -176,13 +174,6 @@ def main(argv: Sequence[str]) -> int:
     except UserError as error:
         complain(error)
         return 2
-
-
-def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return the override that makes a sweep over vocabulary sizes train phase 1 only once, for the largest size."""
-    if any(override.startswith("bpe.train_size=") for override in overrides) or not all(s.isdigit() for s in sizes):
-        return []
-    return [f"bpe.train_size={max(map(int, sizes))}"]
 
 
 def _gravity(code: int) -> int:

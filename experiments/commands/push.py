@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text, out_folder
-from experiments.cli.console import Reporter, finish
-from experiments.fertility.training_text import from_artifacts
+from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder
+from experiments.cli.console import finish
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id
-from tokenizer.external.push import Measured, push
+from tokenizer.external.push import push
 
 if TYPE_CHECKING:
     import argparse
@@ -27,8 +26,6 @@ def parser() -> Parser:
     add_tokenizer(options)
     add("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
     add("--to", type=Path, metavar="FOLDER", help="write the files into a new folder, do not upload")
-    add("--text", nargs="+", default=[], metavar="FILE", help=f"measure bytes per token on {TEXT}")
-    add_text_settings(options)
     add("--license", help="license for the card, such as apache-2.0 (left to you)")
     add("--private", action="store_true", default=None, help="create a private repository")
     return options
@@ -48,25 +45,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _push(arguments: argparse.Namespace) -> None:
-    tokenizer, reporter = open_exact(arguments.tokenizer, pattern=arguments.pattern), Reporter()
-    corpus = from_artifacts(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
-    measured = []
-    for path in arguments.text:
-        n_bytes = n_tokens = 0
-        with reporter.stage(path):
-            for batch in open_text(arguments, [path]).batches("all"):
-                n_bytes, n_tokens = n_bytes + batch.n_bytes, n_tokens + len(tokenizer.encode_batch(batch)[0])
-        measured.append(Measured(Path(path).name, n_bytes, n_tokens))
+    tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern)
     pushed = push(
         tokenizer,
         arguments.repository,
         to=arguments.to,
         license=arguments.license,
-        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.places])),
-        measured=measured,
         private=arguments.private,
     )
-    measuring = ["--text", *arguments.text] if arguments.text else []
-    uploading = ["push", arguments.tokenizer, arguments.repository, *measuring, "--license", "LICENSE"]
+    uploading = ["push", arguments.tokenizer, arguments.repository, "--license", "LICENSE"]
     then = ["inspect", arguments.repository] if arguments.to is None else uploading
     finish(pushed, then=then)

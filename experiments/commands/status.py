@@ -48,12 +48,7 @@ def parser() -> Parser:
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
-    add(
-        "store",
-        nargs="*",
-        metavar="artifacts=FOLDER",
-        help="folder or URL; for a URL, artifacts_cache=FOLDER may follow",
-    )
+    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="the folder")
     add("--verify", action="store_true", help="compare every file with its checksum")
     add("--json", action="store_true", help="print JSON instead of tables")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
@@ -79,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
     else:
         _print(items, registry.arm_labels(store))
-        finish(then=["status", *arguments.store, "--clean"])
+        finish(then=["status", arguments.store, "--clean"])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -90,13 +85,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _store(arguments: argparse.Namespace, progress: Progress | None = None) -> Store:
     """Return the store that the command line names."""
-    values = {"artifacts": "artifacts", "artifacts_cache": None}
-    for text in arguments.store:
-        key, _, value = text.partition("=") if "=" in text else ("artifacts", "", text)
-        if key not in values:
-            raise UserError(f"cannot parse {without_credentials(text)}; write artifacts=FOLDER")
-        values[key] = value
-    return Store.at(values["artifacts"] or "", values["artifacts_cache"], progress=progress)
+    key, equals, value = arguments.store.partition("=")
+    if equals and key != "artifacts":
+        raise UserError(f"cannot parse {without_credentials(arguments.store)}; write artifacts=FOLDER")
+    return Store.at(value if equals else key, progress=progress)
 
 
 def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
@@ -153,21 +145,14 @@ def _total(items: list[Item]) -> str:
 
 def _row(item: Item) -> dict[str, Any]:
     row = dataclasses.asdict(item)
-    del row["manifest"]
-    memory = None if item.manifest is None else item.manifest.peak_memory_bytes
-    facts = {"made": item.made, "command": item.command, "peak_memory_bytes": memory}
-    return {**row, "path": str(item.path), "stage": item.stage, **facts}
+    manifest = row.pop("manifest")
+    return {**row, "path": str(item.path), "peak_memory_bytes": manifest and manifest["peak_memory_bytes"]}
 
 
 def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    if store.bucket is not None:
-        raise UserError(
-            f"{store.where} may have artifacts of other machines, whose runs this one does not know, so nothing is "
-            "removed there; delete folders that you do not need with your bucket's own tools"
-        )
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:
@@ -195,7 +180,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
         console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
     left = unneeded and not arguments.yes
-    finish(then=["status", *arguments.store, *(["--clean", "--yes"] if left else [])])
+    finish(then=["status", arguments.store, *(["--clean", "--yes"] if left else [])])
 
 
 def _goes(item: Item, *, unfinished: bool) -> bool:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from experiments.cli.arguments import Parser, add_text, add_threads, open_text, out_folder, size, transition, whole
+from experiments.cli.arguments import (
+    Parser,
+    add_text,
+    add_threads,
+    number,
+    open_text,
+    out_folder,
+    size,
+    transition,
+    whole,
+)
 from experiments.cli.console import Reporter, finish, si
 from superbpe import PHASE1, PRESETS, train_superbpe
-from superbpe.rules import TRANSITION
+from superbpe.rules import TRANSITION, Rules
 from superbpe.transition import competes, resolve_transition
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.files import shown
-from tokenizer.patterns import resolve
+from tokenizer.patterns import FULL_STRENGTH, resolve
 from tokenizer.train.bpe import merges_that_fit
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 
@@ -40,7 +50,22 @@ def parser() -> Parser:
         metavar="SHARE",
         help="share of the vocabulary that phase 1 fills (the preset's)",
     )
-    add("--pattern", help="name or regex (that of the preset, otherwise gpt2)")
+    add(
+        "--rule",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a rule of phase 2 that differs from the preset's, such as max_words=3",
+    )
+    add("--pattern", help=f"name or regex (the preset's, otherwise {FULL_STRENGTH})")
+    add("--unit", choices=("document", "line"), help="text that no pretoken crosses (the preset's, otherwise document)")
+    add(
+        "--heldout",
+        type=number(0, 0.5),
+        default=0.0,
+        metavar="SHARE",
+        help="share of the documents to measure the tokenizer on instead of training on them",
+    )
     add(
         "--special",
         nargs="+",
@@ -57,30 +82,33 @@ def run(arguments: argparse.Namespace) -> None:
     """Train a tokenizer and write its folder."""
     preset: str | None = arguments.superbpe
     merges_that_fit(arguments.vocab_size, arguments.special)
-    _check_transition(arguments)
-    phase1 = PHASE1[preset] if preset else {"pattern": "gpt2", "unit": "document"}
-    pattern = resolve(arguments.pattern or phase1["pattern"])
+    rules = _rules(arguments)
+    _check_transition(arguments, rules)
+    phase1 = PHASE1[preset] if preset else {"pattern": FULL_STRENGTH, "unit": "document"}
+    pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
     reporter = Reporter()
     with out_folder(arguments.to, "--to", new=True):
-        corpus = open_text(arguments, arguments.text)
+        corpus = open_text(arguments, arguments.text, heldout_fraction=arguments.heldout)
+        if arguments.heldout:
+            next(corpus.batches("heldout"))  # fails early if no document is held out
         if preset and not arguments.separator:
             _check_documents(corpus)
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         with reporter.stage("count"):
-            counts = count_pretokens(corpus, pattern, unit=phase1["unit"], special_tokens=arguments.special, **common)
+            counts = count_pretokens(corpus, pattern, unit=unit, special_tokens=arguments.special, **common)
         reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
         with reporter.stage("phase 1"):
             tokenizer = train_bpe(
                 counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress
             )
-        if preset:
+        if rules is not None:
             with reporter.stage("phase 2"):
                 tokenizer = train_superbpe(
                     tokenizer,
                     corpus,
                     vocab_size=arguments.vocab_size,
-                    rules=preset,
-                    transition=TRANSITION[preset] if arguments.transition is None else arguments.transition,
+                    rules=rules,
+                    transition=arguments.transition or TRANSITION[arguments.superbpe],
                     **common,
                 )
             reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
@@ -88,16 +116,42 @@ def run(arguments: argparse.Namespace) -> None:
             tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
+    if arguments.heldout:
+        n_bytes = n_tokens = 0
+        for batch in corpus.batches("heldout"):
+            n_bytes += batch.n_bytes
+            n_tokens += len(tokenizer.encode_batch(batch, threads=arguments.threads)[0])
+        reporter.say(f"{n_bytes / n_tokens:.3f} bytes per token on {si(n_bytes)}B of held-out text")
     finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])
 
 
-def _check_transition(arguments: argparse.Namespace) -> None:
+def _rules(arguments: argparse.Namespace) -> Rules | None:
+    """The preset's rules with those of `--rule`; None without a preset."""
+    if arguments.superbpe is None:
+        if arguments.rule:
+            raise UserError(f"--rule {arguments.rule[0]} needs phase 2; add --superbpe PRESET")
+        return None
+    if not arguments.rule:
+        return PRESETS[arguments.superbpe]
+    from omegaconf import OmegaConf  # of the extra `experiments`
+
+    from experiments.arms import overridden
+
+    if wrong := [text for text in arguments.rule if "=" not in text]:
+        raise UserError(f"--rule {wrong[0]} is not KEY=VALUE, such as max_words=3")
+    changes: Any = OmegaConf.to_container(OmegaConf.from_dotlist(arguments.rule))
+    rules = overridden(PRESETS[arguments.superbpe], changes, "rules")
+    rules.check()
+    return rules
+
+
+def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> None:
     """Raise a UserError unless phase 2 can start where `--transition` says."""
     if arguments.transition is None:
         return
-    if not arguments.superbpe:
+    if rules is None:
         raise UserError(f"--transition {arguments.transition} needs phase 2; add --superbpe PRESET")
-    if competes(PRESETS[arguments.superbpe], arguments.transition):
+    if competes(rules, arguments.transition):
         return
     tokens, most = (
         resolve_transition(arguments.vocab_size, arguments.transition),

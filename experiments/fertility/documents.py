@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus
     from tokenizer.progress import Progress
 
-ALL, SOURCE, SCRIPT = "all", "source", "script"
-"""How documents are grouped."""
+ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
+"""How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
 MOST_SOURCES = 50
 """Sources that are told apart: the largest ones. All others are one source."""
 
@@ -33,11 +33,11 @@ class Text(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Documents with the same source or script, or all of them.
+    """Documents of the same kind, source or script, or all of them.
 
     Attributes:
-        by: `ALL`, `SOURCE` or `SCRIPT`.
-        name: The source or script.
+        by: `ALL`, `KIND`, `SOURCE` or `SCRIPT`.
+        name: The kind, source or script.
         documents: int64[n], indices of the documents.
     """
 
@@ -53,7 +53,7 @@ class Documents:
     Attributes:
         n_bytes: int64[n_documents], bytes of UTF-8.
         n_words: int64[n_documents], whitespace-separated words.
-        groups: All documents, then sources, then scripts; the largest first.
+        groups: All documents, then kinds (if sources name them), sources and scripts; the largest first.
     """
 
     n_bytes: NDArray[np.int64]
@@ -90,8 +90,12 @@ def read(texts: Sequence[Text], progress: Progress | None = None, most_sources: 
         columns.append((part.n_bytes, part.n_words, of_source[part.source], of_script[part.script]))
     n_bytes, n_words, source, script = map(np.concatenate, zip(*columns, strict=True))
     everything = Group(ALL, "all text", np.arange(len(n_bytes)))
+    kinds: dict[str, int] = {}
+    of_source = np.array([kinds.setdefault(name.partition(": ")[0], len(kinds)) for name in sources])
+    by_kind = _groups(KIND, list(kinds), of_source[source], n_bytes) if len(kinds) < len(sources) else []
     by_source = _largest(_groups(SOURCE, list(sources), source, n_bytes), most_sources)
-    return Documents(n_bytes, n_words, [everything, *by_source, *_groups(SCRIPT, list(scripts), script, n_bytes)])
+    by_script = _groups(SCRIPT, list(scripts), script, n_bytes)
+    return Documents(n_bytes, n_words, [everything, *by_kind, *by_source, *by_script])
 
 
 def _groups(by: str, names: Sequence[str], of_document: NDArray[np.int64], n_bytes: NDArray[np.int64]) -> list[Group]:

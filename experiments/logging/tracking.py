@@ -1,14 +1,19 @@
-"""Logging of metrics: always to `metrics.jsonl`, and to wandb if configured."""
+"""Logging of metrics: always to `metrics.jsonl`, and to W&B if configured.
+
+In W&B, an experiment is a group with one run of the pipeline and one per trained model. The pipeline's run (job type:
+the last requested stage) has the metrics of tokenizers, shards and comparisons; a model's run (job type `lm`) has its
+training curve, its scores, and the names and hashes of its inputs. Artifacts stay in their own store.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import time
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from experiments.logging import Labels
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,10 +21,34 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from experiments.logging.wandb_runs import WandbRuns
     from experiments.store.artifacts import Artifact
 
 LOGGERS = ("none", "wandb", "wandb-offline")
+_NAMES = {
+    "train_bits_per_byte": "train/bpb",
+    "tokens_per_second": "train/tok_per_sec",
+    "flops": "total_training_flops",
+    "seconds": "total_training_time",
+    "step": "step",
+    "bytes_seen": "bytes_seen",
+    "tokens_seen": "tokens_seen",
+}
+"""Training metrics in W&B that are not called `train/NAME`."""
+_AXES = ("step", "bytes_seen", "tokens_seen", "total_training_flops")
+
+
+class Labels(NamedTuple):
+    """Names of a run in W&B.
+
+    Attributes:
+        group: Group of the runs; cells of a sweep share one.
+        name: Name of the run within its group.
+        job_type: The last stage that was requested.
+    """
+
+    group: str
+    name: str
+    job_type: str = "report"
 
 
 def check_installed(logger: str) -> None:
@@ -29,13 +58,13 @@ def check_installed(logger: str) -> None:
 
 
 class Tracker:
-    """Writes rows of metrics as JSON lines, and to wandb if configured.
+    """Writes rows of metrics as JSON lines, and to W&B if configured.
 
     Args:
         folder: Folder for `metrics.jsonl` and the logger's own folder; created if missing.
         logger: One of `LOGGERS`.
-        project: Name of the wandb project.
-        config: The resolved configuration, which the logger shows with the pipeline's run.
+        project: Name of the project in W&B.
+        config: The resolved configuration, which W&B shows with the pipeline's run.
         labels: Names of the run; None for its folder's name.
 
     Raises:
@@ -46,20 +75,40 @@ class Tracker:
         self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = io.TextIOWrapper((folder / "metrics.jsonl").open("ab"), encoding="utf-8")
-        self._runs: WandbRuns | None = None
-        names = labels or Labels(folder.name, folder.name)
-        try:
-            if logger != "none":
-                from experiments.logging.wandb_runs import WandbRuns  # slow import, starts a background process
+        self._labels = labels or Labels(folder.name, folder.name)
+        self._runs: dict[str, Any] = {}  # by the model, "" for the pipeline; none without W&B
+        mode = "online" if logger == "wandb" else "offline"
+        self._settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "group": self._labels.group}
+        if logger != "none":
+            import wandb  # starts a background process
 
-                self._runs = WandbRuns(folder, logger, project, config, names)
-        except BaseException:
-            self._file.close()
-            raise
+            # Otherwise wandb prompts on the terminal.
+            os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
+            try:
+                self._runs[""] = self._start(self._labels.job_type, self._labels.name, config)
+            except wandb.errors.Error as error:
+                raise UserError(
+                    f"logger={logger}: {error}; log in with `wandb login`, or use logger=wandb-offline"
+                ) from None
+        self._file = io.TextIOWrapper((folder / "metrics.jsonl").open("ab"), encoding="utf-8")
+
+    def _start(self, job_type: str, name: str, config: Mapping[str, Any]) -> Any:
+        import wandb
+
+        # Several runs are open at a time: a model's run stays open during its evaluation.
+        return wandb.init(**self._settings, job_type=job_type, name=name, config=dict(config), reinit="create_new")
+
+    def _model(self, key: str) -> Any:
+        """W&B's run of a model, started if necessary."""
+        if key not in self._runs:
+            run = self._runs[key] = self._start("lm", f"{self._labels.name} {key}", {"tokenizer": key})
+            for axis in _AXES:
+                run.define_metric(axis)
+            run.define_metric("*", step_metric="bytes_seen")
+        return self._runs[key]
 
     def log(self, group: str, row: Mapping[str, Any]) -> None:
-        """Write one row.
+        """Write one row; in W&B, training metrics are history of the model's run, others are in the pipeline's summary.
 
         Args:
             group: Subject of the row: `lm/bpe`, `evaluate/superbpe`, `stages`.
@@ -68,16 +117,20 @@ class Tracker:
         line = {"time": round(time.time(), 3), "group": group, **row}
         self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
         self._file.flush()
-        if self._runs is not None:
-            self._runs.log(group, row)
-
-    def uses(self, artifact: Artifact[Any]) -> None:
-        """Record that the run made or reused an artifact."""
-        if self._runs is not None:
-            self._runs.uses(artifact)
+        kind, _, key = group.partition("/")
+        if not self._runs or kind == "stages":  # W&B gets those from `done`
+            return
+        if kind == "lm":
+            self._model(key).log({_NAMES.get(name, f"train/{name}"): value for name, value in row.items()})
+            return
+        pair = f"{row['b']}-{row['a']}/" if kind == "comparison" and "a" in row else ""
+        under = "" if kind == "summary" else f"{group}/{pair}"
+        self._runs[""].summary.update(
+            {under + name.replace("bits_per_byte", "val/bpb"): value for name, value in row.items()}
+        )
 
     def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Record that a stage is done: its cost, and for the logger its artifact.
+        """Record that a stage is done, and its cost.
 
         Args:
             stage: Name of the stage as shown to the user: `count`, `lm bpe`.
@@ -86,8 +139,21 @@ class Tracker:
         """
         cost = {"stage": stage, "artifact": artifact.name, "reused": not artifact.fresh, "seconds": artifact.seconds}
         self.log("stages", {**cost, **row})
-        if self._runs is not None:
-            self._runs.done(stage, artifact, row)
+        if not self._runs:
+            return
+        kind, key = artifact.manifest.stage, stage.partition(" ")[2]
+        metrics = {**row, "seconds": artifact.seconds}
+        if kind == "evaluation":
+            metrics = {"val/bpb" if name == "bits_per_byte" else f"val/{name}": value for name, value in row.items()}
+        of_model = kind in ("lm", "trunk", "evaluation")
+        if of_model and (key in self._runs or (artifact.fresh and kind != "evaluation")):
+            run = self._model(key)
+            inputs = {"artifact": artifact.name, "inputs": dict(artifact.manifest.inputs)}
+            run.config.update({kind: {**artifact.manifest.config, **inputs}}, allow_val_change=True)
+            run.summary.update(metrics)
+            return
+        place = key if of_model else "/".join(filter(None, (kind, key)))  # of a model that an earlier run trained
+        self._runs[""].summary.update({f"{place}/{name}": value for name, value in metrics.items()})
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Record the final numbers of the run."""
@@ -100,5 +166,5 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-        if self._runs is not None:
-            self._runs.finish(failed=error is not None)
+        for run in reversed(self._runs.values()):
+            run.finish(exit_code=int(error is not None))

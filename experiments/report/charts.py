@@ -63,30 +63,6 @@ def loss(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
     return spec(steps + average, rows=rows)
 
 
-def over_training(rows: Rows, labels: Sequence[str], title: str) -> dict[str, Any]:
-    """A norm against the bytes of training text seen.
-
-    Args:
-        rows: `tokenizer`, `step`, `bytes_seen`, `value`, and `layer` for one line per layer.
-        labels: As for `compression`.
-        title: Title of the norm.
-    """
-    lines = data().mark_line(strokeWidth=1.5).encode(
-        x=alt.X("bytes_seen:Q", title="bytes of training text seen", axis=si_axis()),
-        y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
-        color=colour(labels),
-        strokeDash=dash(labels),
-        detail="layer:N",
-        tooltip=[
-            alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("step:Q", format=","),
-            alt.Tooltip("layer:Q"),
-            alt.Tooltip("value:Q", title=title, format=".4~g"),
-        ],
-    )  # fmt: skip
-    return spec(lines, rows=rows)
-
-
 def dots(
     rows: Rows,
     labels: Sequence[str],

@@ -138,12 +138,9 @@ def combine(
         for label, group in zip(labels, ordered, strict=True)
         for seed in sorted(set(group.models) - seeds)
     ]
-    arms = [
-        dataclasses.replace(_scored(label, group, sorted(seeds)), partner=_partner(ordered, i))
-        for i, (label, group) in enumerate(zip(labels, ordered, strict=True))
-    ]
+    arms = [_scored(label, group, sorted(seeds)) for label, group in zip(labels, ordered, strict=True)]
     _check_text([group.store for group in ordered], arms)
-    return Result.of(arms, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
+    return Result.of(arms, overlap=_overlap(done, artifacts)), notes
 
 
 def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | None:
@@ -188,17 +185,6 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
                 f"{one} and {two} were scored on different held-out documents ({first.scores.n_documents} and "
                 f"{other.scores.n_documents}); compare runs with the same held-out text (corpus.heldout_paths)"
             )
-
-
-def _partner(groups: Sequence[_Group], place: int) -> int | None:
-    """Index of the arm with phase 1 alone that some run compared this one with; None for an arm without superwords."""
-    if not groups[place].entry.trained_phase2:
-        return None
-    for i, group in enumerate(groups):
-        phase1_alone = group.entry.training is not None and not group.entry.trained_phase2
-        if phase1_alone and group.folders & groups[place].folders:
-            return i
-    return None
 
 
 def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
@@ -281,4 +267,4 @@ def rename(result: Result, labels: Sequence[str]) -> Result:
         dataclasses.replace(each, arm=dataclasses.replace(each.arm, key=label, label=label))
         for label, each in zip(labels, result.arms, strict=True)
     ]
-    return Result.of(arms, fixed_reference=result.fixed_reference, overlap=result.overlap)
+    return Result.of(arms, overlap=result.overlap)

@@ -67,23 +67,17 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 charts.dots(
                     compared,
                     labels,
-                    "difference",
-                    f"bits per byte (held-out) minus those of {labels[0]}",
-                    ends=("corrected_low", "corrected_high"),
+                    "percent",
+                    f"% of the held-out bits per byte of {labels[0]}",
+                    ends=("low", "high"),
                     line=0,
-                    form="+.3f",
+                    form="+.2f",
                 ),
-                "Differences on the same documents, with intervals at the level at which Holm's method tests them. An "
+                "Differences on the same documents, with intervals that are corrected for the number of tokenizers. An "
                 f"interval left of 0 means fewer bits per byte than {labels[0]}." + (note if withheld else ""),
                 evaluations,
             )
         )
-    for name, title, axis, note in (
-        ("grad_norm", "Gradient norm", "norm of the gradient", "Before clipping, mean since the previous point."),
-        ("activations", "Activation norms", "root mean square", "Inputs of the SiLU of every layer, a line per layer."),
-    ):
-        if norms := report["training"][name]:
-            drawn.append(Figure(name, title, charts.over_training(norms, labels, axis), note, logs))
     return drawn
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
-from experiments.report.labels import lines
+from experiments.report.labels import describe_phase1, lines
 from experiments.results import GROUPS
 from experiments.stages.differences import differences
-from experiments.stages.models import METRICS, loss_curve
+from experiments.stages.models import loss_curve
 from experiments.stages.outlook import next_step
-from experiments.verdict import conditions, decision, detail, lost_text, verdict
-from lm.evaluate.curves import curves
+from experiments.verdict import at_scale, conditions, decision, detail, lost_text, verdict
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -28,7 +26,8 @@ if TYPE_CHECKING:
 
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9
-_ACTIVATION = "gate_rms/"
+_CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
+"""Held-out text for the compression curve, and vocabulary sizes on it."""
 
 
 def gather(
@@ -48,11 +47,11 @@ def gather(
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
-    heldout = texts.heldout(result, settings.curve_bytes)
+    heldout = texts.heldout(result, _CURVE_BYTES)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, clean = result.winner, result.clean_bits_per_byte()
-    step = next_step(list(result.comparisons.values()), result.arms[0].arm.settings, command, result.seed_seconds)
+    step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
         "title": settings.title or _title(result.labels),
         "demonstration": result.demonstration if settings.demonstration is None else settings.demonstration,
@@ -61,16 +60,20 @@ def gather(
             "withheld": result.withheld,
             "sentence": verdict(result),
             "detail": detail(result),
-            "difference": compared.difference if compared else None,
+            "percent": compared.percent if compared else None,
             "low": low,
             "high": high,
             "level": compared.level if compared else None,
             "confidence": result.arms[0].scores.confidence,
             "documents": result.arms[0].scores.n_documents,
             "seeds": result.n_seeds,
+            "pooled": list(compared.pooled) if compared else [],
+            "at_scale": at_scale(max(each.lm.contents.summary.flops for each in result.arms)),
         },
         "next": None if step is None else step._asdict(),
-        "conditions": conditions(result),
+        "conditions": " ".join(
+            filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
+        ),
         "tiles": _tiles(result),
         "tokenizers": [
             {**_row(each, on), "clean_bits_per_byte": None if clean is None else clean[i]}
@@ -92,13 +95,12 @@ def gather(
         "compression": [
             {"tokenizer": each.label, "vocab_size": size, "bytes_per_token": density}
             for each in result.arms
-            for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
+            for size, density in _compression(each.tokenizer, heldout, _CURVE_POINTS, threads)
         ],
         "loss": [row for each in result.arms for row in _loss(each)],
-        "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
-        "sample": texts.segmented(result, settings),
+        "superwords": texts.superwords(result, heldout, threads),
+        "sample": texts.segmented(result),
         "generated": texts.generated(result, settings),
-        "training": _norms(result),
         "provenance": dict(provenance),
     }
 
@@ -123,7 +125,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
         return []
     first, second = (result.arms[i] for i in result.pair)
     interval, barred = result.shown.interval, result.shown.barred
-    spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
+    spread = f" ({signed(interval[0], 2)} to {signed(interval[1], 2)})" if interval else ""
     tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
     costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
     flops = [each.lm.contents.summary.flops for each in (first, second)]
@@ -133,7 +135,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
             "text": f"bytes per token, {second.label} against {first.label}: {tokens} tokens for the held-out text",
         },
         {
-            "value": "withheld" if barred else signed(result.shown.difference),
+            "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
             "text": barred or f"bits per byte on held-out text{spread}; lower is better",
         },
         {"value": percent_change(flops[1], flops[0]), "text": "training FLOPs"},
@@ -196,10 +198,10 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
         {
             "a": labels[i],
             "b": labels[j],
-            "difference": found.difference,
+            "percent": found.percent,
             "low": found.interval[0] if found.interval else None,
             "high": found.interval[1] if found.interval else None,
-            "p_adjusted": found.p_adjusted,
+            "p": found.p_value,
             "level": found.level,
             "verdict": found.verdict,
             "withheld": found.withheld,
@@ -228,23 +230,3 @@ def _loss(each: ArmResult) -> list[dict[str, Any]]:
         average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
         rows.append({"tokenizer": each.label, **point._asdict(), "smoothed": average / weight})
     return rows
-
-
-def _norms(result: Result) -> dict[str, list[dict[str, Any]]]:
-    """Norms of gradients and activations of the models of the first seed during training.
-
-    Returns:
-        `grad_norm` and `activations`: rows with `tokenizer`, `step`, `bytes_seen` and `value`; `activations` also has
-        `layer`.
-    """
-    norms: dict[str, list[dict[str, Any]]] = {"grad_norm": [], "activations": []}
-    for arm in result.arms:
-        log = (arm.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
-        for row in curves(map(json.loads, log)):
-            name = row.pop("name")
-            if name == "grad_norm":
-                norms["grad_norm"].append({"tokenizer": arm.label, **row})
-            elif name.startswith(_ACTIVATION):
-                layer = int(name.removeprefix(_ACTIVATION))
-                norms["activations"].append({"tokenizer": arm.label, "layer": layer, **row})
-    return norms

@@ -32,7 +32,7 @@ def render(report: Mapping[str, Any]) -> str:
     """Return the page for the numbers of `fertility.json`."""
     groups = {
         by: list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
-        for by in ("all", "source", "script")
+        for by in ("all", "kind", "source", "script")
     }
     return page.render(
         "fertility.html",
@@ -108,7 +108,7 @@ def lost(row: Mapping[str, Any]) -> str:
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: measured text that was trained on, and tokenizers that lose text."""
-    found = []
+    found = [report["phase1"]] if report.get("phase1") else []
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for arm in report["tokenizers"]:
         row, shared = overall[arm["name"]], arm["in_training"]

@@ -16,11 +16,27 @@ if TYPE_CHECKING:
     Settings = Mapping[str, Any]
     """Settings of an arm, see `experiments.settings.resolved`; empty if an earlier version recorded the run."""
 
-_SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab"}
-_TRANSITION = ("superbpe.transition", "superbpe.transition_merges")
+_SHORT = {"transition": "t", "vocab_size": "vocab"}
+_TRANSITION = "superbpe.transition"
 # Arms on one line of the transition chart may differ in these.
-_WITHIN_A_LINE = ("vocab_size", *_TRANSITION)
+_WITHIN_A_LINE = ("vocab_size", _TRANSITION)
 _LONGEST = 32
+
+
+def describe_phase1(tokenizers: Mapping[str, Any]) -> str:
+    """A sentence about tokenizers by label that differ in the pattern or the unit of phase 1; empty if they do not."""
+    alike: dict[str, list[str]] = {}
+    for label, tokenizer in tokenizers.items():
+        pattern = getattr(tokenizer, "pattern", None)  # other software's tokenizers have none
+        if pattern is not None and pattern.name == "none":  # bytes
+            continue
+        unit = getattr(tokenizer, "provenance", {}).get("phase1", {}).get("unit", "document")
+        name = "other software" if pattern is None else pattern.name if pattern.name != "custom" else pattern.regex
+        alike.setdefault(f"{_shown(name)} in {unit}s", []).append(label)
+    if len(alike) < 2:
+        return ""
+    parts = (f"{phase1} ({', '.join(labels)})" for phase1, labels in alike.items())
+    return f"The tokenizers differ in the pattern or unit of phase 1: {'; '.join(parts)}."
 
 
 def label_all(kinds: Sequence[str], settings: Sequence[Settings], unique: Sequence[str]) -> list[str]:
@@ -98,7 +114,7 @@ def _differences(group: Sequence[Settings]) -> list[str]:
         implied = _preset_settings(name) if name and "preset" in differing else {}
         told = [(key, each[key]) for key in differing & each.keys() if key not in implied or each[key] != implied[key]]
         # The transition comes first: it is swept most often.
-        told.sort(key=lambda item: (item[0] not in _TRANSITION, item[0]))
+        told.sort(key=lambda item: (item[0] != _TRANSITION, item[0]))
         texts.append(" ".join(f"{short[key]}={_shown(value)}" for key, value in told))
     return texts
 

@@ -76,6 +76,7 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
         cells=cells,
         chosen=f"{next(iter(models))}|decode|{own.rho:g}",
         loss=loss_table(numbers),
+        compute=compute_table(numbers),
         measured=[flops_text(numbers["arms"][0]["flops"][i]) for i in (0, -1)],
         command=shlex.join(["superbpe", "compare", numbers["run"]]),
     )
@@ -193,3 +194,13 @@ def loss_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of bits per byte by budget."""
     columns = ["training FLOPs", *(flops_text(flops) for flops in numbers["arms"][0]["flops"])]
     return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["bits_per_byte"])] for arm in numbers["arms"]]
+
+
+def compute_table(numbers: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of training FLOPs by budget: of the small models, and of the deployed one on the same text."""
+    columns, rows = ["small / deployed", *loss_table(numbers)[0][1:]], []
+    for arm in numbers["arms"]:
+        if arm["proxy_flops"] is not None:
+            pairs = zip(arm["proxy_flops"], arm["deployed_flops"], strict=True)
+            rows.append([arm["name"], *(f"{flops_text(one)} / {flops_text(two)}" for one, two in pairs)])
+    return columns, rows

@@ -28,6 +28,14 @@ def documents(each: ArmResult) -> Iterator[str]:
         yield tokenizer.decode(shards.document(i))
 
 
+_SUPERWORDS = 60
+"""Length of each list of superwords."""
+_SEGMENTED_BYTES = 1_600
+"""Length of the segmented part of a document."""
+_PROMPT_BYTES = 80
+_SAMPLING = SamplingConfig(temperature=0.8, top_p=0.8, max_new_bytes=240)
+
+
 def original(result: Result) -> ArmResult:
     """The first arm whose tokenizer does not change text, so that its shards decode to the original documents.
 
@@ -47,12 +55,12 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
     return taken
 
 
-def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None) -> list[dict[str, Any]]:
+def superwords(result: Result, texts: Sequence[str], threads: int | None) -> list[dict[str, Any]]:
     """Superwords of every arm that has superwords."""
-    return [_superwords(each, texts, n, threads) for each in result.arms if len(each.tokenizer.superword_ids())]
+    return [_superwords(each, texts, threads) for each in result.arms if len(each.tokenizer.superword_ids())]
 
 
-def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
+def _superwords(each: ArmResult, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
     tokenizer = each.tokenizer
     counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
     found = inspection.superwords(tokenizer, counts)
@@ -66,15 +74,15 @@ def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | No
         "share_of_tokens": sum(word.count for word in found) / max(int(counts.sum()), 1),
         "share_of_bytes": sum(word.count * word.n_bytes for word in found) / max(n_bytes, 1),
         "unused": sum(word.count == 0 for word in found),
-        "longest": [dataclasses.asdict(word) for word in longest[:n]],
-        "most_frequent": [dataclasses.asdict(word) for word in frequent[:n]],
+        "longest": [dataclasses.asdict(word) for word in longest[:_SUPERWORDS]],
+        "most_frequent": [dataclasses.asdict(word) for word in frequent[:_SUPERWORDS]],
     }
 
 
-def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
+def segmented(result: Result) -> dict[str, Any]:
     """One held-out document, segmented by every tokenizer."""
-    number, document = _choose(result, settings)
-    shown = document.encode()[: settings.sample_bytes].decode("utf-8", errors="ignore")
+    number, document = _choose(result)
+    shown = document.encode()[:_SEGMENTED_BYTES].decode("utf-8", errors="ignore")
     whole = len(shown) == len(document)
     if not whole and " " in shown:
         shown = shown[: shown.rindex(" ")]
@@ -92,13 +100,11 @@ def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
     return {"document": number, "whole": whole, "sides": found}
 
 
-def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
-    """Return the configured document, else the first document that fills the sample, else the first document."""
+def _choose(result: Result) -> tuple[int, str]:
+    """Return the first document that fills the sample, else the first document."""
     first = ""
     for number, document in enumerate(documents(original(result))):
-        if settings.sample_document == number:
-            return number, document
-        if settings.sample_document is None and len(document.encode()) >= settings.sample_bytes:
+        if len(document.encode()) >= _SEGMENTED_BYTES:
             return number, document
         first = first or document
     return 0, first
@@ -109,13 +115,10 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
     prompts = _prompts(result, settings)
     if not prompts:
         return {"prompts": [], "sampling": {}, "sides": []}
-    sampling = SamplingConfig(
-        temperature=settings.sample_temperature, top_p=settings.sample_top_p, max_new_bytes=settings.sample_new_bytes
-    )
     found = []
     for each in result.arms:
         model = LanguageModel(load_model(each.lm.path), each.tokenizer)
-        samples = generate(model, prompts, sampling)
+        samples = generate(model, prompts, _SAMPLING)
         found.append(
             {
                 "label": each.label,
@@ -124,7 +127,7 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
                 ],
             }
         )
-    return {"prompts": prompts, "sampling": dataclasses.asdict(sampling), "sides": found}
+    return {"prompts": prompts, "sampling": dataclasses.asdict(_SAMPLING), "sides": found}
 
 
 def _prompts(result: Result, settings: ReportConfig) -> list[str]:
@@ -133,7 +136,7 @@ def _prompts(result: Result, settings: ReportConfig) -> list[str]:
     for document in documents(original(result)):
         if len(prompts) == settings.n_samples:
             break
-        start = document.encode()[: settings.prompt_bytes].decode("utf-8", errors="ignore")
+        start = document.encode()[:_PROMPT_BYTES].decode("utf-8", errors="ignore")
         if len(start) < len(document) and " " in start.strip():
             prompts.append(start[: start.rindex(" ")])
     return prompts

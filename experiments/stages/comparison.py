@@ -119,7 +119,6 @@ class ArmResult(ArmModels):
         scores: Scores over all seeds, on the same documents.
         barred: Why the arm takes part in no verdict; empty if it does.
         downstream: Scores on downstream tasks over all seeds, if `superbpe downstream` measured any.
-        partner: When several runs are compared: index of the BPE arm in the same run.
     """
 
     artifacts: Sequence[Artifact[Scores]]
@@ -128,17 +127,15 @@ class ArmResult(ArmModels):
     scores: Scores
     barred: str = ""
     downstream: Sequence[TaskScore] = ()
-    partner: int | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """All arms with their scores, and all pairwise comparisons.
+    """All arms with their scores, and all pairwise comparisons, of which those with the reference decide.
 
     Attributes:
-        arms: The arms. For a single run, the reference comes first.
+        arms: The arms; the first is the reference.
         comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
-        fixed_reference: Whether the first arm was chosen as the reference.
         documents: bool[n_documents]: the held-out documents that the arms are compared on; None for all.
         left_out: A sentence about the other documents; empty if there are none.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
@@ -147,7 +144,6 @@ class Result:
 
     arms: Sequence[ArmResult]
     comparisons: Mapping[tuple[int, int], Comparison]
-    fixed_reference: bool = False
     documents: NDArray[np.bool_] | None = None
     left_out: str = ""
     overlap: HeldoutOverlap | None = None
@@ -163,7 +159,9 @@ class Result:
         """
         if len(arms) < 2:
             return cls(arms, {}, **more)
-        found = eligible([each.evaluations for each in arms], [each.label for each in arms])
+        # Bytes and tokenizers from elsewhere keep their own variance between seeds.
+        trained = [each.arm.record is not None for each in arms]
+        found = eligible([each.evaluations for each in arms], [each.label for each in arms], trained)
         arms = [dataclasses.replace(each, barred=reason) for each, reason in zip(arms, found.reasons, strict=True)]
         if found.note:
             arms = [_restricted(each, found.documents) for each in arms]
@@ -216,21 +214,13 @@ class Result:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The two arms that the verdict's numbers refer to: the best arm other than the first, and its baseline.
+        """The two arms that the verdict's numbers refer to: the reference, and the best other arm in verdicts."""
+        return 0, next((i for i in self.ranked if i), 1)
 
-        The baseline is the reference if one was chosen, else the BPE arm of the same run, else the first arm with the
-        same vocabulary size, so that the two differ as little as possible. Without two arms that take part in verdicts,
-        it is the first two.
-        """
-        if len(self.judged) < 2:
-            return 0, 1
-        best = next(i for i in self.ranked if i)
-        partner = self.arms[best].partner
-        if self.fixed_reference or (partner is not None and partner < best):
-            return (0 if self.fixed_reference or partner is None else partner), best
-        sizes = [each.tokenizer.vocab_size for each in self.arms]
-        base = sizes.index(sizes[best])
-        return (base if base < best else 0), best
+    @property
+    def tested(self) -> dict[int, Comparison]:
+        """Comparisons with the reference that may decide, by the index of the other arm."""
+        return {j: found for (i, j), found in self.comparisons.items() if i == 0 and found.tested}
 
     @property
     def shown(self) -> Comparison:
@@ -240,29 +230,29 @@ class Result:
     @property
     def too_few(self) -> bool:
         """Whether there is too little held-out text for any conclusion."""
-        return any(each.too_few for each in self.comparisons.values() if not each.barred)
+        return any(each.too_few for each in self.tested.values())
 
     @property
     def withheld(self) -> str:
         """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
-        between = [each for each in self.comparisons.values() if not each.barred]
-        if self.comparisons and not between:
+        if self.comparisons and not self.tested:
             return "; ".join(each.barred for each in self.arms if each.barred)
-        return next((each.withheld for each in between if each.withheld), "")
+        return next((each.withheld for each in self.tested.values() if each.withheld), "")
 
     @property
     def leader(self) -> ArmResult | None:
-        """The arm whose models have a significantly lower loss than those of all others in verdicts, or None."""
-        between = {pair: found for pair, found in self.comparisons.items() if not found.barred}
-        for i in self.judged:
-            against = [found.lower == "AB"[pair.index(i)] for pair, found in between.items() if i in pair]
-            if against and all(against):
-                return self.arms[i]
-        return None
+        """The only arm whose models have a lower loss than the reference's, or the reference if all others have a
+        higher one, by the tested comparisons; None otherwise.
+        """
+        lower = [i for i, found in self.tested.items() if found.lower == "B"]
+        if len(lower) == 1:
+            return self.arms[lower[0]]
+        all_worse = self.tested and all(found.lower == "A" for found in self.tested.values())
+        return self.arms[0] if all_worse else None
 
     @property
     def winner(self) -> ArmResult | None:
-        """The tokenizer that is better than every other one, or None if the verdict is withheld or undecided."""
+        """The tokenizer that the comparisons with the reference single out; None if the verdict is withheld."""
         return None if self.withheld else self.leader
 
 

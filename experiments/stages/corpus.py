@@ -47,7 +47,7 @@ class Text:
     artifact: Artifact[CorpusFiles] | None
 
     def heldout_identity(self) -> dict[str, float]:
-        """What the held-out documents depend on besides `hash`."""
+        """Settings besides `hash` on which the held-out documents depend."""
         sample = self.corpus.config.heldout_sample
         return {} if sample == 1 else {"heldout_sample": sample}
 

@@ -40,7 +40,7 @@ def count(context: Context, text: Text, arm: Arm, name: str = "count") -> Artifa
     Raises:
         UserError: If a file of counts does not exist, or was counted with other settings.
     """
-    runner, pattern = context.runner, arm.phase1_pattern
+    runner, pattern = context.runner, arm.pattern
     cluster = connect(runner)
     mixture = [_counts_file(entry) for entry in arm.bpe.counts]
     settings: dict[str, Any] = {
@@ -122,9 +122,9 @@ def _count(
 
 def _check_counts(counts: PretokenCounts, pattern: Pattern, bpe: BpeConfig) -> None:
     """Raise a UserError that names the fix if counts were made with other settings than this run's."""
-    name = counts.pattern.name
+    name = counts.pattern.regex if counts.pattern.name == "custom" else counts.pattern.name
     for counted, asked, setting in (
-        (counts.pattern.regex, pattern.regex, f"pattern={name}" + (" pattern.regex=…" if name == "custom" else "")),
+        (counts.pattern.regex, pattern.regex, f"pattern={name}"),
         (counts.unit, bpe.unit, f"bpe.unit={counts.unit}"),
         (counts.special_tokens, tuple(bpe.special_tokens), f"bpe.special_tokens=[{','.join(counts.special_tokens)}]"),
     ):

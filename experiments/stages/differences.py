@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.results import GROUPS
-from lm.evaluate.comparison import compare_pairs
+from lm.evaluate.comparison import Eligibility, compare_all
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,21 +22,18 @@ _MOST_GROUPS = 100
 def differences(result: Result) -> list[dict[str, Any]]:
     """Return one row per arm and group of documents; the first arm is the reference.
 
-    p-values and intervals are corrected (Holm) for the comparisons of all pairs of arms on all text, and for all rows
-    with the same `by` on parts of it.
+    The comparisons on all text are corrected for the number of arms, and decide. Those on parts of it are shown with
+    uncorrected intervals, and decide nothing.
     """
-    others = range(1, len(result.arms))
-    barred = [result.arms[0].barred or result.arms[i].barred for i in others]
-    everything = [result.comparisons[0, i] for i in others]
-    rows = [_row(result, ALL, "", i, found) for i, found in zip(others, everything, strict=True)]
+    arms = result.arms
+    rows = [_row(result, ALL, "", i, result.comparisons[0, i]) for i in range(1, len(arms))]
     for by, groups in _groups(result).items():
-        cells, pairs = [], []
         for name, chosen in groups:
-            parts = [[each.only(chosen) for each in arm.compared] for arm in result.arms]
-            cells += [(name, i) for i in others]
-            pairs += [(parts[0], parts[i]) for i in others]
-        found = compare_pairs(pairs, barred * len(groups))
-        rows += [_row(result, by, name, i, each) for (name, i), each in zip(cells, found, strict=True)]
+            parts = [[each.only(chosen) for each in arm.compared] for arm in arms]
+            for i in range(1, len(arms)):
+                found = Eligibility([arms[0].barred, arms[i].barred], chosen, members=(False, False))
+                (part,) = compare_all([parts[0], parts[i]], found, tested=False).values()
+                rows.append(_row(result, by, name, i, part))
     return rows
 
 
@@ -57,7 +54,8 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
 
 
 def _row(result: Result, by: str, group: str, place: int, found: Comparison) -> dict[str, Any]:
-    labels = {"A better": result.labels[0], "B better": result.labels[place]}
+    labels = {"A better": result.labels[0], "B better": result.labels[place], "no significant difference": "undecided"}
+    low, high = found.interval or (None, None)
     return {
         "by": by,
         "group": group,
@@ -66,17 +64,12 @@ def _row(result: Result, by: str, group: str, place: int, found: Comparison) -> 
         "documents": found.n_documents,
         "bits_per_byte": found.bits_per_byte_b,
         "reference_bits_per_byte": found.bits_per_byte_a,
-        "difference": found.difference,
-        **_ends("", found.interval_uncorrected),
-        **_ends("corrected_", found.interval),
-        "corrected_level": found.level,
+        "percent": found.percent,
+        "low": low,
+        "high": high,
+        "level": found.level,
         "p": found.p_value,
-        "p_adjusted": found.p_adjusted,
-        "decision": labels.get(found.verdict, "withheld" if found.withheld else "undecided"),
+        "seeds_pooled_over": " + ".join(found.pooled),
+        "decision": labels.get(found.verdict, found.verdict),
         "withheld": found.withheld,
     }
-
-
-def _ends(prefix: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
-    low, high = interval or (None, None)
-    return {f"{prefix}low": low, f"{prefix}high": high}

@@ -9,7 +9,7 @@ from experiments.cli.console import si
 from experiments.results import InferenceCost, Scores
 from experiments.stages.comparison import ArmModels, Result, scored
 from experiments.stages.heldout import groupings
-from experiments.stages.plan import Amounts, check
+from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, check
 from experiments.stages.shards import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.deployment import inference_cost
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from experiments.stages.shards import Encoded
     from experiments.store.artifacts import Artifact
     from lm.evaluate.config import EvalConfig
+    from lm.evaluate.deployment import Deployment
 
 
 def score(
@@ -88,6 +89,7 @@ def compare(
     models: Mapping[Run, Artifact[TrainedModel]],
     scores: Mapping[Run, Artifact[Scores]],
     budget: BudgetConfig,
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> dict[tuple[int, int], Result]:
     """Compare the arms at every size and budget.
 
@@ -98,6 +100,7 @@ def compare(
         models: The models of all runs.
         scores: Their scores.
         budget: The budgets.
+        deployment: The model that will be deployed.
 
     Returns:
         The comparison of each size and budget, in the order of the runs.
@@ -111,13 +114,17 @@ def compare(
             name: [run for run in models if (run.arm, run.size, run.budget) == (name, size, amount)] for name in arms
         }
         for runs in zip(*rung.values(), strict=True):  # the arms' runs with one seed
-            check(budget, amount, [Amounts.of(models[run].contents.summary) for run in runs])
+            amounts = [
+                Amounts.of(models[run].contents.summary, deployment, arms[run.arm].arm.tokenizer.vocab_size)
+                for run in runs
+            ]
+            check(budget, amount, amounts)
         compared = []
         for name, arm in arms.items():
             each = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
             check_heldout(text.hash, each)
             compared.append(scored(each, [scores[run] for run in rung[name]]))
-        result = Result.of(compared, fixed_reference=True)
+        result = Result.of(compared)
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
             context.tracker.log("comparison", {**names, **comparison.summary()})

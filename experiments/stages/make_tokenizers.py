@@ -69,9 +69,7 @@ def make_tokenizers(
 def _counts(context: Context, corpus: Text, arms: Sequence[Arm]) -> list[Artifact[Counts]]:
     """Counts for each arm's phase 1; arms with the same pretokens share them."""
     counted: dict[Any, Artifact[Counts]] = {}
-    keys = [
-        (arm.phase1_pattern.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts)) for arm in arms
-    ]
+    keys = [(arm.pattern.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts)) for arm in arms]
     for arm, key in zip(arms, keys, strict=True):
         if key not in counted:
             counted[key] = count(context, corpus, arm, f"count {arm.name}" if counted else "count")

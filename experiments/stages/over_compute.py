@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 import numpy as np
 
 from experiments.cli.console import Reporter
-from experiments.config import check_choice
 from experiments.stages.outlook import Step, next_step
 from experiments.store import runs
 from experiments.store.manifest import command_line
-from experiments.verdict import decisions, over_compute, worth
+from experiments.verdict import at_scale, decisions, over_compute, worth
+from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
 from lm.evaluate.comparison import eligible
+from lm.evaluate.deployment import training_flops
+from lm.scaling.gaps import pooled_names
+from lm.scaling.measured import read_points
 from lm.scaling.points import Average, Points
 from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from lm.evaluate.deployment import Deployment
 
 PAGE, NUMBERS, TABLE = "ladder.html", "ladder.json", "ladder.csv"
+DEPLOYED = "equal_deployed_flops"
+"""The budget mode whose budgets are equal at the deployment."""
+_TOLERANCE = 0.01
 
 
 class ArmRuns(NamedTuple):
@@ -47,11 +53,13 @@ class ArmRuns(NamedTuple):
         label: Label of the arm.
         vocab_size: Size of its vocabulary.
         budgets: For every budget, smallest first, the model of each seed and its evaluation.
+        trained: Whether its tokenizer was trained here, so that the variance of its seeds may be pooled.
     """
 
     label: str
     vocab_size: int
     budgets: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]
+    trained: bool = False
 
 
 class Assumptions(NamedTuple):
@@ -68,7 +76,14 @@ class Assumptions(NamedTuple):
     shares: Mapping[str, float] | None = None
 
 
-def study(arms: Sequence[ArmRuns], chosen: Assumptions, *, tolerance: float, confidence: float) -> tuple[Study, str]:
+def study(
+    arms: Sequence[ArmRuns],
+    chosen: Assumptions,
+    *,
+    tolerance: float,
+    confidence: float,
+    equal_at: Deployment | None = None,
+) -> tuple[Study, str]:
     """Compare arms that may take part in verdicts over their budgets, and show the others.
 
     Args:
@@ -76,27 +91,37 @@ def study(arms: Sequence[ArmRuns], chosen: Assumptions, *, tolerance: float, con
         chosen: What can be changed after the measurements.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
+        equal_at: The deployment whose training FLOPs the arms' budgets equalize; None if these are the models' own.
 
     Returns:
-        The comparison, and a sentence about documents that are left out for all arms, or "".
+        The comparison, and sentences about documents that are left out for all arms and about the budgets, or "".
 
     Raises:
         UserError: If the arms cannot be compared.
     """
     evaluations = [[each for budget in arm.budgets for _, each in budget] for arm in arms]
-    found = eligible(evaluations, [arm.label for arm in arms])
+    found = eligible(evaluations, [arm.label for arm in arms], [arm.trained for arm in arms])
 
     def points(arm: ArmRuns, barred: str) -> Points:
         rungs = [[each.only(found.documents) for _, each in budget] for budget in arm.budgets]
         tokens = rungs[0][0]
+        summaries = [[model.summary for model, _ in budget] for budget in arm.budgets]
+        proxy = [fmean(each.flops for each in budget) for budget in summaries]
+        read = [(fmean(each.tokens for each in budget), fmean(each.bytes for each in budget)) for budget in summaries]
+        flops = proxy
+        if equal_at is not None:
+            flops = [training_flops(equal_at, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in read]
         return Points(
             arm.label,
             arm.vocab_size,
-            [fmean(model.summary.flops for model, _ in budget) for budget in arm.budgets],
+            flops,
             [model.seed for model, _ in arm.budgets[0]],
             tokens.clustered(tokens.document_tokens).astype(np.int64),
             np.array([[each.clustered(each.text_nats) for each in rung] for rung in rungs]).swapaxes(0, 1),
             barred,
+            arm.trained,
+            read,
+            proxy,
         )
 
     sizes, sources, cluster = _units(evaluations[0][0].only(found.documents))
@@ -110,7 +135,8 @@ def study(arms: Sequence[ArmRuns], chosen: Assumptions, *, tolerance: float, con
         tolerance=tolerance,
         confidence=confidence,
     )
-    return compared, found.note
+    priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."
+    return compared, " ".join(filter(None, [found.note, priced]))
 
 
 def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
@@ -146,7 +172,7 @@ def _stored(run: Run, artifacts: str | None) -> list[ArmRuns]:
             scores = store.open_all(rung.arms[place].evaluations, Scores)
             pairs = zip(models, scores, strict=True)
             budgets.append([(model.contents, Evaluation.load(each.path)) for model, each in pairs])
-        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets))
+        arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None))
     return arms
 
 
@@ -207,16 +233,49 @@ def reprice(
     # The run's own deployment, unless another one is chosen.
     kept = [] if "deployment" in replaced else [key for key in own if key.partition(".")[0] == "deployment"]
     chosen = assumptions([*(own[key] for key in kept if key not in replaced), *settings])
-    arms = _stored(run, artifacts)
+    arms, settings_then = _stored(run, artifacts), run.rungs[0].arms[0].settings
+    equal_at = None
+    if settings_then.get("budget.mode") == DEPLOYED:
+        equal_at = assumptions([text for key, text in own.items() if key.partition(".")[0] == "deployment"]).deployment
     compared = study(
         arms,
         chosen,
-        tolerance=tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2]),
+        tolerance=tolerance or float(own.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2]),
         confidence=run.rungs[0].confidence,
+        equal_at=equal_at,
     )
-    own_settings = run.rungs[0].arms[0].settings
-    step = next_step(compared[0].gaps, own_settings, run.command, sum(map(_seed_seconds, arms)))
+    step = next_step(compared[0].gaps, settings_then, run.command, sum(map(_seed_seconds, arms)))
     _write(Reporter(), out, folder, *compared, chosen.deployment, step)
+
+
+def compare_points(
+    path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None, confidence: float = 0.95
+) -> None:
+    """Compare arms that were measured elsewhere, from a table (`lm.scaling.measured`), on the page of a ladder.
+
+    Args:
+        path: The table.
+        settings: Assumptions, see `assumptions`.
+        out: Folder of the page, its numbers and its table.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
+        confidence: Confidence level.
+
+    Raises:
+        UserError: If the table or the settings are wrong.
+    """
+    arms, sizes, sources = read_points(path)
+    chosen = assumptions(settings)
+    compared = Study.of(
+        arms,
+        sizes,
+        sources,
+        average=chosen.average,
+        shares=chosen.shares,
+        cluster=SOURCE,
+        tolerance=tolerance or _TOLERANCE,
+        confidence=confidence,
+    )
+    _write(Reporter(), out, path, compared, "", chosen.deployment, None)
 
 
 def show(context: Context, rungs: Sequence[Result], deployment: Deployment, tolerance: float, folder: Path) -> None:
@@ -235,12 +294,19 @@ def show(context: Context, rungs: Sequence[Result], deployment: Deployment, tole
             each[0].label,
             each[0].tokenizer.vocab_size,
             [list(zip((lm.contents for lm in rung.lms), rung.evaluations, strict=True)) for rung in each],
+            each[0].arm.record is not None,
         )
         for each in zip(*(rung.arms for rung in rungs), strict=True)
     ]
     chosen = Assumptions(deployment)
     try:
-        compared = study(arms, chosen, tolerance=tolerance, confidence=first.scores.confidence)
+        compared = study(
+            arms,
+            chosen,
+            tolerance=tolerance,
+            confidence=first.scores.confidence,
+            equal_at=deployment if first.arm.settings.get("budget.mode") == DEPLOYED else None,
+        )
     except UserError as error:
         context.reporter.say(f"No comparison over compute: {error}", style="yellow")
         return
@@ -266,6 +332,8 @@ def _write(
     for sentence in [note, *numbers["worth"]]:
         if sentence:
             reporter.say(sentence, style="bold")
+    if numbers["at_scale"]:
+        reporter.say(numbers["at_scale"])
     if step is not None:
         reporter.say(step.sentence())
     reporter.say(f"over compute: {out / PAGE}")
@@ -277,7 +345,7 @@ def describe(
     """All numbers and sentences at a deployment, JSON-able."""
     priced = study.at(deployment)
     reference = study.arms[0].name
-    losses = [study.heldout.average(arm.nats).mean(axis=0) / np.log(2) for arm in study.arms]
+    losses = [bits(study.heldout.average(arm.nats).mean(axis=0)) for arm in study.arms]
     pairs = list(zip(study.gaps, priced[1:], strict=True))
     return {
         "title": f"{len(study.arms)} tokenizers over compute",
@@ -288,18 +356,22 @@ def describe(
         "shares": dict(study.heldout.shares),
         "confidence": study.confidence,
         "note": note,
+        "at_scale": at_scale(max(study.arms[0].proxy_flops or study.arms[0].flops)),
+        "pooled": list(pooled_names(study.arms)),
         "arms": [
             {
                 "name": arm.name,
                 "barred": arm.barred,
                 "tokens_per_byte": tokens,
                 "flops": list(map(float, arm.flops)),
-                "bits_per_byte": bits.tolist(),
+                "bits_per_byte": loss.tolist(),
+                "proxy_flops": None if arm.proxy_flops is None else list(arm.proxy_flops),
+                "deployed_flops": list(map(float, each.training)),
                 "cost": _plain(each.cost),
                 "relative_cost": _plain(each.relative),
                 "equivalent": _plain(dict(each.equivalents)),
             }
-            for arm, tokens, bits, each in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
+            for arm, tokens, loss, each in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
         ],
         "gaps": [{**_plain(gap), "statements": over_compute(gap), "decisions": decisions(gap)} for gap, _ in pairs],
         "worth": [worth(gap, each, deployment.rho) for gap, each in pairs],
@@ -322,12 +394,14 @@ def verdicts_csv(numbers: Mapping[str, Any]) -> str:
     """The verdict about every arm at every budget, as CSV (RFC 4180)."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["arm", "reference", "flops", "gap_percent", "low", "high", "level", "decision", "withheld"])
+    writer.writerow(
+        ["arm", "reference", "flops", "gap_percent", "low", "high", "level", "decision", "withheld", "pooled"]
+    )
     for gap in numbers["gaps"]:
         ends = gap["intervals"] or [("", "")] * len(gap["flops"])
         for flops, value, (low, high), decision in zip(
             gap["flops"], gap["percent"], ends, gap["decisions"], strict=True
         ):
             row = [gap["arm"], gap["reference"], flops, value, low, high, gap["level"], decision, gap["withheld"]]
-            writer.writerow(row)
+            writer.writerow([*row, " + ".join(gap["pooled"])])
     return text.getvalue()

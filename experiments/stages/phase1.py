@@ -102,8 +102,6 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
             wanted,
             start=start,
             **rules,
-            # The name includes the starting list: another list may appear before an interrupted training resumes.
-            checkpoint=folder / f"merges-{'none' if start is None else start.name}.npz",
             progress=context.reporter.progress,
             on_counts=merged.append,
         )
@@ -111,19 +109,16 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         np.save(content, np.concatenate(merged))
         write_whole(folder / MERGE_COUNTS, content.getvalue())
         kept = keep(context, tokenizer, inputs)
-        # Remove all checkpoints: earlier attempts may have started from another list or died while writing.
-        for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
-            checkpoint.unlink()
         return trained(kept, tokenizer, family.counts.contents, exhausted=tokenizer.vocab_size < wanted)
 
     with context.reporter.stage(stage), context.store.lock(name):
         record, shorter = _lists(context, name, family.size)
         if record is None:
-            wanted = max(family.size, *(arm.bpe.train_size or 0 for arm in family.arms))
+            wanted = family.size
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
-            record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build, resumable=True)
+            record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build)
         else:
-            context.store.use(record)
+            context.store.on_use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
     return MergeList(tokenizer, np.load(record.path / MERGE_COUNTS), record, family.counts)

@@ -124,6 +124,6 @@ def _prefix(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:
     if whole.vocab_size < size + specials:
         raise UserError(
             f"the corpus has only enough pairs for a phase-1 vocabulary of {whole.vocab_size - specials}, below "
-            f"the transition at {size}; lower {arm.transition_key} or bpe.vocab_size, or use more text"
+            f"the transition at {size}; lower superbpe.transition or bpe.vocab_size, or use more text"
         )
     return (AUTO if arm.competing else size), whole.cut(size + specials)

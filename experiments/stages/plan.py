@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from lm.evaluate.deployment import Deployment, training_flops
 from lm.model.transformer import Transformer
 from tokenizer.errors import UserError
 
@@ -26,20 +27,27 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
     from lm.train.summary import TrainingSummary
 
+DEFAULT_DEPLOYMENT = Deployment()
+
 
 @dataclass(frozen=True)
 class Amounts:
-    """Size of a training run, in every quantity that a budget mode can equalize."""
+    """Size of a training run, in every quantity that a budget mode can equalize.
+
+    `deployed_flops` are those of training the deployed model on the same text.
+    """
 
     bytes: float
     tokens: float
     steps: float
     flops: float
+    deployed_flops: float = 0.0
 
     @classmethod
-    def of(cls, model: TrainingSummary) -> Amounts:
+    def of(cls, model: TrainingSummary, deployment: Deployment, vocab_size: int) -> Amounts:
         """Amounts of a trained model."""
-        return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
+        deployed = training_flops(deployment, vocab_size=vocab_size, tokens=model.tokens, n_bytes=model.bytes)
+        return cls(model.bytes, model.tokens, model.steps, model.flops, deployed)
 
     def of_mode(self, mode: str) -> float:
         """The quantity that a budget mode such as `equal_bytes` equalizes."""
@@ -47,7 +55,7 @@ class Amounts:
 
 
 class Measured(NamedTuple):
-    """What the training of an arm's model costs.
+    """Cost of training an arm's model.
 
     Attributes:
         step: Amounts of one step, on average over the training text.
@@ -58,7 +66,9 @@ class Measured(NamedTuple):
     parameters: int
 
 
-def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Measured:
+def measure(
+    model: ModelConfig, config: TrainConfig, arm: Encoded, deployment: Deployment = DEFAULT_DEPLOYMENT
+) -> Measured:
     """Return the cost of training a model with these settings on the shards of an arm."""
     shards = arm.open_training()
     rows = config.rows(shards)
@@ -66,12 +76,17 @@ def measure(model: ModelConfig, config: TrainConfig, arm: Encoded) -> Measured:
         transformer = Transformer(model, shards.vocab_size, rows.most_tokens)
     tokens = config.batch_size * rows.mean_tokens
     n_bytes = tokens * shards.n_bytes / shards.n_tokens
-    step = Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens))
+    deployed = training_flops(deployment, vocab_size=shards.vocab_size, tokens=tokens, n_bytes=n_bytes)
+    step = Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens), deployed)
     return Measured(step, sum(weights.numel() for weights in transformer.parameters()))
 
 
 def plan(
-    runs: Sequence[Run], arms: Mapping[str, Encoded], lm: LmConfig, budget: BudgetConfig
+    runs: Sequence[Run],
+    arms: Mapping[str, Encoded],
+    lm: LmConfig,
+    budget: BudgetConfig,
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> dict[Run, TrainConfig]:
     """Plan the training of every run.
 
@@ -80,6 +95,7 @@ def plan(
         arms: The tokenizers and their shards by name; the reference comes first.
         lm: Settings of the models.
         budget: The budgets.
+        deployment: The model that will be deployed, whose training FLOPs `equal_deployed_flops` equalizes.
 
     Raises:
         UserError: If a budget cannot be met within its tolerance, or is less than one step.
@@ -98,13 +114,17 @@ def plan(
                 )
         config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
         rung = dataclasses.replace(budget, train_flops=amount if budget.train_flops is not None else None)
-        settings = plan_rung(model, config, rung, arms)
+        settings = plan_rung(model, config, rung, arms, deployment)
         plans |= {run: settings[run.arm] for run in runs if (run.size, run.seed, run.budget) == (size, seed, amount)}
     return {run: plans[run] for run in runs}
 
 
 def plan_rung(
-    model: ModelConfig, config: TrainConfig, budget: BudgetConfig, arms: Mapping[str, Encoded]
+    model: ModelConfig,
+    config: TrainConfig,
+    budget: BudgetConfig,
+    arms: Mapping[str, Encoded],
+    deployment: Deployment = DEFAULT_DEPLOYMENT,
 ) -> dict[str, TrainConfig]:
     """Plan the training of each arm's model of one size, seed and budget.
 
@@ -113,11 +133,12 @@ def plan_rung(
         config: Training settings of the reference's model.
         budget: The budget; `train_flops` is that of this rung.
         arms: The tokenizers and their shards by name; the reference comes first.
+        deployment: The model that will be deployed.
 
     Raises:
         UserError: If the budget cannot be met within its tolerance.
     """
-    measured = {name: measure(model, config, arm) for name, arm in arms.items()}
+    measured = {name: measure(model, config, arm, deployment) for name, arm in arms.items()}
     target = _configured(budget) or config.steps * next(iter(measured.values())).step.of_mode(budget.mode)
     plans = {}
     for name, arm in arms.items():
@@ -163,7 +184,8 @@ def _check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
     configured = _configured(budget)
     compared = [*amounts] if configured is None else [configured, *amounts]
     if max(compared) > min(compared) * (1 + budget.tolerance):
-        what = {"flops": "FLOPs"}.get(budget.mode.removeprefix("equal_"), budget.mode.removeprefix("equal_"))
+        quantity = budget.mode.removeprefix("equal_")
+        what = {"flops": "FLOPs", "deployed_flops": "training FLOPs of the deployed model"}.get(quantity, quantity)
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
         target = "" if configured is None else f" instead of {configured:,.0f}"
         raise UserError(

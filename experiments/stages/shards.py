@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
@@ -11,10 +10,8 @@ from experiments.cluster import connect
 from experiments.cluster.parts import encoded_by
 from experiments.results import ShardsFolder
 from lm.data.sharding import ShardConfig, reading_threads, write_encoded, write_shards
-from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
+from lm.data.shards import FORMAT_VERSION, Shards
 from tokenizer.durable import remove_folder
-from tokenizer.errors import UserError
-from tokenizer.files import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,9 +64,7 @@ def encode(
     """
 
     def build(folder: Path) -> ShardsFolder:
-        manifest = _finished(folder / _SHARDS, arm)
-        if manifest is None:
-            manifest = _write(context, text.corpus, arm.tokenizer, split, folder, settings, n_bytes)
+        manifest = _write(context, text.corpus, arm.tokenizer, split, folder, settings, n_bytes)
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
     config, inputs = _identity(settings, text, arm, split)
@@ -103,7 +98,7 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
 def _identity(
     settings: ShardConfig, text: Text, arm: ArmTokenizer, split: str
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """What shards depend on: settings, and the hashes of the inputs."""
+    """Identity of shards: settings, and the hashes of the inputs."""
     usual = dataclasses.asdict(ShardConfig())
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
     changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != usual[key]}
@@ -124,6 +119,7 @@ def _write(
 ) -> dict[str, Any]:
     """Encode a split on this machine or on a cluster."""
     target, threads, progress = folder / _SHARDS, context.runner.threads, context.reporter.progress
+    remove_folder(target, ignore_errors=True)  # of a killed run
     skipped = corpus.skipped.summary
     cluster = connect(context.runner)
     if cluster is None:
@@ -132,17 +128,5 @@ def _write(
             target, tokenizer, batches, settings, threads=threads, progress=progress, n_bytes=n_bytes, skipped=skipped
         )
     with cluster.results(folder / "parts") as parts:
-        source = partial(encoded_by, cluster, corpus, split, tokenizer, parts)
+        source = encoded_by(cluster, corpus, split, tokenizer, parts)
         return write_encoded(target, tokenizer, source, settings, progress=progress, n_bytes=n_bytes, skipped=skipped)
-
-
-def _finished(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
-    """Return the manifest of shards that an earlier run finished; remove damaged shards."""
-    if not folder.exists():
-        return None
-    try:
-        Shards.open(folder, arm.tokenizer)
-        return read_sealed(folder / MANIFEST)
-    except UserError:
-        remove_folder(folder)
-        return None

@@ -12,9 +12,8 @@ from experiments.stages.heldout import groupings
 from experiments.stages.outlook import next_step
 from experiments.stages.shards import open_shards
 from experiments.store.manifest import command_line
-from experiments.verdict import decision, detail, verdict
-from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
-from lm.evaluate.comparison import FEWEST_EFFECTIVE
+from experiments.verdict import at_scale, decision, detail, verdict
+from lm.evaluate.bits_per_byte import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,31 +58,6 @@ def show_fertility(
     context.reporter.table(title, ["", "bytes per token", *(groups.names[i] for i in shown)], rows)
 
 
-def warn_of_few(context: Context, documents: HeldoutDocuments, cluster: str, *, sampled: bool) -> None:
-    """Warn before training if there are too few held-out documents or sources for a verdict.
-
-    Args:
-        context: Context of the run.
-        documents: The held-out documents.
-        cluster: Unit of sampling (`eval.cluster`).
-        sampled: Whether they are a sample of those that are held out.
-    """
-    remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
-    if sampled:
-        remedy = "raise corpus.heldout_sample"
-    n_sources = len(documents.names.get(SOURCE, []))
-    n, unit = documents.n_documents, sampling_unit(cluster, n_sources)
-    if unit == SOURCE:
-        n = n_sources
-        remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
-    if n < FEWEST_EFFECTIVE[unit]:
-        context.reporter.say(
-            f"warning: {n} held-out {unit}s are too few for a verdict, which requires at least "
-            f"{FEWEST_EFFECTIVE[unit]}; {remedy}",
-            style="yellow",
-        )
-
-
 def show_sizes(context: Context, results: Mapping[int, Result]) -> None:
     """Print the loss of every arm by the size of the models.
 
@@ -111,7 +85,8 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     for each in result.arms:
         context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
     what = mode.removeprefix("equal_")
-    equal = f"{'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
+    names = {"flops": "FLOPs of training", "deployed_flops": "FLOPs of training the deployed model"}
+    equal = names.get(what, f"{what} of training" + " text" * (what == "bytes"))
     say, table = context.reporter.say, context.reporter.table
     say("")
     table(f"Held-out text, equal {equal}", *result_table(result))
@@ -119,18 +94,20 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     for name in shown[:1] + [name for name in shown[1:] if name != SOURCE]:  # sources that have kinds are many
         table(*_groups(result, name))
     if len(result.arms) > 2:
-        table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
+        table("All pairs, % of bits per byte", ["", "difference", "interval", "p", "better"], _pairs(result))
     say(verdict(result), style="bold")
     say(detail(result))
     if result.overlap is not None:
         say(result.overlap.sentence())
+    if last and (known := at_scale(max(each.lm.contents.summary.flops for each in result.arms))):
+        say(known)
     if result.demonstration:
         say(
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
             style="yellow",
         )
     settings = result.arms[0].arm.settings
-    step = next_step(list(result.comparisons.values()), settings, command_line(), result.seed_seconds)
+    step = next_step(list(result.tested.values()), settings, command_line(), result.seed_seconds)
     if step is not None and last:
         say(step.sentence())
     context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
@@ -179,10 +156,10 @@ def _pairs(result: Result) -> list[list[str]]:
     labels = result.labels
     return [
         [
-            f"{labels[j]} − {labels[i]}",
-            signed(found.difference),
-            f"{signed(found.interval[0])} to {signed(found.interval[1])}" if found.interval else "–",
-            "–" if found.p_adjusted is None else f"{found.p_adjusted:.3f}",
+            f"{labels[j]} against {labels[i]}",
+            signed(found.percent, 2),
+            f"{signed(found.interval[0], 2)} to {signed(found.interval[1], 2)}" if found.interval else "–",
+            "–" if found.p_value is None else f"{found.p_value:.3f}",
             decision(result, (i, j)),
         ]
         for (i, j), found in result.comparisons.items()

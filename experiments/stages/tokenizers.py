@@ -59,14 +59,14 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
     """
     artifact = context.store.find(record.contents.tokenizer, TokenizerFolder)
     if artifact is None:
-        raise UserError(f"{context.store.where}/{record.contents.tokenizer} was deleted; run the same command again")
+        raise UserError(f"{context.store.root}/{record.contents.tokenizer} was deleted; run the same command again")
     tokenizer = Tokenizer.load(artifact.path)
     if tokenizer.sha256 != record.contents.sha256:
         raise UserError(
             f"the tokenizer in {artifact.folder} does not match the folder's name; delete that folder and run the same "
             "command again"
         )
-    context.store.use(artifact)
+    context.store.on_use(artifact)
     return tokenizer, artifact
 
 

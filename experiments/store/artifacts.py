@@ -8,15 +8,11 @@ same work.
 Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
 therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
 uses an artifact's files, it compares them with their checksums.
-
-The artifacts may be on object storage. The folder is then a cache: what is made is uploaded once it is complete, and
-what is missing is downloaded when its files are first used.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,26 +20,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
-from experiments.store import cache
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
-from tokenizer.durable import naming, sync, write_whole
+from tokenizer.durable import naming, remove_folder, sync, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from filelock import FileLock
 
-    from experiments.store.bucket import Bucket
-
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
-PARTIAL, DOWNLOAD = ".partial", ".download"
-"""Suffixes of unfinished folders."""
+PARTIAL = ".partial"
+"""Suffix of unfinished folders."""
 _SECONDS = ".seconds"
 """File with the seconds that earlier attempts of an unfinished artifact took."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
-"""What reading a manifest raises that is damaged, or that was written by another version."""
+"""Errors of reading a manifest that is damaged, or that was written by another version."""
 
 C = TypeVar("C", bound=Contents)
 
@@ -98,13 +91,12 @@ class Store:
     """A folder of artifacts.
 
     Attributes:
-        root: The folder; created with the first artifact. It may be the cache of a bucket (`experiments.store.cache`).
+        root: The folder; created with the first artifact.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
         verify: When files are compared with their checksums.
         progress: Called while that takes place, as in `tokenizer.files.check_files`.
-        bucket: The bucket, if `root` is its cache.
     """
 
     root: Path
@@ -113,40 +105,24 @@ class Store:
     on_build: Callable[[], object] = lambda: None
     verify: Verify = "once"
     progress: Callable[[str, int, int | None], None] | None = None
-    bucket: Bucket | None = field(default=None, init=False)
-    _building: int = field(default=0, init=False)
-    _unpublished: list[str] = field(default_factory=list, init=False)
 
-    def __post_init__(self) -> None:
-        if (url := cache.bucket_of(self.root)) is not None:
-            from experiments.store.bucket import Bucket
-
-            self.bucket = Bucket(url, self.root / ".manifests", self.progress)
-
-    @classmethod
-    def at(cls, where: str | Path, folder: str | None = None, **options: Any) -> Store:
-        """Return the store in a folder, or in a bucket with its cache.
+    @staticmethod
+    def at(where: str | Path, **options: Any) -> Store:
+        """Return the store in the folder that a user named.
 
         Args:
-            where: Folder, or URL.
-            folder: For a URL: local folder of the cache; None for one in the user's cache folder.
+            where: The folder.
             options: Attributes of the class.
 
         Raises:
-            UserError: If the URL, or one of the settings, cannot be used.
+            UserError: If it is a URL.
         """
         if is_remote(str(where)):
-            return cls(cache.cache_of(str(where), folder), **options)
-        if folder is not None:
             raise UserError(
-                f"artifacts_cache={folder} has no effect, because artifacts={where} is a local folder; remove it"
+                f"artifacts={shown(str(where))}: artifacts are kept in a folder; write artifacts=FOLDER, and "
+                "copy it to and from object storage between runs (aws s3 sync, gcloud storage rsync)"
             )
-        return cls(Path(where), **options)
-
-    @property
-    def where(self) -> str:
-        """The URL or the absolute path of the folder, for `at`."""
-        return str(self.root.resolve()) if self.bucket is None else self.bucket.url
+        return Store(Path(where), **options)
 
     def make(
         self,
@@ -201,16 +177,12 @@ class Store:
         artifact = self.find(name, result)
         if artifact is None:
             with self.lock(name):
+                self._rename_complete(self.root / f".{name}{PARTIAL}", name)
                 artifact = self.find(name, result)
-                if artifact is None and self._complete(self._unfinished(name), name):
-                    artifact = self.find(name, result)
                 if artifact is None:
                     artifact = self._build(result, name, identity, build, resumable)
-        self.use(artifact)
+        self.on_use(artifact)
         return artifact
-
-    def _unfinished(self, name: str) -> Path:
-        return self.root / f".{name}{PARTIAL}"
 
     def _build(
         self,
@@ -220,27 +192,24 @@ class Store:
         build: Callable[[Path], C],
         resumable: bool,
     ) -> Artifact[C]:
-        partial = self._unfinished(name)
+        partial = self.root / f".{name}{PARTIAL}"
         self.on_build()
-        if not resumable and partial.exists():
-            shutil.rmtree(partial)
+        if not resumable:
+            remove_folder(partial)
         partial.mkdir(parents=True, exist_ok=True)
         for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
             if unfinished.is_file():
                 unfinished.unlink()
         before, started, memory = seconds_so_far(partial) or 0.0, time.perf_counter(), PeakMemory()
-        self._building += 1
         try:
             with naming(partial):
                 contents = build(partial)
         except BaseException:
             if not resumable:
-                shutil.rmtree(partial, ignore_errors=True)
+                remove_folder(partial, ignore_errors=True)
             with suppress(OSError):  # the folder is gone, or the disk is full
                 write_whole(partial / _SECONDS, str(before + time.perf_counter() - started))
             raise
-        finally:
-            self._building -= 1
         cost = {"seconds": round(before + time.perf_counter() - started, 3), "peak_memory_bytes": memory.bytes()}
         (partial / _SECONDS).unlink(missing_ok=True)
         paths = sorted(partial.rglob("*"))
@@ -252,39 +221,19 @@ class Store:
         self._finish(partial, name)
         return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
 
-    def _complete(self, partial: Path, name: str) -> bool:
-        """Give a folder its final name if a killed process had finished it; otherwise delete its manifest, if any.
-
-        The manifest is written after everything else is on disk, so a folder with a valid manifest only has to be
-        renamed.
-        """
+    def _rename_complete(self, partial: Path, name: str) -> None:
+        """Rename a folder that a killed process had completed; the manifest is written after everything else."""
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
         except (FileNotFoundError, NotADirectoryError, *DAMAGE):
             (partial / MANIFEST).unlink(missing_ok=True)
-            return False
-        self._finish(partial, name)
-        return True
+        else:
+            self._finish(partial, name)
 
     def _finish(self, partial: Path, name: str) -> None:
+        """Give a complete folder its final name."""
         partial.rename(self.root / name)
         sync(self.root)
-
-    def use(self, artifact: Artifact[Any]) -> None:
-        """Report that an artifact returned by `find` is used, and upload it if it is not in the bucket.
-
-        What is used while another artifact is built is uploaded after it: a failed upload does not end a build.
-        """
-        self.on_use(artifact)
-        if self.bucket is not None:
-            self._unpublished.append(artifact.name)
-            while self._unpublished and not self._building:
-                name = self._unpublished[0]
-                if (self.root / name).exists() and not self.bucket.has(name):
-                    with self.lock(name):  # another process may be uploading it
-                        if not self.bucket.has(name):
-                            self.bucket.upload(self.root / name)
-                self._unpublished.pop(0)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -297,24 +246,21 @@ class Store:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
         folder = confined(self.root, name)
-        # Checked first, because another process may rename the folder at any time.
-        read = folder if folder.exists() or self.bucket is None else self.bucket.manifest(name)
-        if read is None or not read.exists():
+        if not folder.exists():  # checked first, because another process may rename the folder at any time
             return None
         with _remedy(folder):
             try:
-                manifest = Manifest.read(read)
-                if read == folder:
-                    check_sizes(folder, manifest.files)
+                manifest = Manifest.read(folder)
+                check_sizes(folder, manifest.files)
             except (FileNotFoundError, NotADirectoryError):
-                if not read.exists():  # another process has just removed it
+                if not folder.exists():  # another process has just removed it
                     return None
                 raise
             return Artifact(folder, manifest, result.load(manifest.contents), check=self.check)
 
     def exists(self, name: str) -> bool:
         """Return whether there is an artifact of this name."""
-        return (self.root / name).exists() or (self.bucket is not None and self.bucket.has(name))
+        return (self.root / name).exists()
 
     def open_all(self, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
         """Return the artifacts of these names.
@@ -322,16 +268,18 @@ class Store:
         Raises:
             UserError: If one does not exist or is damaged.
         """
-        found = [self.find(name, result) for name in names]
-        if None in found:
-            raise UserError(
-                f"{self.where}/{names[found.index(None)]} does not exist; run the command of its run again to rebuild "
-                "it, or name the folder that it was moved to with --artifacts"
-            )
-        return [artifact for artifact in found if artifact is not None]
+        artifacts = []
+        for name in names:
+            if (artifact := self.find(name, result)) is None:
+                raise UserError(
+                    f"{self.root.resolve()}/{name} does not exist; run the command of its run again to rebuild it, or "
+                    "name the folder that it was moved to with --artifacts"
+                )
+            artifacts.append(artifact)
+        return artifacts
 
     def check(self, artifact: Artifact[Any], verify: Verify | None = None) -> None:
-        """Compare an artifact's files with the checksums in its manifest; download them first if necessary.
+        """Compare an artifact's files with the checksums in its manifest.
 
         Args:
             artifact: The artifact.
@@ -340,38 +288,25 @@ class Store:
         Raises:
             UserError: If a file is damaged or missing.
         """
-        name, folder = artifact.name, artifact.folder
-        if self.bucket is not None and not folder.exists():
-            with self.lock(name):
-                if not folder.exists():
-                    partial = self.root / f".{name}{DOWNLOAD}"  # files of an interrupted attempt are not read again
-                    partial.mkdir(parents=True, exist_ok=True)
-                    self.bucket.download(name, partial)
-                    self._finish(partial, name)
-        with _remedy(folder):
-            check_files(folder, artifact.manifest.files, verify or self.verify, self.progress)
+        with _remedy(artifact.folder):
+            check_files(artifact.folder, artifact.manifest.files, verify or self.verify, self.progress)
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of finished artifacts that start with `prefix`."""
-        found = set(self.latest(prefix))
-        if self.bucket is not None:
-            found.update(name for name in self.bucket.names() if name.startswith(prefix))
-        return sorted(found)
+        return sorted(self.latest(prefix))
 
     def latest(self, prefix: str) -> list[str]:
         """Return the names of artifacts on this machine that start with `prefix`, the last one first."""
-        found = self.root.glob(f"{prefix}*" if prefix else "[!.]*")
-        return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
+        paths = self.root.glob(f"{prefix}*" if prefix else "[!.]*")
+        return [path.name for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)]
 
     def remove(self, name: str) -> None:
         """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
-        if self.bucket is not None:
-            self.bucket.remove(name)
         if (self.root / name).exists():
             doomed = self.root / f".{name}.removed{PARTIAL}"
-            shutil.rmtree(doomed, ignore_errors=True)
+            remove_folder(doomed, ignore_errors=True)
             (self.root / name).rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            remove_folder(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -381,30 +316,22 @@ class Store:
                 yield
                 return
         self.on_wait(name)
-        with self.filelock(name):
+        with self._filelock(name):
             yield
 
     @contextmanager
     def if_free(self, name: str) -> Iterator[bool]:
         """Hold the lock of an artifact in the block; yield False if another process holds it."""
-        lock = self.filelock(name)
-        try:
+        lock = self._filelock(name)
+        with suppress(TimeoutError):
             lock.acquire(timeout=0)
-        except TimeoutError:
-            yield False
-            return
         try:
-            yield True
+            yield lock.is_locked
         finally:
             lock.release()
 
-    def filelock(self, name: str) -> FileLock:
-        """Return the lock of this name without acquiring it.
-
-        Raises:
-            UserError: If the store cannot be written.
-        """
-        from filelock import FileLock
+    def _filelock(self, name: str) -> FileLock:
+        from filelock import FileLock  # of the extra `experiments`; commands of the base only open artifacts
 
         folder = self.root / ".locks"
         try:
@@ -429,8 +356,7 @@ def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
     folder = folder.resolve()
     if not re.fullmatch(NAME, folder.name):
         return None
-    store = Store(folder.parent)
-    return store.find(folder.name, result) if store.bucket or (folder / MANIFEST).is_file() else None
+    return Store(folder.parent).find(folder.name, result) if (folder / MANIFEST).is_file() else None
 
 
 def seconds_so_far(partial: Path) -> float | None:

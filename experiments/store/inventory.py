@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from experiments.results import Folder
 from experiments.store import registry, runs
-from experiments.store.artifacts import DAMAGE, DOWNLOAD, NAME, PARTIAL, Store, seconds_so_far
+from experiments.store.artifacts import DAMAGE, NAME, PARTIAL, Store, seconds_so_far
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
 from tokenizer.errors import UserError
-from tokenizer.files import n_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,10 +32,13 @@ class Item:
     Attributes:
         path: The folder.
         name: Name of the artifact, also for an unfinished folder.
+        stage: The prefix of the name.
         state: One of the states above.
-        manifest: Contents of `manifest.json`; None if it cannot be read.
         seconds: Time to make the artifact, if known.
-        n_bytes: Size on disk, or in the bucket if it is only there.
+        n_bytes: Size on disk.
+        manifest: Contents of `manifest.json`; None if it cannot be read.
+        made: Time when it was made (UTC); empty if unknown.
+        command: The command that made it; empty if unknown.
         note: What is wrong.
         needs: Names of its existing inputs.
         needed: Whether a report, or a run whose folder exists, needs it.
@@ -44,28 +46,16 @@ class Item:
 
     path: Path
     name: str
+    stage: str
     state: str
-    manifest: Manifest | None
     seconds: float | None
     n_bytes: int
+    manifest: Manifest | None = None
+    made: str = ""
+    command: str = ""
     note: str = ""
     needs: list[str] = field(default_factory=list)
     needed: bool = False
-
-    @property
-    def stage(self) -> str:
-        """Name of the stage: the prefix of its name."""
-        return self.name.partition("-")[0]
-
-    @property
-    def made(self) -> str:
-        """Time when it was made (UTC); empty if unknown."""
-        return "" if self.manifest is None else self.manifest.made
-
-    @property
-    def command(self) -> str:
-        """The command that made it; empty if unknown."""
-        return "" if self.manifest is None else self.manifest.command
 
 
 def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, verify: bool = False) -> list[Item]:
@@ -79,46 +69,43 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
     """
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    paths = [path for path in sorted(store.root.iterdir()) if _is_artifact(path)]
-    if store.bucket is not None:
-        elsewhere = sorted(set(store.bucket.names()) - {path.name for path in paths})
-        store.bucket.fetch_manifests(elsewhere)
-        paths += [store.root / name for name in elsewhere]
-    items = [_item(store, path, verify) for path in paths]
+    names = [name for name in store.names("") if re.fullmatch(NAME, name) or (store.root / name / MANIFEST).exists()]
+    items = [_item(store, store.root / name, verify) for name in names]
+    items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix == PARTIAL]
     _link(items)
     _mark(store, items, set(keep), set(drop))
     order = {stage: place for place, stage in enumerate(STAGES)}
     return sorted(items, key=lambda item: (order.get(item.stage, len(order)), item.made or "~"))
 
 
-def _is_artifact(path: Path) -> bool:
-    if path.name.startswith("."):
-        return path.is_dir() and path.suffix in (PARTIAL, DOWNLOAD)
-    return re.fullmatch(NAME, path.name) is not None or (path / MANIFEST).exists()
-
-
 def _item(store: Store, path: Path, verify: bool) -> Item:
-    n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    if path.name.startswith("."):
-        name = path.name.removeprefix(".").removesuffix(path.suffix)
-        with store.if_free(name) as free:
-            return Item(path, name, UNFINISHED if free else BUSY, None, seconds_so_far(path), n_bytes)
+    item = Item(path, path.name, path.name.partition("-")[0], WHOLE, None, _n_bytes(path))
     try:
-        found = store.find(path.name, Folder)
-        assert found is not None
+        artifact = store.find(path.name, Folder)
+        assert artifact is not None
+        item.manifest = artifact.manifest
         if verify:
-            store.check(found, "always")
+            store.check(artifact, "always")
     except UserError as error:
-        item = Item(path, path.name, DAMAGED, None, None, n_bytes, note=str(error))
+        item.state, item.note = DAMAGED, str(error)
         with suppress(OSError, *DAMAGE):
             item.manifest = Manifest.read(path)
-            item.seconds = item.manifest.seconds
-        return item
-    manifest = found.manifest
-    item = Item(path, path.name, WHOLE, manifest, found.seconds, n_bytes or n_bytes_of(manifest.files))
-    if manifest.format != FORMAT:
-        item.state, item.note = OUTDATED, f"format {manifest.format}; the current format is {FORMAT}"
+    if (manifest := item.manifest) is not None:
+        item.seconds, item.made, item.command = manifest.seconds, manifest.made, manifest.command
+        if item.state == WHOLE and manifest.format != FORMAT:
+            item.state, item.note = OUTDATED, f"format {manifest.format}; the current format is {FORMAT}"
     return item
+
+
+def _unfinished(store: Store, path: Path) -> Item:
+    name = path.name.removeprefix(".").removesuffix(path.suffix)
+    with store.if_free(name) as free:
+        state = UNFINISHED if free else BUSY
+    return Item(path, name, name.partition("-")[0], state, seconds_so_far(path), _n_bytes(path), needed=True)
+
+
+def _n_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _link(items: list[Item]) -> None:
@@ -129,13 +116,13 @@ def _link(items: list[Item]) -> None:
     """
     whole = {item.name: item.manifest for item in items if item.state in (WHOLE, OUTDATED) and item.manifest}
     by_hash = {manifest.hash: name for name, manifest in whole.items()}
-    trainings = {item.name: whole[item.name] for item in items if item.name in whole and "bpe" in item.stage}
     for item in items:
         if (manifest := whole.get(item.name)) is not None:
-            needs = {by_hash[hash_] for hash_ in manifest.inputs.values() if hash_ in by_hash}
+            needs = {by_hash.get(hash_, "") for hash_ in manifest.inputs.values()}
             needs.add(str(manifest.contents.get("tokenizer")))
-            for name, training in trainings.items() if item.stage == "tokenizer" else ():
-                if training.contents.get("tokenizer") == item.name or training.inputs == manifest.inputs:
+            for name, training in whole.items() if item.stage == "tokenizer" else ():
+                points = training.contents.get("tokenizer") == item.name or training.inputs == manifest.inputs
+                if "bpe" in name.partition("-")[0] and points:
                     needs.add(name)
             item.needs = sorted((needs & whole.keys()) - {item.name})
 
@@ -155,5 +142,3 @@ def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> No
         if item is not None and not item.needed:
             item.needed = True
             waiting += item.needs
-    for item in items:
-        item.needed = item.needed or item.state in (UNFINISHED, BUSY)

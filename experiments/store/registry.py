@@ -6,7 +6,7 @@ it used are needed. A live run holds a lock, which is released when its process 
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,11 +17,11 @@ from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from experiments.store.artifacts import Store
 
 _FOLDER = ".runs"
-_GATE = "clean"
 
 
 class Entry(NamedTuple):
@@ -53,42 +53,36 @@ def running(store: Store, folder: Path) -> Iterator[None]:
     """
     where = str(folder.resolve())
     name = f"run-{digest(where)[:16]}"
-    with no_new_runs(store):  # waits for `superbpe status --clean`, if it is running
-        alive = store.filelock(name)
-        alive.acquire()
-    try:
+    with ExitStack() as alive:
+        with no_new_runs(store):  # waits for `superbpe status --clean`, if it is running
+            alive.enter_context(store.lock(name))
         (store.root / _FOLDER).mkdir(parents=True, exist_ok=True)
         write_json(store.root / _FOLDER / f"{name}.json", {"folder": where})
         yield
-    finally:
-        alive.release()
 
 
-@contextmanager
-def no_new_runs(store: Store) -> Iterator[None]:
+def no_new_runs(store: Store) -> AbstractContextManager[None]:
     """Make runs that start during the block wait until it ends."""
-    with store.lock(_GATE):
-        yield
+    return store.lock("clean")
 
 
 def entries(store: Store) -> list[Entry]:
     """Return the registered runs of a store."""
-    found = []
+    runs = []
     for path in sorted((store.root / _FOLDER).glob("run-*.json")):
         with store.if_free(path.stem) as free:
-            found.append(Entry(path, Path(read_json(path)["folder"]), alive=not free))
-    return found
+            runs.append(Entry(path, Path(read_json(path)["folder"]), alive=not free))
+    return runs
 
 
 def arm_labels(store: Store) -> dict[str, list[str]]:
     """Return the labels of the arms that used each artifact, as the records of finished runs name them."""
-    found: dict[str, list[str]] = {}
+    labels: dict[str, dict[str, None]] = {}
     for entry in entries(store):
         with suppress(OSError, UserError):  # the folder of the run is gone or damaged
             results = load(entry.record).results
             for arm in results.arms if results is not None else []:
-                made = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
-                for name in filter(None, made):
-                    if arm.label not in found.setdefault(name, []):
-                        found[name].append(arm.label)
-    return found
+                used = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
+                for name in filter(None, used):
+                    labels.setdefault(name, {})[arm.label] = None
+    return {name: list(arms) for name, arms in labels.items()}

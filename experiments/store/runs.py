@@ -145,8 +145,8 @@ def results(result: Result) -> ComparisonRecord:
                 bytes_per_token=each.scores.bytes_per_token,
                 bits_per_byte=each.scores.bits_per_byte,
                 interval=each.scores.bits_per_byte_interval,
-                difference=None if compared is None else compared.difference,
-                difference_interval=None if compared is None else compared.interval,
+                percent=None if compared is None else compared.percent,
+                percent_interval=None if compared is None else compared.interval,
                 withheld=each.barred if compared is None else compared.withheld,
                 settings=each.arm.settings,
             )

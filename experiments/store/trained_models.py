@@ -54,26 +54,23 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     """
     from lm.model.language_model import LanguageModel  # Torch takes seconds to load
 
-    found = [artifact for path in paths for artifact in _find(Path(path))]
-    models = [LanguageModel(*open_model(artifact.path, device=device)) for artifact in found]
+    artifacts = [artifact for path in paths for artifact in _find(Path(path))]
+    models = [(one, LanguageModel(*open_model(one.path, device=device))) for one in artifacts]
     if len(paths) == 1:  # the user gave no order
-        order = sorted(range(len(models)), key=lambda i: len(models[i].tokenizer.superword_ids()))
-        found, models = [found[i] for i in order], [models[i] for i in order]
-    labels = _labels(found, [_kind(lm.tokenizer) for lm in models])
-    return [Saved(*each) for each in zip(labels, found, models, strict=True)]
+        models.sort(key=lambda model: len(model[1].tokenizer.superword_ids()))
+    labels = _labels([one for one, _ in models], [_kind(lm.tokenizer) for _, lm in models])
+    return [Saved(label, *model) for label, model in zip(labels, models, strict=True)]
 
 
-def _labels(found: Sequence[Artifact[Folder]], kinds: list[str]) -> list[str]:
-    """Extend the kinds of models until they differ."""
-    if len(set(kinds)) == len(kinds):
-        return kinds
+def _labels(artifacts: Sequence[Artifact[Folder]], kinds: Sequence[str]) -> list[str]:
+    """Extend the kinds of models until they differ: by the label of the arm, the seed, the artifact's name."""
     arms = [
-        " and ".join(arm_labels(Store(each.folder.parent)).get(each.name, ())) or kind
-        for each, kind in zip(found, kinds, strict=True)
+        " and ".join(arm_labels(Store(one.folder.parent)).get(one.name, ())) or kind
+        for one, kind in zip(artifacts, kinds, strict=True)
     ]
-    seeds = [f"{arm} seed {each.manifest.contents.get('seed')}" for arm, each in zip(arms, found, strict=True)]
-    labels = kinds
-    for longer in (arms, seeds, [f"{arm} {each.name}" for arm, each in zip(arms, found, strict=True)]):
+    seeds = [f"{arm} seed {one.manifest.contents.get('seed')}" for arm, one in zip(arms, artifacts, strict=True)]
+    labels = list(kinds)
+    for longer in (arms, seeds, [f"{arm} {one.name}" for arm, one in zip(arms, artifacts, strict=True)]):
         labels = [more if labels.count(label) > 1 else label for label, more in zip(labels, longer, strict=True)]
     return labels
 
@@ -105,34 +102,33 @@ def open_model(
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} has no {MODEL}; name a language model's folder, such as artifacts/lm-0123456789ab")
     model = load_model(folder, device)
-    name = f"tokenizer-{model.tokenizer_sha256[:12]}"
-    places = [folder, folder.resolve().parent / name]
-    if not places[1].exists() and (beside := artifact_at(places[1], Folder)) is not None:  # in the bucket
-        places[1] = beside.path
+    places = [folder, folder.resolve().parent / f"tokenizer-{model.tokenizer_sha256[:12]}"]
     place = tokenizer or next((place for place in places if any((place / file).is_file() for file in _FILES)), None)
     if place is None:
         raise UserError(
             f"the model's tokenizer is neither in {folder} nor at {places[1]}; keep a run's artifacts in one folder, "
             "or put the tokenizer there"
         )
-    found = load_pretrained(place).tokenizer
-    if found.sha256 != model.tokenizer_sha256:
+    loaded = load_pretrained(place).tokenizer
+    if loaded.sha256 != model.tokenizer_sha256:
         raise UserError(
-            f"{place} is tokenizer {found.name}, but the model was trained with {model.tokenizer_sha256[:12]}; use "
+            f"{place} is tokenizer {loaded.name}, but the model was trained with {model.tokenizer_sha256[:12]}; use "
             "that one"
         )
-    return model, found
+    return model, loaded
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:
     from lm.model.weights import MODEL  # Torch takes seconds to load
 
-    names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
-    root = path.resolve().parent if (path / MODEL).exists() else path
-    artifacts = [artifact for name in names if (artifact := Store(root).find(name, Folder)) is not None]
-    if not artifacts:
+    if (path / MODEL).exists():
+        store, names = Store(path.resolve().parent), [path.resolve().name]
+    else:
+        store = Store(path)
+        names = store.names("lm-")
+    if not names:
         raise UserError(
             f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
             "superbpe pipeline --until train-lm makes them"
         )
-    return artifacts
+    return store.open_all(names, Folder)

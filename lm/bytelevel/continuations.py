@@ -14,7 +14,6 @@ characters that they name are tried too, but sequences that need another continu
 from __future__ import annotations
 
 import itertools
-import re
 import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
@@ -44,15 +43,10 @@ _CONTINUATIONS = [
 ]
 _SEEN = 8
 """Characters at the end of a text that the named patterns depend on, besides the run that these are in."""
-_PERIOD = 12
-"""The length of a long run matters at most modulo a divisor of this (digits are cut in threes)."""
 _FEW = 6
 """Number of characters of a class to try as completions of a cut character."""
 _AFTER = {"N": ("0", "00", "000", "᠑"), "Z": ("a", "\n"), "M": ("a",)}
 _MOST = 1 << 16
-_NAMED = re.compile(r"['’][a-zA-Z]{1,2}|(?<=\d)[eE]")
-_RUNS = re.compile(r"([aAꙛꙚꀀ])\1+")
-_LONG = re.compile(rf"(.)\1{{{2 * _PERIOD},}}", re.DOTALL)
 
 
 class Continuations:
@@ -88,7 +82,7 @@ class Continuations:
         """
         # The key itself is tried, so all texts with the same key have the same groups.
         combining = _combining(text) if partial and self._tokenizer.changes_text else ""
-        key = (_kinds(_seen(text)) if self._known else text, combining, partial)
+        key = (_seen(text) if self._known else text, combining, partial)
         found = self._groups.get(key)
         if found is None:
             if len(self._groups) > _MOST:
@@ -200,28 +194,3 @@ def _run(character: str) -> str:
     """Class of a character in a run; empty for letters, of which no pattern counts more than two."""
     kind = unicodedata.category(character)[0]
     return "" if kind == "L" else "N" if kind == "N" else "Z" if character.isspace() else "P"
-
-
-@lru_cache(maxsize=1 << 18)
-def _kinds(text: str) -> str:
-    """The text with each character replaced by a representative of its class, unless a rule names it.
-
-    Runs of letters are cut to two, since no rule counts them. Other long runs are shortened by whole periods.
-    """
-    kinds = "".join(map(_representative, text))
-    # Contractions, and exponents: "'ll", "1e5".
-    named = [m.span() for m in _NAMED.finditer(text)]
-    for start, end in named:
-        kinds = kinds[:start] + text[start:end] + kinds[end:]
-    kinds = kinds if named else _RUNS.sub(r"\1\1", kinds)
-    return _LONG.sub(lambda run: run[0][: _PERIOD + len(run[0]) % _PERIOD], kinds)
-
-
-@lru_cache(maxsize=1 << 16)
-def _representative(character: str) -> str:
-    if character.isascii():
-        if character.isalpha():
-            return "A" if character.isupper() else "a"
-        return "0" if character.isdigit() else ":" if character in "$&(;<=>@[\\^`{|}~" else character
-    found = {"Lu": "Ꙛ", "Ll": "ꙛ", "Lo": "ꀀ", "Lt": "ǅ", "Lm": "ʰ", "Nd": "᠑", "Nl": "᠑", "No": "᠑"}
-    return found.get(unicodedata.category(character), character)

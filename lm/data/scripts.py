@@ -21,7 +21,7 @@ _PATTERNS = [
 _LETTER = regex.compile(r"\p{L}")
 _COMMON = regex.compile(r"[\p{Script=Common}\p{Script=Inherited}]")
 _NAMES = ("", *SCRIPTS, OTHER)
-"""What a character is counted as: a letter of a script, or nothing."""
+"""Script as whose letter a character counts, or none."""
 _UNSEEN = 255
 # Index into `_NAMES` by code point, filled when a character is first seen.
 _table = np.full(0x110000, _UNSEEN, np.uint8)

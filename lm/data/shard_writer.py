@@ -1,25 +1,18 @@
-"""Crash-safe writing of shards.
-
-`progress.json` lists the finished shards. It is replaced after each of them, once the tokens and the lists of documents
-are on disk, so a killed process loses only the unfinished shard. Finished shards are verified by checksum before
-writing resumes.
-"""
+"""Writing of shards: encoded documents into files of tokens and lists of documents."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
-from lm.data.shard_files import HashedFile, hash_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
-from tokenizer.durable import write_whole
+from tokenizer.durable import naming, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import check_files, checksum, read_sealed, recorded, write_sealed
+from tokenizer.files import recorded, remember_checksum, write_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +23,30 @@ if TYPE_CHECKING:
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
 
-PROGRESS = "progress.json"
-"""Settings, records of the finished shards, and checksums of the lists and of the text up to there."""
-_RESTORE = "restore that text, or delete the folder to start over"
+
+class HashedFile:
+    """A file that is written in order, with a running checksum."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._hash, self._file = path, xxhash.xxh3_128(), path.open("wb")
+
+    def write(self, data: memoryview) -> None:
+        """Append bytes."""
+        self._hash.update(data)
+        with naming(self._path):
+            self._file.write(data)
+
+    def close(self) -> str:
+        """Flush the file to disk and close it; return its XXH3-128."""
+        digest: str = self._hash.hexdigest()
+        with naming(self._path), self._file:
+            remember_checksum(self._file, digest)
+            os.fsync(self._file.fileno())
+        return digest
+
+    def abandon(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,6 @@ class Encoded:
         sizes: int64[n_documents], UTF-8 bytes of each document.
         normalized: int64[n_documents], as `Shards.normalized_bytes`.
         covered: uint32[n_tokens], as `Shards.covered_bytes`; None where tokens always have the same bytes.
-        text: uint8[n_bytes], the documents; None if they were encoded elsewhere.
     """
 
     stream: NDArray[Any]
@@ -53,23 +66,16 @@ class Encoded:
     sizes: NDArray[np.int64]
     normalized: NDArray[np.int64]
     covered: NDArray[np.uint32] | None
-    text: NDArray[np.uint8] | None = None
-
-    def without(self, documents: int) -> Encoded:
-        """Drop the first documents."""
-        return self[documents : len(self.ends)]
 
     def __getitem__(self, documents: slice) -> Encoded:
         first, last, _ = documents.indices(len(self.ends))
         start, stop = (int(self.ends[i - 1]) if i else 0 for i in (first, last))
-        begin, end = (int(self.sizes[:i].sum()) for i in (first, last))
         return Encoded(
             self.stream[start:stop],
             self.ends[first:last] - start,
             self.sizes[first:last],
             self.normalized[first:last],
             None if self.covered is None else self.covered[start:stop],
-            None if self.text is None else self.text[begin:end],
         )
 
 
@@ -110,29 +116,14 @@ class Encoder:
             )
         if stream.marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
-        text = np.asarray(batch.data)[batch.offsets[0] :]
-        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered, text)
-
-
-def complete(folder: Path, tokenizer: TokenizerLike, tokens_per_shard: int) -> dict[str, Any] | None:
-    """The manifest of a folder that a `Writer` with these arguments finished; None for any other folder."""
-    manifest = _read(folder / MANIFEST)
-    settings = _settings(tokenizer, tokens_per_shard)
-    if manifest is None or {key: manifest.get(key) for key in settings} != settings:
-        return None
-    try:
-        check_files(folder, manifest["files"])
-    except (UserError, FileNotFoundError):
-        return None
-    (folder / PROGRESS).unlink(missing_ok=True)
-    return manifest
+        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
 
 
 class Writer:
-    """Writes encoded documents into one folder, after the shards that are already finished there.
+    """Writes encoded documents into a new folder.
 
     Args:
-        folder: Target; finished shards with other settings are removed.
+        folder: Target; must be empty.
         tokenizer: Encodes the documents.
         tokens_per_shard: A new file is started once the last one has this many tokens.
     """
@@ -140,23 +131,13 @@ class Writer:
     def __init__(self, folder: Path, tokenizer: TokenizerLike, tokens_per_shard: int) -> None:
         self.folder, self.encoder = folder, Encoder(tokenizer)
         self._tokenizer, self._tokens_per_shard = tokenizer, tokens_per_shard
-        self._settings = _settings(tokenizer, tokens_per_shard)
-        # Bytes of each document's, and of each token's number in the files that are written beside the tokens.
-        self._document_lists = {"document_ends.bin": 8, "document_bytes.bin": 8}
-        self._document_lists |= {NORMALIZED: 8} if tokenizer.changes_text else {}
-        self._token_lists = {} if tokenizer.fixed_bytes else {COVERED: 4}
-        progress = self._resume()
-        self._shards: list[dict[str, Any]] = progress["shards"]
-        self.n_documents, self.n_bytes, self._n_tokens = (
-            sum(int(shard[key]) for shard in self._shards) for key in ("n_documents", "n_bytes", "n_tokens")
-        )
-        self._begin = self.n_documents, self.n_bytes, self._n_tokens  # totals before the current shard
-        sizes = folder / "document_bytes.bin"
-        self._sizes_written = np.fromfile(sizes, "<u8").astype(np.int64) if self._shards else np.empty(0, np.int64)
-        lists = (*self._document_lists, *self._token_lists)
-        self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
-        self._text_written: str | None = progress["text"]
-        self._text: xxhash.xxh3_128 | None = xxhash.xxh3_128()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._document_lists = ["document_ends.bin", "document_bytes.bin", *([NORMALIZED] * tokenizer.changes_text)]
+        lists = [*self._document_lists, *([] if tokenizer.fixed_bytes else [COVERED])]
+        self._list_files = {name: HashedFile(folder / name) for name in lists}
+        self._shards: list[dict[str, Any]] = []
+        self.n_documents, self.n_bytes, self._n_tokens = 0, 0, 0
+        self._begin = 0, 0, 0  # totals before the current shard
         self._shard: HashedFile | None = None
         self._shard_loss = TextLoss()
 
@@ -168,75 +149,7 @@ class Writer:
     ) -> None:
         for file in (self._shard, *self._list_files.values()):
             if file is not None:
-                file.close()
-
-    def _resume(self) -> dict[str, Any]:
-        """Return the progress with these settings, and remove everything that it does not list."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        progress = _read(self.folder / PROGRESS)
-        if progress is None or progress["settings"] != self._settings or not self._is_intact(progress):
-            progress = {"shards": [], "text": None}
-        sizes = self._list_sizes(progress) if progress["shards"] else {}
-        kept = {PROGRESS, *sizes, *(_name(i) for i in range(len(progress["shards"])))} if sizes else set()
-        for path in self.folder.iterdir():
-            if path.name in kept:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        for name, size in sizes.items():
-            os.truncate(self.folder / name, size)
-        return progress
-
-    def _is_intact(self, progress: dict[str, Any]) -> bool:
-        """Whether the finished shards and the lists up to there have their checksums."""
-        try:
-            return all(
-                checksum(self.folder / _name(i)) == shard["xxh3_128"] for i, shard in enumerate(progress["shards"])
-            ) and all(
-                hash_of_first(self.folder / name, size).hexdigest() == progress["lists"][name]
-                for name, size in self._list_sizes(progress).items()
-            )
-        except (FileNotFoundError, KeyError):
-            return False
-
-    def _list_sizes(self, progress: dict[str, Any]) -> dict[str, int]:
-        """Bytes of the lists that belong to the finished shards."""
-        documents, tokens = (sum(shard[key] for shard in progress["shards"]) for key in ("n_documents", "n_tokens"))
-        sizes = {name: width * documents for name, width in self._document_lists.items()}
-        return sizes | {name: width * tokens for name, width in self._token_lists.items()}
-
-    def check_text(self, first: int, batch: Batch, n: int) -> None:
-        """Raise an error if the first documents of a batch differ from those of the finished shards.
-
-        Args:
-            first: Index of the batch's first document. Batches come in order.
-            batch: The documents.
-            n: Number of documents to check.
-        """
-        sizes = np.diff(batch.offsets)[:n]
-        wrong = np.flatnonzero(self._sizes_written[first : first + n] != sizes)
-        if len(wrong):
-            at = int(wrong[0])
-            raise UserError(
-                f"{self.folder} has finished shards of another text: document {first + at} has {sizes[at]} bytes now "
-                f"and had {self._sizes_written[first + at]}; {_RESTORE}"
-            )
-        self._hash_text(np.asarray(batch.data)[batch.offsets[0] : batch.offsets[n]])
-        digest = None if self._text is None else self._text.hexdigest()
-        if first + n == self.n_documents and None not in (digest, self._text_written) and digest != self._text_written:
-            raise UserError(
-                f"{self.folder} has finished shards of another text: one of the documents 0 to {self.n_documents - 1} "
-                f"has changed; {_RESTORE}"
-            )
-
-    def _hash_text(self, text: NDArray[np.uint8] | None) -> None:
-        """Add the text of the next documents to the running hash, which ends where a text is unknown."""
-        if text is None:
-            self._text = None
-        elif self._text is not None:
-            self._text.update(np.ascontiguousarray(text).data)
+                file.abandon()
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file that is full is followed by a new one, and no document is split."""
@@ -247,7 +160,7 @@ class Writer:
             full = self._begin[2] + self._tokens_per_shard
             n = min(len(encoded.ends), int(np.searchsorted(encoded.ends, full - self._n_tokens)) + 1)
             self._append(self._shard, encoded[:n])
-            encoded = encoded.without(n)
+            encoded = encoded[n:]
             if self._n_tokens >= full:
                 self._finish_shard()
 
@@ -261,7 +174,6 @@ class Writer:
             self._list_files[COVERED].write(encoded.covered.astype("<u4").data)
         if self._tokenizer.changes_text:
             self._shard_loss += self._loss(encoded)
-        self._hash_text(encoded.text)
         self._n_tokens += len(encoded.stream)
         self.n_documents += len(encoded.ends)
         self.n_bytes += int(encoded.sizes.sum())
@@ -284,7 +196,7 @@ class Writer:
         )
 
     def _finish_shard(self) -> None:
-        """Flush the current shard and the lists to disk, and record them in the progress."""
+        """Close the current shard and record it."""
         shard, self._shard = self._shard, None
         if shard is None:
             return
@@ -295,20 +207,12 @@ class Writer:
             "n_documents": self.n_documents - documents,
             "n_bytes": self.n_bytes - n_bytes,
             "documents": [documents, self.n_documents],  # half-open range of document indices in the whole stream
-            "xxh3_128": shard.sync(),
+            "xxh3_128": shard.close(),
         }
-        shard.close()
         if self._tokenizer.changes_text:
             record["text_loss"] = asdict(self._shard_loss)
             self._shard_loss = TextLoss()
         self._shards.append(record)
-        progress = {
-            "settings": self._settings,
-            "shards": self._shards,
-            "lists": {name: file.sync() for name, file in self._list_files.items()},
-            "text": None if self._text is None else self._text.hexdigest(),
-        }
-        write_sealed(self.folder / PROGRESS, progress)
 
     def finish(self, skipped: dict[str, Any] | None = None) -> dict[str, Any]:
         """Close the files, write the manifest and return it.
@@ -319,7 +223,8 @@ class Writer:
         if self.n_bytes == 0:
             raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
         self._finish_shard()
-        self.__exit__(None, None, None)
+        for file in self._list_files.values():
+            file.close()
         write_whole(self.folder / "token_bytes.bin", self.encoder.lengths.astype("<u4").tobytes())
         write_whole(self.folder / "token_hashes.bin", token_hashes(self._tokenizer).astype("<u8").tobytes())
         files = [*(shard["name"] for shard in self._shards), *self._list_files, "token_bytes.bin", "token_hashes.bin"]
@@ -330,7 +235,8 @@ class Writer:
             "dtype": self.encoder.dtype,
             "vocab_size": len(self.encoder.lengths),
             "eos_id": self.encoder.eos,
-            **self._settings,
+            "tokenizer_sha256": self._tokenizer.sha256,
+            "tokens_per_shard": self._tokens_per_shard,
             "n_tokens": self._n_tokens,
             "n_documents": self.n_documents,
             "n_bytes": self.n_bytes,
@@ -341,21 +247,7 @@ class Writer:
             "files": recorded(self.folder, files),
         }
         write_sealed(self.folder / MANIFEST, manifest)
-        (self.folder / PROGRESS).unlink()
         return manifest
-
-
-def _settings(tokenizer: TokenizerLike, tokens_per_shard: int) -> dict[str, Any]:
-    """Besides the text, these determine the content of a folder."""
-    return {"tokenizer_sha256": tokenizer.sha256, "tokens_per_shard": tokens_per_shard}
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Read a sealed file; None if it is missing or damaged, so that its content is made again."""
-    try:
-        return read_sealed(path)
-    except (FileNotFoundError, ValueError):
-        return None
 
 
 def _name(number: int) -> str:

@@ -1,23 +1,22 @@
-"""Encode a corpus into shards; reading, encoding and writing overlap, and an interrupted run can be resumed."""
+"""Encode a corpus into shards; reading, encoding and writing overlap."""
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_writer import PROGRESS, Encoded, Encoder, Writer, complete
+from lm.data.shard_writer import Encoded, Encoder, Writer
+from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError, check_fields
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -69,9 +68,7 @@ def write_shards(
 ) -> dict[str, Any]:
     """Encode documents into a folder of shards, which appears only when it is complete.
 
-    After an interruption, finished shards remain in `.NAME.partial` next to the folder, and the same call resumes from
-    them: it reads the whole corpus but encodes only the rest. The result does not depend on threads, batches or
-    interruptions.
+    The result does not depend on threads or batches.
 
     Args:
         folder: Target; must not exist or be empty.
@@ -88,17 +85,16 @@ def write_shards(
         The manifest, as in `shards.json`.
 
     Raises:
-        UserError: If the folder is not empty, there are no documents, tokens do not spell their document, or the
-            documents differ from those of the finished shards.
+        UserError: If the folder is not empty, there are no documents, or tokens do not spell their document.
     """
-    source = partial(_encode, batches, thread_count(threads))
+    source = encode_batches(tokenizer, batches, thread_count(threads))
     return write_encoded(folder, tokenizer, source, config, progress=progress, n_bytes=n_bytes, skipped=skipped)
 
 
 def write_encoded(
     folder: Path,
     tokenizer: TokenizerLike,
-    source: Callable[[Writer], Generator[Encoded]],
+    source: Generator[Encoded],
     config: ShardConfig | None = None,
     *,
     progress: Progress | None = None,
@@ -110,7 +106,7 @@ def write_encoded(
     Args:
         folder: As for `write_shards`.
         tokenizer: The tokenizer that encodes the documents.
-        source: Returns the documents that a writer lacks, in order.
+        source: The documents in order.
         config: As for `write_shards`.
         progress: As for `write_shards`.
         n_bytes: As for `write_shards`.
@@ -119,23 +115,21 @@ def write_encoded(
     size = (config or ShardConfig()).tokens_per_shard
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
-    # The name does not depend on the process, so that the next attempt finds it.
+    # The name does not depend on the process, so that the next attempt replaces what a killed one left.
     unfinished = folder.with_name(f".{folder.name}.partial")
-    manifest = complete(unfinished, tokenizer, size)  # killed before the folder was renamed
+    remove_folder(unfinished, ignore_errors=True)
     report = Throttle(progress, "shards", n_bytes)
     try:
-        if manifest is None:
-            with Writer(unfinished, tokenizer, size) as writer, closing(source(writer)) as documents:
-                for encoded in documents:
-                    writer.add(encoded)
-                    report(writer.n_bytes)
-                report.finish(writer.n_bytes)
-                manifest = writer.finish(skipped() if skipped is not None else None)
+        with Writer(unfinished, tokenizer, size) as writer, closing(source):
+            for encoded in source:
+                writer.add(encoded)
+                report(writer.n_bytes)
+            report.finish(writer.n_bytes)
+            manifest = writer.finish(skipped() if skipped is not None else None)
+        unfinished.replace(folder)
     except BaseException:
-        if not (unfinished / PROGRESS).exists():
-            shutil.rmtree(unfinished, ignore_errors=True)  # nothing to resume from
+        remove_folder(unfinished, ignore_errors=True)
         raise
-    unfinished.replace(folder)
     return manifest
 
 
@@ -159,62 +153,24 @@ def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, docum
 
 
 def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int) -> Generator[Encoded]:
-    """Encode documents in order, one batch per thread.
+    """Encode documents in order, while the calling thread reads batches and writes results.
 
     Args:
         tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
         batches: The documents.
         threads: Batches to encode at the same time.
     """
-    yield from _in_parallel(Encoder(tokenizer), ((batch, 0, 0) for batch in batches), threads)
-
-
-def _encode(batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
-    """Encode the documents that the writer lacks."""
-    yield from _in_parallel(writer.encoder, _unwritten(batches, writer), threads)
-
-
-def _in_parallel(encoder: Encoder, batches: Iterable[tuple[Batch, int, int]], threads: int) -> Generator[Encoded]:
-    """Encode batches in order. Meanwhile the calling thread reads batches and writes results.
-
-    Args:
-        encoder: The encoder.
-        batches: Batches, each with the index of its first document and the number of documents to leave out.
-        threads: Batches to encode at the same time.
-    """
-    pending: deque[tuple[Future[Encoded], int]] = deque()
+    encoder, first = Encoder(tokenizer), 0
+    pending: deque[Future[Encoded]] = deque()
     with ThreadPoolExecutor(threads, "encode") as pool:
         try:
-            for batch, first, skip in batches:
-                pending.append((pool.submit(encoder.encode, batch, first), skip))
+            for batch in filter(len, batches):
+                pending.append(pool.submit(encoder.encode, batch, first))
+                first += len(batch)
                 # Two batches per thread: the current one and the next.
                 if len(pending) > 2 * threads:
-                    future, skip = pending.popleft()
-                    yield future.result().without(skip)
+                    yield pending.popleft().result()
             while pending:
-                future, skip = pending.popleft()
-                yield future.result().without(skip)
+                yield pending.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _unwritten(batches: Iterable[Batch], writer: Writer) -> Iterator[tuple[Batch, int, int]]:
-    """Batches with documents that the writer lacks; checks the others against its finished shards."""
-    done, first = writer.n_documents, 0
-    for batch in batches:
-        skip = min(max(done - first, 0), len(batch))
-        if skip:
-            writer.check_text(first, batch, skip)
-        if skip < len(batch):
-            yield batch, first, skip
-        first += len(batch)
-    check_complete(writer, done, first)
-
-
-def check_complete(writer: Writer, done: int, found: int) -> None:
-    """Raise a UserError if the corpus has fewer documents (`found`) than the finished shards (`done`)."""
-    if found < done:
-        raise UserError(
-            f"{writer.folder} has finished shards of {done} documents, but the corpus now has only {found}; "
-            "restore the text that was encoded, or delete that folder to start from scratch"
-        )

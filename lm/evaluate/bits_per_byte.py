@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+ARRAYS = "arrays.npz"
 FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
 SOURCE = "source"
@@ -66,14 +67,11 @@ class Evaluation:
         text_nats: float64[n_documents], loss of the text tokens of each.
         eos_nats: float64[n_documents], loss of the `<|endoftext|>` that ends each.
         changed: bool[n_documents], whether the tokens of a document decode to another text.
-        token_nats: float64[vocab_size], summed loss of each id as a target, `<|endoftext|>` included.
-        token_counts: int64[vocab_size], number of times each id was a target.
-        token_lengths: int64[vocab_size], raw bytes of each token, 0 for special tokens.
+        token_counts: int64[vocab_size], number of times each id was a target, `<|endoftext|>` included.
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
         forward_tokens: Inputs of all forward passes, including tokens that were only context.
-        padded_tokens: Inputs of all forward passes, padding included.
         groups: Groupings of the documents, by name: `source`, `script`.
     """
 
@@ -84,14 +82,11 @@ class Evaluation:
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
     changed: NDArray[np.bool_]
-    token_nats: NDArray[np.float64]
     token_counts: NDArray[np.int64]
-    token_lengths: NDArray[np.int64]
     limited_bytes: int
     short_context_bytes: int
     context_bytes_sum: int
     forward_tokens: int
-    padded_tokens: int
     groups: Mapping[str, Grouping] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -179,7 +174,6 @@ class Evaluation:
             "position_limited_share": self.limited_bytes / n_bytes,
             "short_context_share": self.short_context_bytes / n_bytes,
             "overlap_share": 1 - (n_tokens + n_documents) / self.forward_tokens,
-            "padding_share": 1 - self.forward_tokens / self.padded_tokens,
             "cluster": self.cluster()[0],
             "tokenizer_sha256": self.tokenizer_sha256,
             **{f"by_{name}": self.by(name) for name in self.groups},
@@ -207,15 +201,12 @@ class Evaluation:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which marks the folder as complete."""
+        """Write `arrays.npz`, then `evaluation.json`, which marks the folder as complete."""
         folder.mkdir(parents=True, exist_ok=True)
         index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
-        for file_name, arrays in (
-            ("documents.npz", {name: getattr(self, name) for name in _PER_DOCUMENT} | index),
-            ("tokens.npz", {name: getattr(self, name) for name in _PER_TOKEN}),
-        ):
-            with replacing(folder / file_name) as file:
-                np.savez_compressed(file, allow_pickle=False, **arrays)
+        arrays = {name: getattr(self, name) for name in (*_PER_DOCUMENT, _COUNTS)}
+        with replacing(folder / ARRAYS) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays, **index)
         content = {
             "format_version": FORMAT_VERSION,
             "config": dataclasses.asdict(self.config),
@@ -237,27 +228,26 @@ class Evaluation:
             version = content["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
-            found = read_arrays(folder / "documents.npz", "evaluate again")
+            found = read_arrays(folder / ARRAYS, "evaluate again")
             arrays: dict[str, Any] = {name: found[name] for name in _PER_DOCUMENT}
             groups = {name: Grouping(tuple(names), found[f"group:{name}"]) for name, names in content["groups"].items()}
-            found = read_arrays(folder / "tokens.npz", "evaluate again")
-            tokens: dict[str, Any] = {name: found[name] for name in _PER_TOKEN}
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig(**content["config"])
+            counts = found[_COUNTS]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(f"{folder} has no complete evaluation ({error!r}); evaluate again") from error
-        if any(len({len(array) for array in part.values()}) != 1 for part in (arrays, tokens)):
+        if len({len(array) for array in arrays.values()}) != 1:
             raise UserError(f"{folder} has a damaged evaluation; evaluate again")
-        return cls(config=config, groups=groups, **arrays, **tokens, **scalars)
+        return cls(config=config, groups=groups, token_counts=counts, **arrays, **scalars)
 
 
 # Largest groups in the summary; the arrays have all of them.
 _GROUPS_SHOWN = 100
 _PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "changed")
-_PER_TOKEN = ("token_nats", "token_counts", "token_lengths")
+_COUNTS = "token_counts"
 _SCALARS = (
     "tokenizer_sha256",
-    *("limited_bytes", "short_context_bytes", "context_bytes_sum", "forward_tokens", "padded_tokens"),
+    *("limited_bytes", "short_context_bytes", "context_bytes_sum", "forward_tokens"),
 )

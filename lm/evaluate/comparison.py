@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from lm.bits import bits
 from lm.evaluate.bits_per_byte import Evaluation
-from lm.evaluate.significance import Needed, Ratio, holm, holm_levels
+from lm.evaluate.significance import Needed, Ratio, family_level, pool
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Verdict = Literal["A better", "B better", "no significant difference", "withheld"]
+Verdict = Literal["A better", "B better", "no significant difference", "not tested", "withheld"]
 Runs = Evaluation | Sequence[Evaluation]
 """Evaluations of one tokenizer's models, one per training seed."""
 
@@ -43,14 +44,20 @@ class Eligibility(NamedTuple):
         reasons: For each tokenizer, why it takes part in no verdict; empty if it does.
         documents: bool[n_documents]: the documents that no tokenizer with a part in verdicts changes.
         note: A sentence about the other documents; empty if there are none.
+        pooled: Names of the tokenizers whose variance between seeds is pooled; empty if none is.
+        members: For each tokenizer, whether it is one of them.
     """
 
     reasons: list[str]
     documents: NDArray[np.bool_]
     note: str = ""
+    pooled: tuple[str, ...] = ()
+    members: Sequence[bool] = ()
 
 
-def eligible(runs: Sequence[Runs], names: Sequence[str] | None = None) -> Eligibility:
+def eligible(
+    runs: Sequence[Runs], names: Sequence[str] | None = None, one_recipe: Sequence[bool] | None = None
+) -> Eligibility:
     """Decide which tokenizers may take part in verdicts.
 
     A tokenizer that changes or loses text is scored on other text than the others, and a model that is no better than a
@@ -60,6 +67,9 @@ def eligible(runs: Sequence[Runs], names: Sequence[str] | None = None) -> Eligib
     Args:
         runs: For each tokenizer, an evaluation or one per seed, all of the same documents.
         names: Names of the tokenizers, for the reasons.
+        one_recipe: For each tokenizer, whether it was trained by one family of recipes, so that its models' losses vary
+            between seeds like those of the others; None for none. With the reference and two others, their variances
+            are pooled.
 
     Raises:
         UserError: As for `compare`.
@@ -78,7 +88,11 @@ def eligible(runs: Sequence[Runs], names: Sequence[str] | None = None) -> Eligib
     share = float(sizes[~kept].sum() / sizes.sum())
     what = f"{n:,} of {len(kept):,} held-out documents ({100 * share:.2g} % of the bytes)"
     note = f"{what} are left out for all tokenizers, because a tokenizer changes their text." if n else ""
-    return Eligibility(reasons, kept, note)
+    members = [one and not reason for one, reason in zip(one_recipe or [False] * len(runs), reasons, strict=True)]
+    if not members[0] or sum(members) < 3 or len(evaluations[0]) < 2:
+        members = [False] * len(runs)
+    pooled = tuple(name for name, member in zip(names, members, strict=True) if member)
+    return Eligibility(reasons, kept, note, pooled, members)
 
 
 def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:
@@ -109,7 +123,7 @@ def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models of two tokenizers on the same documents; differences are B minus A.
+    """Models of two tokenizers on the same documents; differences are B minus A, in percent of A's bits per byte.
 
     With one seed each, the interval is about these two models on other text. With several seeds, it is about other
     training runs too (`significance.Ratio`).
@@ -117,29 +131,28 @@ class Comparison:
     Attributes:
         bits_per_byte_a: Bits per byte of A, mean over its seeds.
         bits_per_byte_b: Bits per byte of B, mean over its seeds.
-        difference: bits_per_byte_b - bits_per_byte_a; negative means that B is better.
-        interval: Interval of the difference, corrected for the number of comparisons; None if a single document (or
-            source) has all of the text.
-        confidence: Confidence level of all comparisons together.
+        percent: The difference, mean over the seeds; negative means that B is better.
+        interval: Its interval at `level`; None if a single document (or source) has all of the text.
+        confidence: Confidence level of all tested comparisons together.
         n_documents: Number of documents.
         n_seeds: Pairs of runs; the two runs of a seed read the same documents in the same order.
         cluster: Unit of sampling: "document" or "source".
         n_clusters: Number of these units.
         effective_clusters: Number of units of equal size that would give the same precision.
-        seed_differences: Difference of each pair of runs.
-        p_value: Two-sided p-value against no difference; None without an interval.
-        p_adjusted: The p-value after Holm's correction for all comparisons of an experiment.
-        level: Confidence level of `interval`: that at which Holm's method tests this comparison.
+        by_seed: Difference of each pair of runs.
+        p_value: Two-sided p-value against no difference, corrected like `level`; None without an interval.
+        level: Confidence level of `interval`: corrected by Bonferroni if the comparison is tested.
+        tested: Whether the comparison is one of those that may decide: with the reference, on all documents.
         seed_error: Standard error from seeds alone; None with one seed.
+        pooled: Names of the tokenizers over which `seed_error` is pooled; empty if it is that of this pair alone.
         document_error: Standard error from documents (or sources) alone; None without an interval.
         needed: Sample that would show a difference of 0.5 % with a probability of 80 %; None without an interval.
-        interval_uncorrected: Interval of the difference at `confidence`.
         barred: Why A or B takes part in no verdict; empty if both do (`eligible`).
     """
 
     bits_per_byte_a: float
     bits_per_byte_b: float
-    difference: float
+    percent: float
     interval: tuple[float, float] | None
     confidence: float
     n_documents: int
@@ -147,14 +160,14 @@ class Comparison:
     cluster: str = "document"
     n_clusters: int = 0
     effective_clusters: float = 0.0
-    seed_differences: tuple[float, ...] = ()
+    by_seed: tuple[float, ...] = ()
     p_value: float | None = None
-    p_adjusted: float | None = None
     level: float = 0.95
+    tested: bool = True
     seed_error: float | None = None
+    pooled: tuple[str, ...] = ()
     document_error: float | None = None
     needed: Needed | None = None
-    interval_uncorrected: tuple[float, float] | None = None
     barred: str = ""
 
     @property
@@ -164,10 +177,10 @@ class Comparison:
 
     @property
     def lower(self) -> Literal["A", "B"] | None:
-        """Whose models, of those compared, have the significantly lower loss; None if neither, or if one is barred."""
-        if self.barred or self.interval is None or self.too_few or self.interval[0] <= 0 <= self.interval[1]:
+        """Whose models, of those compared, have the significantly lower loss; None if that is not shown or tested."""
+        if self.barred or not self.tested or self.interval is None or self.too_few:
             return None
-        return "A" if self.interval[0] > 0 else "B"
+        return "A" if self.interval[0] > 0 else "B" if self.interval[1] < 0 else None
 
     @property
     def decided(self) -> bool:
@@ -184,9 +197,9 @@ class Comparison:
         """The verdict about the tokenizers."""
         if self.withheld:
             return "withheld"
-        if self.lower is None:
-            return "no significant difference"
-        return "A better" if self.lower == "A" else "B better"
+        if not self.tested:
+            return "not tested"
+        return "no significant difference" if self.lower is None else "A better" if self.lower == "A" else "B better"
 
     def summary(self) -> dict[str, Any]:
         """The fields and the verdict as a JSON-able dictionary."""
@@ -199,7 +212,7 @@ def compare(a: Runs, b: Runs) -> Comparison:
     """Compare two tokenizers' models on the same documents.
 
     Args:
-        a: The baseline: an evaluation, or one per seed.
+        a: The reference: an evaluation, or one per seed.
         b: The other one, with the same seeds in the same order.
 
     Raises:
@@ -209,12 +222,18 @@ def compare(a: Runs, b: Runs) -> Comparison:
     return comparison
 
 
-def compare_all(runs: Sequence[Runs], eligibility: Eligibility | None = None) -> dict[tuple[int, int], Comparison]:
-    """Compare every tokenizer with every later one, with Holm's correction for the number of comparisons.
+def compare_all(
+    runs: Sequence[Runs], eligibility: Eligibility | None = None, *, tested: bool = True
+) -> dict[tuple[int, int], Comparison]:
+    """Compare every tokenizer with every later one.
+
+    The comparisons with the first one, the reference, are tested together: their intervals are corrected by Bonferroni
+    for the number of tokenizers that take part in verdicts. The other pairs are shown uncorrected, and decide nothing.
 
     Args:
         runs: For each tokenizer, an evaluation or one per seed.
         eligibility: Result of `eligible`, if the runs are already restricted to its documents.
+        tested: False for a look at a part of the documents: nothing is corrected and nothing decides.
 
     Returns:
         Comparisons by (index of A, index of B).
@@ -226,32 +245,22 @@ def compare_all(runs: Sequence[Runs], eligibility: Eligibility | None = None) ->
         eligibility = eligible(runs)
         if not eligibility.documents.all():
             runs = [[each.only(eligibility.documents) for each in _runs(arm)] for arm in runs]
-    pairs = list(itertools.combinations(range(len(runs)), 2))
-    barred = [eligibility.reasons[i] or eligibility.reasons[j] for i, j in pairs]
-    return dict(zip(pairs, compare_pairs([(runs[i], runs[j]) for i, j in pairs], barred), strict=True))
-
-
-def compare_pairs(pairs: Sequence[tuple[Runs, Runs]], barred: Sequence[str] = ()) -> list[Comparison]:
-    """Compare the tokenizers of each pair, with Holm's correction for the number of pairs.
-
-    Args:
-        pairs: Evaluations of A and of B. Pairs may be about different documents.
-        barred: For each pair, why it decides nothing, or empty; it is then not corrected for, nor corrected.
-
-    Raises:
-        UserError: As for `compare`.
-    """
-    both = [(_runs(a), _runs(b)) for a, b in pairs]
-    reasons = list(barred) or [""] * len(both)
-    ratios = [_difference(a, b) for a, b in both]
-    confidences = [a[0].config.confidence for a, _ in both]
-    family = [float(ratio.p_value()) if ratio.known_interval(0.5) else 1.0 for ratio in ratios]
-    family = [p_value for p_value, reason in zip(family, reasons, strict=True) if not reason]
-    tests = iter(zip(family, holm(family), holm_levels(family, max(confidences, default=0.0)), strict=True))
-    return [
-        _comparison(a, b, ratio, (None, None, confidence) if reason else next(tests), reason)
-        for (a, b), ratio, confidence, reason in zip(both, ratios, confidences, reasons, strict=True)
-    ]
+    arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
+    pairs = list(itertools.combinations(range(len(arms)), 2))
+    barred = {(i, j): reasons[i] or reasons[j] for i, j in pairs}
+    ratios = pool({(i, j): _difference(arms[i], arms[j]) for i, j in pairs}, eligibility.members)
+    family = sum(not i and not reason for (i, _), reason in barred.items()) if tested else 0
+    return {
+        (i, j): _comparison(
+            arms[i],
+            arms[j],
+            ratios[i, j],
+            family=family if i == 0 and not barred[i, j] else 0,
+            pooled=eligibility.pooled if ratios[i, j].seed_degrees >= len(arms[0]) else (),
+            barred=barred[i, j],
+        )
+        for i, j in pairs
+    }
 
 
 def aggregate(runs: Runs) -> dict[str, Any]:
@@ -280,37 +289,43 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     }
 
 
+def percent_change(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Difference of b to a in percent of a: what every comparison of losses is about."""
+    return 100 * (b / a - 1)
+
+
 def _difference(first: list[Evaluation], second: list[Evaluation]) -> Ratio:
-    """Difference of bits per byte between the paired runs of two tokenizers."""
+    """Difference of bits per byte between the paired runs of two tokenizers, in percent of the first."""
     if len(first) != len(second):
         raise UserError(f"{len(first)} seeds cannot be compared with {len(second)}; train the same number of both")
+    base = first[0]
     for other in (*first[1:], *second):
-        _check_comparable(first[0], other)
-    return first[0].ratio([two.text_nats - one.text_nats for one, two in zip(first, second, strict=True)])
+        _check_comparable(base, other)
+    losses = np.array([[base.clustered(bits(each.text_nats)) for each in arm] for arm in (first, second)])
+    return Ratio.of_function(lambda ratios: percent_change(*ratios), losses, base.clustered(base.document_bytes))
 
 
 def _comparison(
     first: list[Evaluation],
     second: list[Evaluation],
     ratio: Ratio,
-    test: tuple[float | None, float | None, float],
+    *,
+    family: int,
+    pooled: tuple[str, ...],
     barred: str,
 ) -> Comparison:
+    """Describe a comparison; `family` is the number of comparisons that are tested together, 0 if this one is not."""
     base = first[0]
-    p_value, p_adjusted, level = test
-    values_a, values_b = ([run.bits_per_byte for run in runs] for runs in (first, second))
-    by_seed = [two - one for one, two in zip(values_a, values_b, strict=True)]
+    level = family_level(base.config.confidence, family)
     interval = ratio.known_interval(level)
-    mean_a = float(np.mean(values_a))
-    found: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if interval is not None:
-        found = {"p_value": p_value, "p_adjusted": p_adjusted, "document_error": math.sqrt(ratio.unit_variance)}
-        found["needed"] = ratio.needed(DETECTABLE * mean_a, level)
-        found["interval_uncorrected"] = ratio.known_interval(base.config.confidence)
+        described = {"document_error": math.sqrt(ratio.unit_variance), "needed": ratio.needed(100 * DETECTABLE, level)}
+        described["p_value"] = min(1.0, max(1, family) * float(ratio.p_value()))
     return Comparison(
-        bits_per_byte_a=mean_a,
-        bits_per_byte_b=float(np.mean(values_b)),
-        difference=float(np.mean(by_seed)),
+        bits_per_byte_a=float(np.mean([run.bits_per_byte for run in first])),
+        bits_per_byte_b=float(np.mean([run.bits_per_byte for run in second])),
+        percent=float(ratio.value),
         interval=interval,
         confidence=base.config.confidence,
         n_documents=len(base.document_bytes),
@@ -318,11 +333,13 @@ def _comparison(
         cluster=base.cluster()[0],
         n_clusters=ratio.n_units,
         effective_clusters=float(ratio.effective_units),
-        seed_differences=tuple(by_seed),
+        by_seed=tuple(map(float, ratio.by_seed)),
         level=level,
+        tested=bool(family),
         seed_error=math.sqrt(ratio.seed_variance) if len(first) > 1 else None,
+        pooled=pooled,
         barred=barred,
-        **found,
+        **described,
     )
 
 

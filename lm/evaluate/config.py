@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from tokenizer.errors import UserError, check_fields
-
-Cluster = Literal["auto", "document", "source"]
+from tokenizer.errors import UserError, check_choice, check_fields
 
 
 @dataclass(frozen=True)
@@ -28,10 +25,11 @@ class EvalConfig:
     min_context_bytes: int = 256
     batch_tokens: int = 8192
     confidence: float = 0.95
-    cluster: Cluster = "auto"
+    cluster: str = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_choice("cluster", self.cluster, ("auto", "document", "source"))
         if not 0 <= self.min_context_bytes < self.context_bytes:
             raise UserError(
                 f"min_context_bytes={self.min_context_bytes} must be at least 0 and below "

@@ -1,4 +1,4 @@
-"""Cost of serving a model of any shape, per byte of text, for the tokenizer that it would be deployed with.
+"""Cost of serving and training a model of any shape, for the tokenizer that it would be deployed with.
 
 The small model of a comparison and the model that will be deployed differ in shape: the head is a third of a small
 model's FLOPs and a few percent of a large one's. Everything here follows from the shape of the deployed model, the
@@ -25,7 +25,6 @@ NUMBER_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "
 """Bytes per number of each format, without scales of blocks."""
 MLP_MATRICES = {"gated": 3, "plain": 2}
 """Matrices of an MLP: up and down, and the gate of SwiGLU and its relatives."""
-Mlp = Literal["gated", "plain"]
 Phase = Literal["prefill", "decode"]
 
 
@@ -47,6 +46,7 @@ class Deployment:
         window_layers: Layers with sliding-window attention. The other layers attend to the whole context.
         window_bytes: Length of the sliding window in bytes, so that it is the same text for all tokenizers.
         context_bytes: Length of the context in bytes.
+        train_context_bytes: Length of the context in training, in bytes.
         weight_format: Number format of the weights, a key of `NUMBER_BYTES`.
         kv_format: Number format of keys and values, a key of `NUMBER_BYTES`.
         batch: Sequences that are read, or decoded, together.
@@ -61,7 +61,7 @@ class Deployment:
     n_heads: int = 32
     n_kv_heads: int = 8
     head_dim: int = 128
-    mlp: Mlp = "gated"
+    mlp: str = "gated"
     mlp_size: int = 14_336
     n_experts: int = 0
     active_experts: int = 0
@@ -69,6 +69,7 @@ class Deployment:
     window_layers: int = 0
     window_bytes: int = 0
     context_bytes: int = 32_768
+    train_context_bytes: int = 32_768
     weight_format: str = "bf16"
     kv_format: str = "bf16"
     batch: int = 64
@@ -79,7 +80,7 @@ class Deployment:
     def __post_init__(self) -> None:
         check_fields(self)
         shape = ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim", "mlp_size")
-        for name in (*shape, "context_bytes", "batch"):
+        for name in (*shape, "context_bytes", "train_context_bytes", "batch"):
             check_whole(f"deployment.{name}", getattr(self, name), 1)
         for name in ("n_experts", "active_experts", "shared_experts", "window_layers", "window_bytes"):
             check_whole(f"deployment.{name}", getattr(self, name), 0)
@@ -239,6 +240,24 @@ def serving_cost(deployment: Deployment, *, vocab_size: int, tokens_per_byte: fl
         prefill=phase(prefill_flops, d.context_bytes, d.batch * tokens, 2 * cache),
         decode=phase(decode_flops, 1 / tokens_per_byte, d.batch, positions * per_position * tokens_per_byte),
     )
+
+
+def training_flops(deployment: Deployment, *, vocab_size: int, tokens: float, n_bytes: float) -> float:
+    """FLOPs of training the deployed model on a text: three times those of the forward pass over all of its tokens.
+
+    With N = active weights of the layers and the head, and T = train_context_bytes tokens / n_bytes, a token costs
+    6 N + 12 n_heads head_dim pairs(T) / T.
+
+    Args:
+        deployment: Shape of the deployed model, and its context in training.
+        vocab_size: Rows of the head.
+        tokens: Tokens that training reads.
+        n_bytes: Their bytes of text.
+    """
+    d = deployment
+    context, window = (size * tokens / n_bytes for size in (d.train_context_bytes, d.window_bytes))
+    weights = d.weights(d.shared_experts + d.active_experts) + d.hidden_size * vocab_size
+    return tokens * (6 * weights + 12 * d.n_heads * d.head_dim * d.pairs(context, window) / context)
 
 
 class Relative(NamedTuple):

@@ -80,7 +80,7 @@ def evaluate(
             precision=precision,
             progress=progress,
         )
-    limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
+    limited, short, context_sum, forward = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,
         tokenizer_sha256=shards.tokenizer_sha256,
@@ -89,14 +89,11 @@ def evaluate(
         text_nats=scores.text_nats,
         eos_nats=scores.eos_nats,
         changed=shards.normalized_bytes != 0,
-        token_nats=scores.token_nats,
         token_counts=scores.token_counts,
-        token_lengths=lengths,
         limited_bytes=limited,
         short_context_bytes=short,
         context_bytes_sum=context_sum,
         forward_tokens=forward,
-        padded_tokens=padded,
         groups=dict(groups or {}),
     )
 

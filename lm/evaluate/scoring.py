@@ -31,8 +31,6 @@ Plan = Callable[["NDArray[np.int64]"], "list[Window]"]
 # Windows are sorted by length within groups of this many tokens, to fill batches in bounded memory. Devices share whole
 # groups, so that batches do not depend on the number of devices.
 _TOKENS_PLANNED = 1 << 16
-# Sums over documents are integer multiples of this, so that they do not depend on the order of addition.
-_UNIT = 2.0**-30
 
 
 @dataclass
@@ -44,30 +42,22 @@ class Scores:
     Attributes:
         text_nats: float64[n_documents].
         eos_nats: float64[n_documents].
-        token_units: int64[vocab_size], nats in units of 2^-30.
         token_counts: int64[vocab_size].
-        totals: int64[5]: limited_bytes, short_context_bytes, context_bytes_sum, forward_tokens, padded_tokens.
+        totals: int64[4]: limited_bytes, short_context_bytes, context_bytes_sum, forward_tokens.
     """
 
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
-    token_units: NDArray[np.int64]
     token_counts: NDArray[np.int64]
-    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
+    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
 
     @classmethod
     def zeros(cls, n_documents: int, vocab_size: int) -> Scores:
         """Scores of no documents."""
         return cls(
             *(np.zeros(n_documents), np.zeros(n_documents)),
-            token_units=np.zeros(vocab_size, np.int64),
             token_counts=np.zeros(vocab_size, np.int64),
         )
-
-    @property
-    def token_nats(self) -> NDArray[np.float64]:
-        """float64[vocab_size], summed nats of each target id."""
-        return np.asarray(self.token_units * _UNIT, np.float64)
 
     def arrays(self) -> list[NDArray[Any]]:
         """All arrays, each of which adds up."""
@@ -177,7 +167,6 @@ def _queue(
         sequences.append(x)
     batches = list(_batches(jobs, batch_tokens))
     read = sum(window.last - window.start for _, window in jobs)
-    padded = sum(len(batch) * (batch[0][1].last - batch[0][1].start) for batch in batches)
     queued = [forward([(sequences[i], window) for i, window in batch]) for batch in batches]
 
     def finish() -> None:
@@ -194,10 +183,8 @@ def _queue(
             scores.text_nats[document] = values[1:-1].sum()
             scores.eos_nats[document] = values[-1]
         ids = np.concatenate([x[1:] for x in sequences])
-        units = np.rint(np.concatenate([values[1:] for values in nats]) / _UNIT).astype(np.int64)
-        np.add.at(scores.token_units, ids, units)
         scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
-        scores.totals += [limited, short, context_sum, read, padded]
+        scores.totals += [limited, short, context_sum, read]
 
     return finish
 

@@ -1,16 +1,16 @@
-"""Uncertainty of ratios of sums and of functions of them: intervals, p-values, required samples, Holm's correction."""
+"""Uncertainty of ratios of sums and of functions of them: intervals, p-values, required samples, pooled seeds."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,6 +58,7 @@ class Ratio:
         n_units: Number of units.
         effective_units: Effective number of units, by their denominators.
         seed_variance: Squared standard error from seeds; 0 with one seed.
+        seed_degrees: Degrees of freedom of `seed_variance`.
         unit_variance: Squared standard error from units, without the noise of single runs on single units, which
             `seed_variance` includes.
         size_covariance: Covariance of the residuals and the denominators, on the scale of `unit_variance`.
@@ -69,6 +70,7 @@ class Ratio:
     n_units: int
     effective_units: Floats
     seed_variance: Floats
+    seed_degrees: int
     unit_variance: Floats
     size_covariance: Floats
     skewness: Floats
@@ -139,10 +141,18 @@ class Ratio:
             n_units=shares.shape[-1],
             effective_units=effective_number(shares),
             seed_variance=seed_variance,
+            seed_degrees=n_seeds - 1,
             unit_variance=kept * variance,
             size_covariance=np.sqrt(kept) * (mean * shares).sum(-1),
             skewness=(mean**3).sum(-1) / nonzero**1.5,
         )
+
+    def with_pooled(self, variance: Floats, degrees: int) -> Ratio:
+        """Use a pooled variance of seeds (`pooled_variance`), or the ratio's own variance where that is larger.
+
+        The own one protects the family where an arm is noisier than the others.
+        """
+        return replace(self, seed_variance=np.maximum(self.seed_variance, variance), seed_degrees=degrees)
 
     def interval(self, confidence: float | Floats) -> tuple[Floats, Floats]:
         """Interval of the ratio; not finite if one unit has all of the denominators."""
@@ -177,15 +187,17 @@ class Ratio:
         if n_seeds > 1:
             spread = n_seeds * float(self.seed_variance)
             lowest = max(3, math.ceil(factor(np.inf) * spread / (room / 2)))
-            seeds = next(n for n in itertools.count(lowest) if factor(n - 1) * spread / n <= room / 2)
-            room -= factor(seeds - 1) * spread / seeds
+            # Pooled over k pairs of arms, n seeds have k (n - 1) degrees of freedom.
+            pairs = self.seed_degrees / (n_seeds - 1)
+            seeds = next(n for n in itertools.count(lowest) if factor(pairs * (n - 1)) * spread / n <= room / 2)
+            room -= factor(pairs * (seeds - 1)) * spread / seeds
         clusters = factor(np.inf) * self.n_units * float(self.unit_variance) / room
         return Needed(max(2, math.ceil(clusters)), seeds)
 
     def _reach(self, p: NDArray[np.float64]) -> tuple[Floats, Floats]:
         """Distances from the value to the two ends of the interval with the confidence 1 - p.
 
-        The units' part has three steps (docs/evaluation.md derives them):
+        The units' part has three steps (docs/certainty.md derives them):
 
         - a quantile of Student's t with `effective_units` - 1 degrees of freedom;
         - a longer end on the side of the longer tail (Johnson, Modified t tests and confidence intervals for
@@ -196,8 +208,8 @@ class Ratio:
         Seeds have their own quantile of t, and the squares add up (Banerjee, Sankhya 22, 1960). Satterthwaite's single
         quantile is too small for two seeds.
         """
-        n, n_seeds = self.effective_units, self.by_seed.shape[-1]
-        seeds = _quantile(p, n_seeds - 1) ** 2 * self.seed_variance if n_seeds > 1 else 0.0
+        n = self.effective_units
+        seeds = _quantile(p, self.seed_degrees) ** 2 * self.seed_variance if self.seed_degrees else 0.0
         ends = []
         with np.errstate(all="ignore"):  # one unit has all of the denominators
             t = _quantile(p, n - 1)
@@ -230,30 +242,42 @@ def _quantile(p: float | NDArray[np.float64], degrees: float | NDArray[np.float6
     return -stdtrit(degrees, np.asarray(p) / 2)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values so that the family-wise error rate of those below alpha is at most alpha.
+def pooled_variance(by_seed: Floats) -> tuple[Floats, int]:
+    """Squared standard error from seeds of a difference of two arms, pooled over all arms, and its degrees of freedom.
 
-    (Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979.)
+    Seeds are paired across arms, so that their common part cancels: the mean square of the residuals after the means of
+    arms and of seeds has (A - 1) (S - 1) degrees of freedom. With two arms it is the variance of the pair alone.
 
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
+    Args:
+        by_seed: float[..., n_arms, n_seeds], a number for each arm and seed, such as its loss; differences from a
+            reference give the same result, with zeros for the reference itself.
     """
-    adjusted, highest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = highest
-    return adjusted
+    n_arms, n_seeds = by_seed.shape[-2:]
+    residuals = by_seed - by_seed.mean(-1, keepdims=True)
+    residuals = residuals - residuals.mean(-2, keepdims=True)
+    degrees = (n_arms - 1) * (n_seeds - 1)
+    return 2 * (residuals**2).sum((-2, -1)) / degrees / n_seeds, degrees
 
 
-def holm_levels(p_values: Sequence[float], confidence: float) -> list[float]:
-    """Confidence at which Holm's method tests each comparison.
+def pool(pairs: Mapping[tuple[int, int], Ratio], members: Sequence[bool]) -> dict[tuple[int, int], Ratio]:
+    """Pool the seeds' variance of the pairs of arms whose seeds vary by the same amount.
 
-    An interval with this confidence excludes 0 exactly if the adjusted p-value is below 1 - `confidence`.
-
-    >>> [round(level, 4) for level in holm_levels([0.01, 0.04, 0.03], 0.95)]
-    [0.9833, 0.975, 0.975]
+    Args:
+        pairs: Differences in one unit by (index of A, index of B); those with the reference, arm 0, are among them.
+        members: For each arm, whether it takes part. Without the reference and two others, nothing is pooled.
     """
-    alpha, n = 1 - confidence, len(p_values)
-    rejected = sum(p < alpha for p in holm(p_values))
-    ranks = {i: rank for rank, i in enumerate(sorted(range(n), key=lambda i: p_values[i]))}
-    return [1 - alpha / (n - min(ranks[i], rejected, n - 1)) for i in range(n)]
+    chosen = [i for i, member in enumerate(members) if member]
+    if len(chosen) < 3 or chosen[0] or not pairs[0, chosen[1]].seed_degrees:
+        return dict(pairs)
+    rows = [pairs[0, i].by_seed for i in chosen[1:]]
+    pooled = pooled_variance(np.stack([np.zeros_like(rows[0]), *rows], -2))
+    return {(i, j): r.with_pooled(*pooled) if members[i] and members[j] else r for (i, j), r in pairs.items()}
+
+
+def family_level(confidence: float, n: int) -> float:
+    """Confidence of each of `n` intervals for this confidence of all together, by Bonferroni.
+
+    >>> round(family_level(0.95, 3), 4)
+    0.9833
+    """
+    return 1 - (1 - confidence) / max(1, n)

@@ -5,20 +5,28 @@ training, and s the cost of serving an arm relative to the reference, training a
 the arm trains with C (1 + rho (1 - s)). rho = 0 is plain bits per byte at equal training FLOPs. Where 1 + rho (1 - s)
 is not positive, no training budget can pay for the serving. (Definition: marin-community/marin, pull request 6916.)
 
-C is as large as the measurements allow: one of the two arms is read at the largest measured budget, the other between
-measured ones. Nothing is read beyond them.
+Both training budgets are FLOPs at the deployment. C is as large as the measurements allow: an arm that is cheaper to
+serve is read at its largest budget, and the reference where the saving leaves it, between measured budgets. Nothing is
+read beyond them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 
+from lm.evaluate.comparison import percent_change
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from lm.scaling.gaps import Gap, Interval, Pair
+    from lm.evaluate.significance import Ratio
+    from lm.scaling.gaps import Gap, Interval
+
+    Floats = NDArray[np.float64]
 
 Answer = Literal["yes", "no", "undecided", "withheld", "unknown"]
 
@@ -55,38 +63,70 @@ def equivalent_factor(rho: float, relative_cost: float) -> float:
     return 1 + rho * (1 - relative_cost)
 
 
-def equivalent(pair: Pair, gap: Gap, *, rho: float, relative_cost: float) -> Equivalent:
-    """Compare an arm with the reference at equal cost of training and serving.
+class Place(NamedTuple):
+    """Training FLOPs at the deployment at which the reference and an arm cost the same in total.
+
+    Attributes:
+        reference: Those of the reference.
+        arm: Those of the arm.
+        budgets: FLOPs of the measured budgets of both, at the deployment.
+    """
+
+    reference: float
+    arm: float
+    budgets: tuple[Floats, Floats]
+
+    def change(self) -> Callable[[Floats, Floats], Floats]:
+        """The arm's bits per byte against the reference's there, in percent, from the bits per byte of each budget."""
+        (of_reference, of_arm), places = self.budgets, (self.reference, self.arm)
+        return lambda a, b: percent_change(interpolate(of_reference, a, places[0]), interpolate(of_arm, b, places[1]))
+
+
+def place(
+    reference: Sequence[float], arm: Sequence[float], *, rho: float, relative_cost: float, tolerance: float
+) -> Place | str:
+    """Find the largest training budgets at equal cost of training and serving, or the reason why there are none.
 
     Args:
-        pair: Losses of both.
-        gap: Their gap at equal training FLOPs.
+        reference: Training FLOPs of the reference's budgets at the deployment, rising.
+        arm: Those of the arm.
         rho: FLOPs of serving over those of training, of the reference.
         relative_cost: Cost of serving the arm over that of the reference, the s of `deployment.relative_cost`.
+        tolerance: Accepted relative difference of budgets.
     """
     factor = equivalent_factor(rho, relative_cost)
     if factor <= 0:
-        costs = f"{gap.arm} costs {relative_cost:.2f} times as much to serve as {gap.reference}"
-        return Equivalent(
-            "withheld" if gap.barred else "no",
-            gap.withheld if gap.barred else f"{costs}: at ρ = {rho:g} that is more than training costs",
-        )
-    smallest, largest = float(pair.flops[0]), float(pair.flops[-1])
-    at = largest / max(factor, 1), largest * min(factor, 1)  # of the reference and of the arm
-    if min(at) < smallest * (1 - 1e-9):
-        reason = f"not measured: a budget of {min(at):.2g} FLOPs is below the smallest one, {smallest:.2g}"
-        return Equivalent("unknown", reason)
-    found = pair.estimate(
-        lambda a, b: 100 * (interpolate(pair.flops, b, at[1]) / interpolate(pair.flops, a, at[0]) - 1)
-    )
-    interval = found.known_interval(gap.level)
-    bits = float(pair.estimate(lambda _, b: interpolate(pair.flops, b, at[1])).value)
+        return f"it costs {relative_cost:.2f} times as much to serve: at ρ = {rho:g} that is more than training costs"
+    budgets = np.asarray(reference, np.float64), np.asarray(arm, np.float64)
+    largest = min(budgets[0][-1], budgets[1][-1] / factor)
+    if largest * (1 + tolerance) >= budgets[0][-1]:  # equal but for the rounding of steps
+        largest = budgets[0][-1]
+    at = float(largest), float(min(largest * factor, budgets[1][-1]))
+    for flops, measured in zip(at, budgets, strict=True):
+        if flops < measured[0] * (1 - tolerance):
+            return f"not measured: a budget of {flops:.2g} FLOPs is below the smallest one, {measured[0]:.2g}"
+    return Place(*at, budgets)
+
+
+def answered(gap: Gap, found: Place | str, change: Ratio | None, bits_per_byte: float) -> Equivalent:
+    """Whether the arm is worth it.
+
+    Args:
+        gap: The gap at equal training FLOPs.
+        found: Where both were read.
+        change: The difference there; None if it is not measured.
+        bits_per_byte: Bits per byte of the arm there.
+    """
+    if isinstance(found, str) or change is None:
+        unmatched = "unknown" if str(found).startswith("not measured") else "no"
+        return Equivalent("withheld", gap.withheld) if gap.barred else Equivalent(cast("Answer", unmatched), str(found))
+    interval = change.known_interval(gap.level)
     answer: Answer = "undecided"
     if gap.withheld:
         answer = "withheld"
     elif interval is not None and not interval[0] <= 0 <= interval[1]:
         answer = "yes" if interval[1] < 0 else "no"
-    return Equivalent(answer, gap.withheld, *at, bits, float(found.value), interval)
+    return Equivalent(answer, gap.withheld, found.reference, found.arm, bits_per_byte, float(change.value), interval)
 
 
 def interpolate(flops: NDArray[np.float64], points: NDArray[np.float64], at: float) -> NDArray[np.float64]:

@@ -26,11 +26,16 @@ class Points:
     Attributes:
         name: Name of the arm.
         vocab_size: Rows of the head that the arm would be deployed with.
-        flops: Training FLOPs of each budget, rising.
+        flops: Training FLOPs of each budget, rising: those that were equal in training, of the measured models or at
+            the configured deployment.
         seeds: Seeds of the models. The models of one seed share a trunk, so they are not independent.
         document_tokens: int64[n_documents], text tokens of each document.
         nats: float64[n_seeds, n_budgets, n_documents], loss of each document's text tokens.
         barred: Why the arm takes part in no verdict (`lm.evaluate.comparison.eligible`); empty if it does.
+        pooled: Whether its variance between seeds may be pooled with that of other such arms.
+        read: Tokens and bytes of text that the models of each budget read; None for arms that were measured elsewhere,
+            whose `flops` hold for any deployment.
+        proxy_flops: Training FLOPs of the measured models at each budget; None if they are unknown.
     """
 
     name: str
@@ -40,6 +45,9 @@ class Points:
     document_tokens: NDArray[np.int64]
     nats: NDArray[np.float64]
     barred: str = ""
+    pooled: bool = False
+    read: Sequence[tuple[float, float]] | None = None
+    proxy_flops: Sequence[float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +152,7 @@ def check_comparable(arms: Sequence[Points], n_documents: int, *, tolerance: flo
             if abs(two / one - 1) > tolerance:
                 raise UserError(
                     f"{names}: a budget is {two:.4g} instead of {one:.4g} FLOPs, more than {100 * tolerance:.0f} % "
-                    "apart; train both with budget=equal_flops, or accept a larger tolerance"
+                    "apart; train both with budget=equal_deployed_flops, or accept a larger tolerance"
                 )
         if list(arm.seeds) != list(reference.seeds):
             raise UserError(

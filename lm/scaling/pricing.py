@@ -6,13 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lm.evaluate.deployment import Deployment, Phase, Relative, ServingCost, relative_cost, serving_cost
-from lm.scaling.equivalent import Equivalent, equivalent
-from lm.scaling.gaps import Gap, Pair, compare_arms
+import numpy as np
+
+from lm.bits import bits
+from lm.evaluate.deployment import (
+    Deployment,
+    Phase,
+    Relative,
+    ServingCost,
+    relative_cost,
+    serving_cost,
+    training_flops,
+)
+from lm.scaling.equivalent import Equivalent, Place, answered, interpolate, place
+from lm.scaling.gaps import Gap, Pair, compare_arms, estimate_all
 from lm.scaling.points import Average, HeldOut, Points, check_comparable, source_shares
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from lm.evaluate.bits_per_byte import Grouping
@@ -27,12 +37,14 @@ class Priced:
     Attributes:
         cost: Cost of serving.
         relative: That cost over the reference's.
+        training: FLOPs of training the deployed model on what each budget's models read.
         equivalents: For each phase of serving, the arm against the reference at equal cost of training and serving;
             empty for the reference.
     """
 
     cost: ServingCost
     relative: Relative
+    training: Sequence[float]
     equivalents: Mapping[Phase, Equivalent]
 
 
@@ -47,6 +59,7 @@ class Study:
         gaps: Differences of the other arms to the reference.
         pairs: Losses that the gaps are computed from.
         confidence: Confidence level.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
     """
 
     arms: Sequence[Points]
@@ -55,6 +68,7 @@ class Study:
     gaps: Sequence[Gap]
     pairs: Sequence[Pair]
     confidence: float
+    tolerance: float
 
     @classmethod
     def of(
@@ -90,7 +104,7 @@ class Study:
         )
         gaps = compare_arms(arms, heldout, confidence=confidence)
         pairs = [Pair.of(arms[0], arm, heldout) for arm in arms[1:]]
-        return cls(arms, heldout, average, gaps, pairs, confidence)
+        return cls(arms, heldout, average, gaps, pairs, confidence, tolerance)
 
     def tokens_per_byte(self) -> list[float]:
         """Tokens per byte of each arm, averaged over sources."""
@@ -103,12 +117,32 @@ class Study:
             for arm, tokens in zip(self.arms, self.tokens_per_byte(), strict=True)
         ]
         relative = [relative_cost(cost, costs[0]) for cost in costs]
-        equivalents: list[Mapping[Phase, Equivalent]] = [{}]
-        for pair, gap, prices in zip(self.pairs, self.gaps, relative[1:], strict=True):
-            equivalents.append(
-                {
-                    phase: equivalent(pair, gap, rho=deployment.rho, relative_cost=getattr(prices, phase))
-                    for phase in PHASES
-                }
-            )
-        return [Priced(*each) for each in zip(costs, relative, equivalents, strict=True)]
+        training = [
+            arm.flops
+            if arm.read is None
+            else [training_flops(deployment, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in arm.read]
+            for arm in self.arms
+        ]
+        phases = {phase: self._equivalents(deployment.rho, relative, training, phase) for phase in PHASES}
+        equivalents = [{}, *({phase: found[i] for phase, found in phases.items()} for i in range(len(self.gaps)))]
+        return [Priced(*each) for each in zip(costs, relative, training, equivalents, strict=True)]
+
+    def _equivalents(
+        self, rho: float, relative: Sequence[Relative], training: Sequence[Sequence[float]], phase: Phase
+    ) -> list[Equivalent]:
+        """Each arm against the reference at equal cost of training and serving."""
+        places = [
+            place(training[0], flops, rho=rho, relative_cost=getattr(cost, phase), tolerance=self.tolerance)
+            for flops, cost in zip(training[1:], relative[1:], strict=True)
+        ]
+        measured = [i for i, found in enumerate(places) if isinstance(found, Place)]
+        arms = [self.arms[0], *(self.arms[i + 1] for i in measured)]
+        functions = [found.change() for found in places if isinstance(found, Place)]
+        estimates = estimate_all(arms, [self.pairs[i] for i in measured], functions)
+        changes = dict(zip(measured, estimates, strict=True))
+        equivalents = []
+        for i, (gap, found) in enumerate(zip(self.gaps, places, strict=True)):
+            losses = bits(self.heldout.average(self.arms[i + 1].nats).mean(0))
+            loss = float(interpolate(found.budgets[1], losses, found.arm)) if isinstance(found, Place) else 0.0
+            equivalents.append(answered(gap, found, changes.get(i), loss))
+        return equivalents

@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from lm.data.shards import Shards
 
 # These do not affect the result, so a resumed run may change them.
-FREE_TO_CHANGE = (
-    "device",
-    "threads",
-    "checkpoint_seconds",
-    "log_every",
-    "diagnostics_every",
-    "peak_flops",
-)
+FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
 # Settings that may differ between a run and the trunk that it starts from.
@@ -71,8 +64,6 @@ class TrainConfig:
         threads: CPU threads of Torch; None keeps the current number.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
-        diagnostics_every: Steps between log entries with `lm.train.diagnostics`; 0 for none.
-        peak_flops: Peak FLOPs per second of one process, for the utilization (MFU); None for no utilization.
     """
 
     train_bytes: int = 12_000_000
@@ -100,8 +91,6 @@ class TrainConfig:
     threads: int | None = None
     checkpoint_seconds: float = 60.0
     log_every: int = 1
-    diagnostics_every: int = 100
-    peak_flops: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -111,10 +100,6 @@ class TrainConfig:
         for name in (*RATES, "weight_decay", "grad_clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
-        if self.diagnostics_every < 0:
-            raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
-        if self.peak_flops is not None and not self.peak_flops > 0:
-            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null for no utilization")
         for name, otherwise in (
             ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),

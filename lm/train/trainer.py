@@ -22,7 +22,6 @@ from lm.model.weights import load_tensors, save_model, save_tensors
 from lm.train.batches import Batch, read_batch
 from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.config import LENGTH
-from lm.train.diagnostics import activations
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
 from lm.train.summary import TrainingSummary
@@ -43,7 +42,7 @@ _logger = logging.getLogger(__name__)
 
 
 class DivergedError(UserError):
-    """The loss, a gradient or an activation is not finite."""
+    """The loss or a gradient is not finite."""
 
 
 class Trainer:
@@ -178,10 +177,7 @@ class Trainer:
         self.step += 1
         self.tokens += batch.n_tokens
         self.bytes_seen += batch.n_bytes
-        first_or_last = self.step in (1, config.steps)
-        every = config.diagnostics_every
-        due = every > 0 and (self.step % every == 0 or first_or_last)
-        if not (due or self.step % config.log_every == 0 or self.step == config.steps):
+        if self.step % config.log_every and self.step < config.steps:
             self.seconds += time.perf_counter() - began
             return None
         entry = self._entry(sums, batch) | {"lr": config.matrix_lr * factor, "grad_norm": norm.item()}
@@ -190,18 +186,8 @@ class Trainer:
         tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
         self._logged = self.tokens, self.seconds
         entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
-        if due:  # not part of the measured time
-            entry |= self._diagnostics(parts[0][0][:, : max(1, batch.lengths[0])], tokens / seconds)  # without padding
         self._check_finite(entry)
         return entry
-
-    def _diagnostics(self, ids: Tensor, tokens_per_second: float) -> dict[str, float]:
-        """Activation norms on some rows of the step, and the utilization of the hardware."""
-        documents = (ids == self.shards.eos_id).cumsum(1) if self.config.document_mask else None
-        found = activations(self.model, ids, self.identity["precision"], documents)
-        if self.config.peak_flops is not None:
-            found["mfu"] = tokens_per_second * self.flops_per_token / (self.config.peak_flops * self.world.size)
-        return found
 
     def _entry(self, sums: Tensor, batch: Batch) -> dict[str, Any]:
         """Loss and totals of all processes after a step, for the log."""
@@ -221,7 +207,7 @@ class Trainer:
         }
 
     def _check_finite(self, entry: dict[str, Any]) -> None:
-        """Raise a DivergedError for infinities and NaN; gradients and activations overflow before the loss does."""
+        """Raise a DivergedError for infinities and NaN; gradients overflow before the loss does."""
         for name, value in entry.items():
             if not math.isfinite(value):
                 raise DivergedError(

@@ -16,7 +16,7 @@ from tests.experiments.report.sample import sample_report
 from tokenizer import Batch, Tokenizer
 
 Say = Callable[[str], str]
-"""What a page shows instead of a text of its fixture."""
+"""Text that a page shows instead of the fixture's."""
 
 
 def said(value: Any, say: Say, keys: Collection[str]) -> Any:

@@ -72,11 +72,11 @@ def run_stages(stage: str, overrides: list[str], folder: Path) -> None:
     pipeline.run(load(overrides), stage, folder)
 
 
-def tiny_overrides(corpus: Path, folder: Path) -> list[str]:
+def tiny_overrides(corpus: Path | str, folder: Path) -> list[str]:
     """Overrides of a run that takes seconds, with everything it writes in `folder`."""
     return [
         "corpus=files",
-        f"corpus.paths=[{corpus}]",
+        f"corpus.paths=['{corpus}']",
         "corpus.heldout_fraction=0.1",
         f"artifacts={folder / 'artifacts'}",
         f"hydra.run.dir={folder / 'outputs'}",

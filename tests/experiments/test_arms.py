@@ -17,6 +17,7 @@ from experiments.store import runs
 from superbpe.rules import PHASE1, PRESETS, Rules
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
+from tokenizer.patterns import FULL_STRENGTH
 from tokenizer.tokenizer import Tokenizer
 
 
@@ -24,8 +25,9 @@ def test_the_default_is_bpe_and_superbpe() -> None:
     bpe, superbpe = resolve_arms(load())
     assert (bpe.name, bpe.label, bpe.recipe) == ("bpe", "BPE", "bpe")
     assert (superbpe.name, superbpe.label, superbpe.recipe) == ("superbpe", "SuperBPE", "superbpe")
-    assert bpe.pattern == superbpe.pattern
-    assert bpe.phase1_pattern.name == PHASE1["uw-2025"]["pattern"]
+    assert (bpe.pattern.name, bpe.bpe.unit) == (FULL_STRENGTH, "document")
+    assert part(Rules, superbpe.superbpe) == PRESETS["digits"]
+    assert (superbpe.pattern, superbpe.bpe.unit) == (bpe.pattern, bpe.bpe.unit)
 
 
 def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
@@ -40,18 +42,19 @@ def test_an_arm_overrides_any_setting() -> None:
     config = load(
         [
             "arms=[bpe,superbpe,small]",
+            "superbpe=uw-2025",
             "arms.small.recipe=superbpe",
             "arms.small.bpe.vocab_size=4096",
             "arms.small.superbpe.max_words=2",
             "arms.small.superbpe.transition=0.5",
-            "arms.small.pattern.name=llama3",
+            "arms.small.pattern=llama3",
         ]
     )
     bpe, superbpe, small = resolve_arms(config)
     assert (bpe.vocab_size, superbpe.vocab_size, small.vocab_size) == (8192, 8192, 4096)
     assert (superbpe.superbpe.max_words, small.superbpe.max_words) == (4, 2)
     assert (superbpe.transition_size, small.transition_size) == (6554, 2048)
-    assert small.phase1_pattern.name == "llama3" != superbpe.phase1_pattern.name
+    assert small.pattern.name == "llama3" != superbpe.pattern.name
 
 
 def test_an_encoding_of_tiktoken_is_a_pretrained_arm() -> None:
@@ -65,28 +68,11 @@ def test_a_preset_brings_its_phase_1() -> None:
     assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
 
 
-def test_explicit_settings_override_the_preset_of_an_arm() -> None:
-    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
-    runs = resolve_arms(load([*arms, "superbpe.max_words=4", "bpe.unit=line", "pattern=gpt2"]))[1]
-    assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=4)
-    assert (runs.pattern.name, runs.bpe.unit) == ("gpt2", "line")
-    runs = resolve_arms(load([*arms, "superbpe.max_words=4", "arms.runs.superbpe.max_words=5"]))[1]
-    assert runs.superbpe.max_words == 5
-    runs = resolve_arms(load([*arms, "superbpe.transition_merges=100", "arms.runs.superbpe.transition=0.5"]))[1]
-    assert (runs.superbpe.transition, runs.superbpe.transition_merges) == (0.5, None)
-    runs = resolve_arms(load([*arms, "superbpe.transition=0.6", "arms.runs.superbpe.transition_merges=100"]))[1]
-    assert runs.transition_size == 356
-    # Settings of phase 2 do not concern an arm without one.
-    bpe = resolve_arms(load(["arms.bpe.preset=runs", "superbpe.max_words=4"]))[0]
-    assert (bpe.recipe, bpe.pattern.name) == ("bpe", PHASE1["runs"]["pattern"])
-
-
-@pytest.mark.slow
-def test_each_cell_of_a_sweep_overrides_the_preset_of_an_arm(tiny: list[str], tmp_path: Path) -> None:
-    arms = ["arms=[runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
-    assert run("train_superbpe", [*tiny, *arms, "superbpe.max_words=2,3", "--multirun"]) == 0
-    manifests = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("superbpe-*/manifest.json")]
-    assert sorted(manifest["config"]["rules"]["max_words"] for manifest in manifests) == [2, 3]
+def test_a_preset_replaces_the_experiments_settings_of_superwords() -> None:
+    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs", "superbpe.max_words=4"]
+    runs = resolve_arms(load([*arms, "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]))[1]
+    assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=5)
+    assert runs.superbpe.transition == 0.8
 
 
 def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
@@ -105,10 +91,14 @@ def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
         (["arms=[]"], r"no arms to compare; choose some, such as arms=\[bpe,superbpe\]"),
         (["arms=[bpe,supperbpe]"], r"arms.supperbpe has no recipe \(did you mean 'superbpe'\?\)"),
         (["arms=[bpe,'a b']"], "the name of an arm consists of letters"),
-        (["arms=[bpe,x]", "arms.x.recipe=wordpiece"], "recipe=wordpiece is not one of bpe, superbpe, bytes"),
+        (
+            ["arms=[bpe,x]", "arms.x.recipe=wordpiece"],
+            "'wordpiece'; it is one of: bpe, bpe_same, superbpe",
+        ),
         (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
-        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "exclude each other"),
-        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "revision=main is for arms.x.pretrained"),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "arms.x.file has no effect .* recipe=bpe; remove it"),
+        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "arms.x.revision has no effect"),
+        (["arms.bpe.preset=runs"], "arms.bpe.preset has no effect on an arm with recipe=bpe"),
         (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'arms.bpe.label'\?\)"),
         (
             ["arms.bpe.bpe.vocab_sise=300"],
@@ -132,13 +122,6 @@ def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: st
     with pytest.raises(UserError, match=message) as caught:
         check(overrides)
     assert "\n" not in str(caught.value)
-
-
-def test_the_transition_of_an_arm_replaces_the_merges_of_the_experiment() -> None:
-    config = load(["experiment=spans_debug", "corpus=embedded", "arms.superbpe.superbpe.transition=0.5"])
-    assert config.superbpe.transition_merges is not None
-    arm = resolve_arms(config)[1]
-    assert arm.transition_size == round(0.5 * arm.vocab_size)
 
 
 @pytest.mark.slow

@@ -1,16 +1,13 @@
-"""Runs on a loopback bucket: the same results as on local files, and no credentials in any file of a run."""
+"""Runs on text in a loopback bucket: the same results as on local files, and no credentials in any file of a run."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments.cli import main
-from experiments.results import Folder
-from experiments.store.artifacts import Store
 from tests.experiments.conftest import tiny_overrides
 from tests.experiments.outputs import run_until as run
 from tests.tokenizer.corpus.endpoint import SECRETS
@@ -83,41 +80,25 @@ def test_a_signed_url_is_not_stored(
 
 
 @pytest.mark.slow
-def test_artifacts_of_a_run_in_a_bucket_equal_local_ones(
-    endpoint,
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    url = "s3://bucket/artifacts"
+def test_a_run_over_a_faulty_bucket_equals_one_over_files(bucket: Path, tmp_path: Path, endpoint) -> None:
+    results = {}
+    for name, where in (("near", str(bucket)), ("far", "s3://bucket/text/*.jsonl")):
+        endpoint.faults.extend([] if name == "near" else [500, None, 503, "cut", "slow"] * 5)
+        assert run("shard", [*tiny_overrides(where, tmp_path / name), "corpus.on_error=skip"]) == 0
+        artifacts = tmp_path / name / "artifacts"
+        results[name] = sorted(
+            (kind.partition("-")[0], path.name, path.read_bytes())
+            for kind in ("count-*/counts.parquet", "tokenizer-*/tokenizer.json", "shards-*/**/*.bin")
+            for path in artifacts.glob(kind)
+        )
+    assert not endpoint.faults
+    assert {kind for kind, _, _ in results["near"]} == {"count", "tokenizer", "shards"}
+    assert results["far"] == results["near"]
 
-    def overrides(name: str, artifacts: str) -> list[str]:
-        monkeypatch.setenv("SUPERBPE_CACHE", str(tmp_path / name / "caches"))
-        common = [each for each in tiny_overrides(corpus, tmp_path / name) if not each.startswith("artifacts=")]
-        return [*common, f"artifacts={artifacts}"]
 
-    def made(store: Store) -> dict[str, Any]:
-        artifacts = store.open_all([name for name in store.names("") if name[0] != "."], Folder)
-        # The training's duration is in superbpe.json; the tokenizer's hash is in the name.
-        return {a.name: {n: file for n, file in a.manifest.files.items() if n != "superbpe.json"} for a in artifacts}
-
-    local = str(tmp_path / "near" / "artifacts")
-    assert run("shard", overrides("near", local)) == 0
-    endpoint.upload_faults.extend([503, None, "cut", None] * 5)
-    assert run("shard", overrides("far", url)) == 0
-    assert not endpoint.upload_faults
-    assert json.loads((tmp_path / "far" / "outputs" / "run.json").read_text())["store"] == url
-    near, far = made(Store.at(local)), made(Store.at(url))
-    assert far == near
-    assert any(name.startswith("shards-") for name in far)
-    capsys.readouterr()
-    endpoint.faults.extend([503, None, "cut", None] * 5)
-    assert run("shard", overrides("third", url)) == 0
-    assert {path.name for path in Store.at(url).root.iterdir() if path.name.startswith("count-")} == set()
-    assert made(Store.at(url)) == near
-    assert main.run(["status", f"artifacts={url}"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in near)
-    for content in endpoint.objects.values():
-        assert not any(secret.encode() in content for secret in SECRETS)
+def test_artifacts_in_a_bucket_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = "artifacts=s3://bucket/artifacts"
+    assert run("count", [url, f"hydra.run.dir={tmp_path}"]) == 2
+    assert main.run(["status", url]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("artifacts=s3://bucket/artifacts: artifacts are kept in a folder; write artifacts=FOLDER") == 2

@@ -31,7 +31,6 @@ def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
     bpe, superbpe = found["bpe"], found["superbpe"]
     assert not any(key.startswith("superbpe.") for key in bpe)
     assert (superbpe["superbpe.atoms"], superbpe["superbpe.transition"]) == ("pretokens", 0.8)
-    assert "superbpe.transition_merges" not in superbpe
     assert (bpe["pattern"], superbpe["pattern"]) == ("o200k", "o200k")
     assert superbpe["vocab_size"] == 900
     assert found["gpt"]["file"] == "gpt.json"
@@ -39,7 +38,7 @@ def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
     assert "pattern" not in found["bytes"]
     for each in found.values():
         assert {"lm.model.n_layers", "lm.train.context_bytes", "budget.mode", "corpus.heldout_salt"} <= each.keys()
-        assert not {"lm.train.seed", "lm.train.device", "bpe.train_size"} & each.keys()
+        assert not {"lm.train.seed", "lm.train.device", "superbpe.phase1_unit"} & each.keys()
         assert json.loads(json.dumps(each)) == each
 
 
@@ -47,12 +46,11 @@ def test_the_settings_of_an_arm_replace_those_of_the_experiment(settings: Any) -
     found = settings(
         "arms=[bpe,superbpe,a]",
         "arms.a.recipe=superbpe",
-        "arms.a.superbpe.transition_merges=40",
+        "arms.a.superbpe.transition=296",
         "superbpe.max_words=3",
         "superbpe.transition=0.7",
         "arms.superbpe.superbpe.max_words=2",
     )
     assert (found["superbpe"]["superbpe.max_words"], found["a"]["superbpe.max_words"]) == (2, 3)
     assert found["superbpe"]["superbpe.transition"] == 0.7
-    assert found["a"]["superbpe.transition_merges"] == 40
-    assert "superbpe.transition" not in found["a"]
+    assert found["a"]["superbpe.transition"] == 296

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -47,18 +47,19 @@ def scored(
         lms=[model] * n_seeds,
         scores=SimpleNamespace(bits_per_byte=bits),
         heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
-        partner=None,
         barred=barred,
     )
     return cast("ArmResult", found)
 
 
 def compared(difference: float, *, n_documents: int = 50, apart: bool = True, **settings: Any) -> Comparison:
-    """A comparison whose interval contains 0 unless `apart`."""
-    interval = (difference, difference) if apart else (-abs(difference), abs(difference))
+    """A comparison with 2 bits per byte, whose interval contains 0 unless `apart`."""
+    percent = 50 * difference
+    interval = (percent, percent) if apart else (-abs(percent), abs(percent))
     counts = {"n_clusters": n_documents, "effective_clusters": float(n_documents), "n_seeds": 3}
-    settings = {**counts, "seed_error": 0.0021, "document_error": 0.0013, **settings}
-    return Comparison(2.0, 2.0 + difference, difference, interval, 0.95, n_documents, **settings)
+    interval = settings.pop("interval", interval)
+    settings = {**counts, "seed_error": 0.21, "document_error": 0.13, **settings}
+    return Comparison(2.0, 2.0 + difference, percent, interval, 0.95, n_documents, **settings)
 
 
 def result(difference: float, **settings: Any) -> Result:
@@ -83,8 +84,8 @@ def test_fewer_than_three_seeds_name_no_better_tokenizer():
     one = result(-0.2, n_seeds=1)
     assert one.winner is None
     assert verdict(one) == (
-        "Of these two models, the lower held-out loss is that of SuperBPE: 10.00 % fewer bits per byte "
-        f"(one training run each).{_REQUIRES}"
+        "Of these two models, that of SuperBPE predicts held-out text better than that of BPE: 10.00 % fewer bits per "
+        f"byte (one training run each).{_REQUIRES}"
     )
     assert decision(one, (0, 1)) == "withheld: 1 seed, at least 3 are required"
     assert verdict(result(0.1, n_seeds=2, apart=False)) == (
@@ -114,7 +115,7 @@ def test_few_effective_documents_allow_no_conclusion(unit, n, effective, fewest)
 
 def test_the_detail_says_what_the_interval_holds():
     assert "so it does not include the spread between seeds" in detail(result(-0.2, n_seeds=1))
-    assert "3 paired seeds; standard error from seeds 0.0021, from documents 0.0013" in detail(result(-0.2))
+    assert "3 paired seeds; standard error from seeds 0.21, from documents 0.13" in detail(result(-0.2))
     clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
     assert "the 40 sources of 1,000 held-out documents, which count as 17.2 of equal size" in clustered
     assert "no interval, because one document has all of the text" in detail(
@@ -131,57 +132,63 @@ def test_the_detail_says_what_else_differs():
     assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2)}))
 
 
-def test_of_three_the_winner_is_better_than_each():
-    three = [scored("BPE", 2.0), scored("SuperBPE", 1.8), scored("BoundlessBPE", 1.9)]
+def test_an_interval_that_is_longer_on_one_side_says_why():
+    assert "longer" not in detail(result(-0.2, interval=(-11.0, -9.0)))
+    assert "The interval is longer below the measured value, because a few documents" in detail(
+        result(-0.2, interval=(-14.0, -9.0))
+    )
+
+
+def result_of_many(*bits: float, undecided: Sequence[int] = (), n_seeds: int = 3, **settings: Any) -> Result:
+    """Arms of which the first is the reference; the other pairs are not tested."""
+    arms = [scored(f"t={i}", each, n_seeds=n_seeds) for i, each in enumerate(bits)]
     pairs = {
-        (0, 1): compared(-0.2),
-        (0, 2): compared(-0.1),
-        (1, 2): compared(0.1),
+        (i, j): compared(
+            2 * (bits[j] / bits[i] - 1), apart=j not in undecided, n_seeds=n_seeds, tested=i == 0, **settings
+        )
+        for i in range(len(bits))
+        for j in range(i + 1, len(bits))
     }
-    assert verdict(Result(three, pairs)).startswith(
-        "SuperBPE predicts held-out text better than all others: "
-        "5.26 % fewer bits per byte than BoundlessBPE, the next best"
+    return Result(arms, pairs)
+
+
+def test_several_arms_are_each_compared_with_the_reference():
+    one = result_of_many(2.0, 1.8, 1.9, 2.2, 1.99, undecided=[4])
+    assert verdict(one) == (
+        "t=1 and t=2 predict held-out text better than t=0: 5.00 to 10.00 % fewer bits per byte; "
+        "t=0 predicts held-out text better than t=3: t=3 needs 10.00 % more bits per byte; "
+        "no significant difference between t=0 and t=4 (3 seeds each)."
     )
-    pairs[1, 2] = compared(0.1, apart=False)
-    unclear = Result(three, pairs)
-    assert unclear.winner is None
-    assert verdict(unclear).startswith(
-        "SuperBPE has the lowest held-out loss of 3 tokenizers, but does not differ significantly from BoundlessBPE"
-    )
-    assert "corrected for 3 comparisons" in detail(unclear)
+    assert (one.winner, one.pair) == (None, (0, 1))  # nothing is said about t=1 and t=2
+    assert [decision(one, pair) for pair in ((0, 1), (0, 3), (0, 4), (1, 2))] == [
+        "t=1",
+        "t=0",
+        "undecided",
+        "not tested",
+    ]
+    assert "corrected for 4 comparisons with t=0" in detail(one)
+    single = result_of_many(2.0, 1.8, 2.2)
+    assert single.winner is single.arms[1]
+    best = result_of_many(2.0, 2.1, 2.2)
+    assert best.winner is best.arms[0]
+    assert "t=0 predicts held-out text better than t=1 and t=2: t=1 and t=2 need 5.00 to 10.00 % more" in verdict(best)
+    pooled = result_of_many(2.0, 1.8, 2.2, pooled=("t=0", "t=1", "t=2"))
+    assert "standard error from seeds 0.21 (pooled over t=0, t=1 and t=2)" in detail(pooled)
 
 
 def test_of_many_the_verdict_stays_a_sentence():
-    many = [scored(f"SuperBPE t={i}", 2 + i / 100) for i in range(13)]
-    pairs = {(i, j): compared((j - i) / 100, apart=False, n_seeds=1) for i in range(13) for j in range(i + 1, 13)}
-    level = "does not differ significantly from SuperBPE t=1, SuperBPE t=2 and 10 more"
-    assert verdict(Result(many, pairs)) == (
-        f"Of these 13 models, the lowest held-out loss is that of SuperBPE t=0, which {level} (one training run each)."
-        + _REQUIRES
+    many = [2 + i / 100 for i in range(13)]
+    others = "t=1, t=2, t=3 and 9 more"
+    assert verdict(result_of_many(*many, undecided=range(13), n_seeds=1)) == (
+        f"Of these 13 models, no significant difference between that of t=0 and that of {others} "
+        f"(one training run each).{_REQUIRES}"
     )
-    seeds = {pair: replace(found, n_seeds=3) for pair, found in pairs.items()}
-    assert verdict(Result(many, seeds)).startswith(
-        f"SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but {level}"
+    assert verdict(result_of_many(*many, undecided=range(13))).startswith(
+        f"No significant difference between t=0 and {others} (3"
     )
-    few = {pair: replace(found, effective_clusters=3.0) for pair, found in pairs.items()}
-    assert verdict(Result(many, few)).startswith(
+    assert verdict(result_of_many(*many, effective_clusters=3.0)).startswith(
         "Too few held-out documents to compare 13 tokenizers: there are 50, which count as 3.0"
     )
-
-
-def test_the_winner_is_measured_against_its_own_baseline():
-    four = [scored("BPE a", 2.0), scored("BPE b", 2.1), scored("SuperBPE a", 1.9), scored("SuperBPE b", 1.8)]
-    four[2].partner, four[3].partner = 0, 1
-    pairs = {
-        (i, j): compared(d, p_adjusted=0.012)
-        for i in range(4)
-        for j in range(i + 1, 4)
-        for d in [four[j].scores.bits_per_byte - four[i].scores.bits_per_byte]
-    }
-    found = Result(four, pairs)
-    assert found.pair == (1, 3)
-    assert "SuperBPE b − BPE b = −0.3000" in detail(found)
-    assert Result(four, pairs, fixed_reference=True).pair == (0, 3)
 
 
 def test_an_arm_that_loses_text_is_named():
@@ -195,7 +202,7 @@ def test_a_gap_names_the_range_and_the_trend():
     shrinking = gap([-1.4, -1.2, -1.0, -0.8], scatter=0.05)
     assert over_compute(shrinking)[:2] == [
         "between 2e15 and 6e16 FLOPs, arm needs fewer bits per byte than ref, by 0.8 to 1.4 %",
-        "the gap shrinks with compute (slope 0.2 points per e-fold of FLOPs, 95 % interval 0.2 to 0.2)",
+        "the gap shrinks with compute (slope 0.18 points per e-fold of FLOPs, 95 % interval 0.18 to 0.18)",
     ]
     assert decisions(shrinking) == ["better"] * 4
     # At the two smaller budgets, 0 is within the intervals of half width 0.5.
@@ -215,9 +222,13 @@ def test_a_gap_names_the_range_and_the_trend():
 def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
     two = over_compute(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
     assert two[0].startswith("between 2e15 and 6e16 FLOPs, the models of arm need fewer bits per byte than the models")
-    assert two[1].startswith("no trend with compute is claimed from so few runs (slope 0.2 points")
+    assert two[1].startswith("no trend with compute is claimed from so little data (slope 0.18 points")
     assert two[3] == "2 runs per arm: this is about these models, and names no better tokenizer"
-    assert over_compute(gap([-1.4, -1.0], scatter=0.05))[1].startswith("no trend with compute is claimed from so few")
+    assert over_compute(gap([-1.4, -1.0], scatter=0.05))[1].startswith(
+        "no trend with compute is claimed from so little"
+    )
+    crossing = over_compute(gap([1.0, 0.5, -0.5, -1.0], n_seeds=2, scatter=0.1))[2]
+    assert crossing.endswith("the means cross near 1.1e16 FLOPs; no crossing is claimed from so little data")
     assert over_compute(gap([0.7]))[1] == "one budget: neither a trend nor a crossing can be seen"
     assert over_compute(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
 

@@ -57,11 +57,6 @@ def make_shards(tmp_path):
     return make
 
 
-def interrupted_after(batches, n):
-    yield from batches[:n]
-    raise InterruptedError
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, tmp_path, name):
     tokenizer = opened(name)
@@ -86,19 +81,6 @@ def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, tmp_path,
     assert manifest["n_bytes"] == sum(len(text.encode()) for text in TEXTS)
     assert manifest["text_loss"] == loss
     assert shards.text_loss == TextLoss(**loss)
-
-
-def test_interrupted_shards_are_continued_to_the_same_bytes(opened, tmp_path):
-    tokenizer, config = opened("unigram"), ShardConfig(40)
-    batches = [Batch.from_texts([text]) for text in TEXTS]
-    write_shards(tmp_path / "s", tokenizer, batches, config)
-    for n in (3, 9, len(TEXTS)):
-        folder = tmp_path / f"again{n}"
-        with pytest.raises(InterruptedError):
-            write_shards(folder, tokenizer, interrupted_after(batches, n), config, threads=1)
-        write_shards(folder, tokenizer, batches, config)
-        for path in folder.iterdir():
-            assert path.read_bytes() == (tmp_path / "s" / path.name).read_bytes()
 
 
 def test_unknown_tokens_are_counted(opened, tmp_path):

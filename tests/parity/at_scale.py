@@ -21,6 +21,7 @@ import numpy as np
 import tokenizers
 
 from experiments.benchmarks import harness
+from experiments.cli.arguments import size, whole
 from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Tokenizer, count_pretokens, formats, train_bpe
@@ -96,7 +97,7 @@ def _scalar(rng: random.Random) -> int:
 
 @dataclass
 class Compared:
-    """What was compared with one library under one tokenizer."""
+    """Counts of a comparison with one library under one tokenizer."""
 
     counts: Counter[str] = field(default_factory=Counter)
     first: list[str] = field(default_factory=list)
@@ -161,9 +162,9 @@ def main(argv: list[str]) -> int:
     """Compare and print a line for each tokenizer and library; return 1 if any id differs."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs")
-    options.add_argument("--bytes", type=harness.size, default="10MB", metavar="SIZE", help="default 10MB")
-    options.add_argument("--train-bytes", type=harness.size, default="50MB", metavar="SIZE", help="default 50MB")
-    options.add_argument("--vocab-size", type=harness.positive, default=32_000, help="default 32000")
+    options.add_argument("--bytes", type=size, default="10MB", metavar="SIZE", help="default 10MB")
+    options.add_argument("--train-bytes", type=size, default="50MB", metavar="SIZE", help="default 50MB")
+    options.add_argument("--vocab-size", type=whole(), default=32_000, help="default 32000")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--seed", type=int, default=0)
     arguments = options.parse_args(argv)

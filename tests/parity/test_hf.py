@@ -1,10 +1,12 @@
 """Our scanners, trainer and files beside HF `tokenizers`."""
 
 import json
+import unicodedata
 
 import numpy as np
 import pytest
 
+from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
 from tokenizer.formats import printable
@@ -96,3 +98,21 @@ def test_two_pass_folders_hold_no_file_for_hf(trained, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["superbpe.json", "tokenizer_config.json"]
     with pytest.raises(Exception, match=r"(?i)no such file|not found"):
         tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+
+
+def test_isolated_digits_need_no_regex_engine(tmp_path):
+    """The default superword recipe is written with `Digits` alone. HF gives equal ids for all numbers of Unicode."""
+    documents = texts.sample(200_000)
+    superwords = train_superbpe(train_bpe(documents, 600), documents, vocab_size=700, rules="digits", transition=0.8)
+    superwords.save(tmp_path)
+    written = json.loads((tmp_path / "tokenizer.json").read_text())["pre_tokenizer"]["pretokenizers"]
+    assert [part["type"] for part in written] == ["Digits", "ByteLevel"]
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    numbers = [chr(i) for i in range(0x110000) if unicodedata.category(chr(i))[0] == "N"]
+    for text in [
+        *documents,
+        *texts.various(),
+        " a".join(numbers),
+        "a".join(numbers[i] + numbers[i + 1] for i in range(0, len(numbers) - 1, 2)),
+    ]:
+        assert theirs.encode(text, add_special_tokens=False).ids == superwords.encode_ordinary(text)

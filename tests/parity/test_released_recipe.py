@@ -1,4 +1,4 @@
-"""What the pipeline trains by default is the released SuperBPE recipe, in both phases.
+"""The pipeline trains the released SuperBPE recipe in both phases.
 
 `test_released_superbpe` shows the same of the Python functions, given the recipe's arguments. Here nothing is given
 but sizes: pattern, unit, fence and vetoes come from the configuration.
@@ -37,7 +37,7 @@ def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[To
         f"hydra.run.dir={folder / 'outputs'}",
         "runner.threads=1",
         f"bpe.vocab_size={256 + sizes['phase1'] + 1}",
-        f"superbpe.transition_merges={sizes['kept']}",
+        f"superbpe.transition={256 + sizes['kept']}",
         f"superbpe.vocab_size={256 + sizes['total'] + 1}",
     ]
     assert run("train_superbpe", command) == 0
@@ -62,9 +62,10 @@ def _cases() -> list[tuple[released.Case, dict[str, list[str]]]]:
 
 
 CASES = _cases()
+_PRESET = ["arms=[bpe_same,superbpe]", "superbpe=uw-2025"]
 
 
-@pytest.mark.parametrize("recipe", [[], ["experiment=uw_2025"]], ids=["default", "experiment"])
+@pytest.mark.parametrize("recipe", [_PRESET, ["experiment=uw_2025"]], ids=["preset", "experiment"])
 @pytest.mark.parametrize("number", range(3))
 def test_the_pipeline_gives_the_merges_of_the_released_trainer(number: int, recipe: list[str], tmp_path: Path) -> None:
     case, row = CASES[number]
@@ -79,7 +80,7 @@ def test_phase_1_of_real_text_equals_hf(tmp_path: Path) -> None:
     """Code and prose with numbers, punctuation and indented lines, read by HF's trainer as the released scripts do."""
     tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers comes with the extra 'hf'")
     text = "\n".join(texts.sample(120_000))
-    phase1, _ = _train(tmp_path, text, [], phase1=1500, kept=1400, total=1500)
+    phase1, _ = _train(tmp_path, text, _PRESET, phase1=1500, kept=1400, total=1500)
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
         [

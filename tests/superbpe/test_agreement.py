@@ -118,24 +118,6 @@ def test_eligibility_is_saved_cut_and_hashed(runs, documents, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("eligible", "^x$"), "was changed after it was written"),
-        (("mode", "one-pass"), "was changed after it was written"),
-    ],
-)
-def test_a_changed_folder_is_rejected(change, message, runs, tmp_path):
-    runs.save(tmp_path)
-    path = tmp_path / "superbpe.json"
-    name, value = change
-    old = f'"{name}": "{getattr(runs, name)}"'.replace("\\", "\\\\")
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, f'"{name}": "{value}"'))
-    with pytest.raises(UserError, match=message):
-        Tokenizer.load(tmp_path)
-
-
-@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"eligible": "^x$"}, "which the eligibility pattern '\\^x\\$' does not match"),

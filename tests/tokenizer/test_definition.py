@@ -4,8 +4,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from tests.generated import ONE_PASS
-from tokenizer import Definition, UserError, formats
+from tokenizer import Definition, UserError
 
 KINDS = ("gpt2", "superwords", "two_pass")
 
@@ -22,18 +21,8 @@ def test_replace_checks_and_keeps_the_original(trained):
     definition = trained["gpt2"].definition
     with pytest.raises(FrozenInstanceError):
         definition.mode = "two-pass"
-    with pytest.raises(UserError, match="a two-pass tokenizer needs a fence"):
+    with pytest.raises(UserError, match="a tokenizer with two passes or phase-2 merges needs a fence"):
         replace(definition, mode="two-pass")
     renamed = replace(definition, special_tokens={"<s>": definition.vocab_size - 1})
     assert renamed.vocab[-1] == b"<s>"
     assert trained["gpt2"].vocab[-1] == b"<|endoftext|>"
-
-
-@pytest.mark.parametrize("name", ONE_PASS)
-@pytest.mark.parametrize("kind", ["superbpe", "hf"])
-def test_formats_read_what_they_wrote(name, kind, trained, tmp_path):
-    formats.write(trained[name], tmp_path / "one", kind)
-    stored = formats.read(tmp_path / "one")
-    formats.write(stored, tmp_path / "two", kind)
-    for file in (tmp_path / "one").iterdir():
-        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()

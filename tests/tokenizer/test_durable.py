@@ -13,8 +13,7 @@ import pytest
 
 from lm.evaluate.bits_per_byte import FORMAT_VERSION, Evaluation
 from tokenizer.durable import new_folder, write_whole
-from tokenizer.files import checksum, read_bytes
-from tokenizer.train.checkpoint import Checkpoint
+from tokenizer.files import checksum, read_arrays, read_bytes
 from tokenizer.train.counting import PretokenCounts
 
 UNREADABLE = {errno.EIO: "/proc/self/mem", errno.ELOOP: "loop"}
@@ -30,8 +29,8 @@ def _counts(folder: Path) -> None:
     PretokenCounts.load(folder / "counts.parquet")
 
 
-def _checkpoint(folder: Path) -> None:
-    Checkpoint(folder / "merges.npz", "identity", 1.0).load()
+def _arrays(folder: Path) -> None:
+    read_arrays(folder / "arrays.npz", "delete it")
 
 
 def _evaluation(folder: Path) -> None:
@@ -41,11 +40,11 @@ def _evaluation(folder: Path) -> None:
 @pytest.mark.skipif(not Path(UNREADABLE[errno.EIO]).exists(), reason="needs Linux")
 @pytest.mark.parametrize(
     ("load", "fault"),
-    [(_counts, errno.ELOOP), (_checkpoint, errno.EIO), (_evaluation, errno.EIO), (_evaluation, errno.ELOOP)],
+    [(_counts, errno.ELOOP), (_arrays, errno.EIO), (_evaluation, errno.EIO), (_evaluation, errno.ELOOP)],
 )
 def test_an_error_of_the_disk_is_not_reported_as_damage(load: object, fault: int, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    for name in ("counts.parquet", "merges.npz", "documents.npz"):
+    for name in ("counts.parquet", "arrays.npz", "documents.npz"):
         (tmp_path / name).symlink_to(UNREADABLE[fault])
     (tmp_path / "evaluation.json").write_text(json.dumps({"format_version": FORMAT_VERSION}))
     with pytest.raises(OSError, match=re.escape(os.strerror(fault))) as caught:

@@ -1,12 +1,10 @@
-"""Many threads, calls and loads on one tokenizer without growth of memory, and processes that start after use.
+"""Many threads, calls and loads on one tokenizer without growth of memory.
 
 `LOAD=30 pytest -m slow tests/tokenizer/test_load.py` makes thirty times as many calls and loads.
 """
 
-import multiprocessing
 import os
 import resource
-import subprocess
 import sys
 import threading
 from itertools import pairwise
@@ -86,25 +84,3 @@ def test_memory_does_not_grow_with_loads(ours, tmp_path):
         for _ in range(n):
             assert Tokenizer.load(tmp_path).encode("the cat sat on the mat") == expected
     assert memory_mb() - before < MOST_MB
-
-
-def encoded(ours: Tokenizer, batch: list[str]) -> list[int]:
-    """Ids of a batch, on two threads; the work of other processes."""
-    ids: list[int] = ours.encode_batch(batch, threads=2)[0].tolist()
-    return ids
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_processes_that_start_after_use_give_the_same_ids(method, ours):
-    batch = texts.various() * 3
-    expected = encoded(ours, batch)
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        assert all(found == expected for found in pool.starmap(encoded, [(ours, batch)] * 4))
-
-
-def test_free_threaded_python_is_rejected_at_import():
-    program = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1; import tokenizer"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ, check=False)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("ImportError: free-threaded Python is not supported")

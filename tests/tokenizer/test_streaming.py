@@ -143,21 +143,6 @@ def test_special_strings_in_streams(specials, pieces, seed, allowed):
         assert streamed(specials, random_parts(text, random.Random(seed), n), allowed_special=allowed) == whole
 
 
-@given(pieces=st.lists(st.sampled_from([*SPECIALS, *"<a>b|", "the "]), max_size=8), seed=st.integers(0, 99))
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_forbidden_strings_are_found_across_seams(specials, pieces, seed):
-    text = "".join(pieces)
-    parts = random_parts(text, random.Random(seed), 5)
-    options = {"allowed_special": {"<a>"}, "disallowed_special": {"<|endoftext|>", "b<"}}
-    try:
-        whole = specials.encode(text, **options)
-    except UserError:
-        with pytest.raises(UserError, match="the stream contains the special string"):
-            streamed(specials, parts, **options)
-        return
-    assert streamed(specials, parts, **options) == whole
-
-
 def test_streams_with_special_strings_stay_small(specials):
     """Pending text is at most the longest special string and the text after the last certain cut."""
     text = "".join(texts.english()[1])[:100_000].replace("\n\n", "<a>") + "<|endoftext|" * 1000
@@ -178,50 +163,3 @@ def test_empty_streams(trained):
         list(trained["gpt2"].encode_iter(["a", "a\ud800"]))
     with pytest.raises(UserError, match=r"part 0 of the stream is not a string but bytes: b'a'"):
         list(trained["gpt2"].encode_iter([b"a"]))
-
-
-# ------------------------------------------------------------------------------- decoding
-
-
-@pytest.mark.parametrize("name", ["gpt2", "none", "two_pass"])
-@given(text=st.text(max_size=40))
-@settings(max_examples=100, deadline=None, derandomize=True)
-def test_decoding_in_parts_gives_the_text(name, trained, text):
-    tokenizer = trained[name]
-    decoder = tokenizer.stream_decoder(errors="strict")
-    for ids in ([*text.encode()], tokenizer.encode_ordinary(text)):
-        shown = [decoder.push(i) for i in ids]
-        assert "".join(shown) + decoder.finish() == text
-        assert "\ufffd" not in "".join(shown) or "\ufffd" in text
-
-
-@given(
-    data=st.lists(
-        st.sampled_from([0x61, 0xC3, 0xA9, 0xE2, 0x82, 0xAC, 0xF0, 0x9F, 0x80, 0xFF, 0xED, 0xA0]), max_size=12
-    )
-)
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_decoding_malformed_text_in_parts_equals_decoding_it_at_once(data):
-    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
-    for errors in ("replace", "ignore", "backslashreplace"):
-        decoder = tokenizer.stream_decoder(errors=errors)
-        assert "".join(map(decoder.push, data)) + decoder.finish() == tokenizer.decode(data, errors=errors)
-        assert decoder.push(data) + decoder.finish() == tokenizer.decode(data, errors=errors)
-        decoder.finish()
-
-
-def test_a_stream_decoder_holds_back_characters(trained):
-    decoder = trained["none"].stream_decoder()
-    assert [decoder.push(byte) for byte in "é🙂".encode()] == ["", "é", "", "", "", "🙂"]
-    assert decoder.push(np.array([0xF0, 0x9F], np.uint16)) == ""
-    with pytest.raises(UserError, match="the id 1200 is not in the vocabulary"):
-        decoder.push([97, 1200])
-    assert decoder.push([0x99, 0x82]) == "🙂"
-    assert decoder.push(0xC3) == ""
-    assert decoder.finish() == "\ufffd"
-    assert decoder.finish() == ""
-    assert decoder.push(97) == "a"
-    strict = trained["none"].stream_decoder(errors="strict")
-    strict.push(0xC3)
-    with pytest.raises(UnicodeDecodeError):
-        strict.finish()

@@ -177,11 +177,11 @@ class Corpus:
         return sum(size for size, _ in self._states.values())
 
     def part_skipped(self) -> dict[str, Any]:
-        """What was skipped of a part that has been read, as JSON for `Skipped.add_parts`."""
+        """Skipped records of a part that has been read, as JSON for `Skipped.add_parts`."""
         return {"counts": self.skipped.counts, "places": self.skipped.places}
 
     def part_identity(self) -> list[Any]:
-        """What tells a part from the other parts of this corpus, as JSON."""
+        """Identity of a part among those of this corpus, as JSON."""
         return [[str(path), *state] for path, state in self._states.items()]
 
     def batches(

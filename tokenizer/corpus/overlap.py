@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Overlap(NamedTuple):
-    """What of each measured document occurs in the training text.
+    """Parts of each measured document that occur in the training text.
 
     Attributes:
         words: int64[n_documents], words of each document.

@@ -1,13 +1,12 @@
 """Files on object storage, the Hugging Face Hub and the web, through libraries with fsspec's interface.
 
-`pyarrow.fs` reads and writes s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
+`pyarrow.fs` reads s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
 come from where these libraries look for them. URLs are stored and shown without user names, passwords and queries,
 which may contain credentials.
 """
 
 from __future__ import annotations
 
-import ctypes
 import glob
 import mmap
 import os
@@ -201,16 +200,6 @@ def names(url: str) -> list[str]:
     return sorted(f"{url.partition(':')[0]}://{name}" for name, about in entries.items() if about["type"] == "file")
 
 
-def subfolders(url: str) -> list[str]:
-    """Names of the folders in a folder of object storage; empty if it does not exist."""
-    system, key = _system(url)
-    try:
-        entries = attempted(url, lambda: system.ls(key, detail=True))
-    except Missing:
-        return []
-    return sorted(about["name"].rpartition("/")[2] for about in entries if about["type"] == "directory")
-
-
 def _pinned(system: Any, path: str) -> str:
     """The path of a data set at the commit that its revision has now: `datasets/ORGANISATION/NAME@COMMIT/PATH`."""
     if not path.startswith("datasets/") or path.count("/") < 2:
@@ -235,31 +224,6 @@ def changed(file: RemoteFile, now: Stat) -> str:
     )
 
 
-def upload(path: Path, url: str) -> None:
-    """Write a local file to object storage, as a whole or not at all; an object with this URL is replaced."""
-    system, key = _system(url)
-
-    def write() -> None:
-        with path.open("rb") as file:
-            stream = system.fs.open_output_stream(key, compression=None)
-            # Arrow cannot abort an upload: closing the stream, as its destructor does, completes a truncated object. So
-            # unless all of the file was written, this reference keeps the stream alive.
-            reference = ctypes.py_object(stream)
-            ctypes.pythonapi.Py_IncRef(reference)
-            while block := file.read(BLOCK_BYTES):
-                stream.write(block)
-            stream.close()
-            ctypes.pythonapi.Py_DecRef(reference)
-
-    list(concurrently(lambda url: attempted(url, write, what="written"), [url]))
-
-
-def delete(url: str) -> None:
-    """Delete an object, or all objects in a folder, if there are any."""
-    system, key = _system(url)
-    attempted(url, lambda: system.exists(key) and system.rm(key, recursive=True), what="deleted")
-
-
 def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 32) -> Iterator[_T]:
     """Results of a call for several values in order, at most `threads` ahead, on threads that nobody waits for."""
     from multiprocessing.pool import AsyncResult, ThreadPool
@@ -274,7 +238,7 @@ def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 
             yield pending.popleft().get()
 
 
-def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
+def attempted(url: str, call: Callable[[], _T]) -> _T:
     """Result of a call, repeated with growing random delays after failures that may be temporary.
 
     The libraries for gs:// and hf:// repeat requests themselves, for about a minute and half a minute.
@@ -282,7 +246,6 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
     Args:
         url: the start of messages.
         call: makes one attempt.
-        what: what the call does, for messages: the URL "cannot be read".
 
     Raises:
         Missing: the file does not exist.
@@ -305,7 +268,7 @@ def attempted(url: str, call: Callable[[], _T], *, what: str = "read") -> _T:
             if attempt == ATTEMPTS or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
                 why = shortened(" ".join(without_credentials(failure).split()))
-                raise UserError(f"{url}: cannot be {what}{tries}: {why}; {_REMEDY}") from None
+                raise UserError(f"{url}: cannot be read{tries}: {why}; {_REMEDY}") from None
             time.sleep(min(FIRST_DELAY * 2 ** (attempt - 1), LONGEST_DELAY) * random.uniform(0.5, 1.0))
     raise AssertionError
 

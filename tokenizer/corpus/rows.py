@@ -34,7 +34,7 @@ _SET_SCORE = "name the one that holds the score with score_field=NAME"
 
 
 def parquet_errors() -> tuple[type[Exception], ...]:
-    """What pyarrow raises while it reads a damaged Parquet file."""
+    """Errors that pyarrow raises while it reads a damaged Parquet file."""
     import pyarrow as pa
 
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)

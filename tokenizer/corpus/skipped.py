@@ -1,4 +1,4 @@
-"""What `on_error=skip` left out of a corpus."""
+"""Records that `on_error=skip` left out of a corpus."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Skipped:
             self.counts[file], self.places[file] = count, places
 
     def copy(self) -> Skipped:
-        """What is skipped so far."""
+        """Records skipped so far."""
         return Skipped(dict(self.counts), dict(self.places))
 
     def update(self, other: Skipped) -> None:

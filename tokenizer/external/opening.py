@@ -6,29 +6,24 @@ Our core runs them where it can, other software elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from tokenizer import formats, patterns
+from tokenizer import formats
 from tokenizer.definition import Definition, Stored
-from tokenizer.errors import UserError, check_whole, listed, needs_extra, quoted, shortened
-from tokenizer.external.software import HuggingFace, SentencePiece, Software, word_pieces
+from tokenizer.errors import UserError, listed, needs_extra, quoted, shortened
+from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.files import read_bytes, read_json, read_text
+from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
 
-_WORD_PIECES = "vocab.txt"
-_BYT5 = "ByT5Tokenizer"
-_MOST_EXTRA_IDS = 100_000
 _DOWNLOADED = (
-    *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", _WORD_PIECES, "*.tiktoken"),
+    *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""
@@ -58,13 +53,12 @@ def open_pretrained(
     cache: Path | str | None = None,
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
-    ignore: Collection[str] = (),
 ) -> Opened:
     """Open a tokenizer: a path, a repository of the Hugging Face Hub, or an encoding of tiktoken.
 
-    Our core runs byte-level BPE: our folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks, and
-    ByT5. The package `sentencepiece` runs SentencePiece models; `tokenizers` runs any other tokenizer.json and BERT's
-    vocab.txt. Code in a repository is never executed.
+    Our core runs byte-level BPE: our folders, tokenizer.json, vocab.json with merges.txt, and tiktoken's ranks. The
+    package `sentencepiece` runs SentencePiece models; `tokenizers` runs any other tokenizer.json. Code in a repository
+    is never executed.
 
     Args:
         source: A file, a folder, a repository's id, as "gpt2" or "org/name", or an encoding of tiktoken, as
@@ -75,13 +69,12 @@ def open_pretrained(
         cache: Folder for downloads; None for that of `huggingface_hub`.
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
-        ignore: See `tokenizer.formats.read`.
 
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
     name, path, commit = str(source), Path(source), None
-    options = {"pattern": pattern, "special_tokens": special_tokens, "ignore": ignore}
+    options = {"pattern": pattern, "special_tokens": special_tokens}
     given = {option: value for option, value in options.items() if value}
     is_name = name.startswith(PREFIX)
     if not is_name and (from_hub or (is_repository_id(name) and not path.exists())):
@@ -113,23 +106,13 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
     what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
     try:
         folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(_DOWNLOADED))
-    except errors.GatedRepoError:
-        why = f"is gated: accept its terms at https://huggingface.co/{repository}, then run `hf auth login`"
-    except errors.RepositoryNotFoundError:
-        why = (
-            "is neither a local file or folder nor a readable repository on huggingface.co; check the name, and run "
-            "`hf auth login` if it is private"
-        )
-    except errors.LocalEntryNotFoundError:
-        why = (
-            "is neither a local file or folder nor in the cache of huggingface_hub, and huggingface.co cannot be "
-            "reached; run once with network access (and without HF_HUB_OFFLINE), or name a local folder"
-        )
     except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:
-        why = f"cannot be downloaded ({shortened(error)})"
-    else:
-        return Path(folder), Path(folder).name
-    raise UserError(f"{what} {why}")
+        raise UserError(
+            f"{what} is neither a local file or folder nor in the cache of huggingface_hub, and cannot be downloaded "
+            f"({shortened(error)}); check the name and the network, accept the terms at "
+            f"https://huggingface.co/{repository} if it is gated, and run `hf auth login` if it is private"
+        ) from None
+    return Path(folder), Path(folder).name
 
 
 def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
@@ -146,25 +129,18 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             reason=found.reason,
             provenance=found.provenance,
         )
-    if file.name == HF_CONFIG_FILE:
-        return _byt5(read_json(file), file)
-    if file.name == _WORD_PIECES:
-        config = file.with_name(HF_CONFIG_FILE)
-        content = word_pieces(read_text(file), read_json(config) if config.exists() else {}, str(file))
-        return _external(HuggingFace(content, str(file)), "it is WordPiece", specials)
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
-        return _external(SentencePiece(read_bytes(file), str(file)), "it is a SentencePiece model", specials)
+        software = SentencePiece(read_bytes(file), str(file))
+        return ExternalTokenizer(software, special_tokens=specials, reason="it is a SentencePiece model")
     try:
         return formats.read(path, **options)
     except UserError as error:
-        if file.suffix != ".json" or not isinstance(model := read_json(file).get("model"), dict):
+        if file.suffix != ".json" or not isinstance(read_json(file).get("model"), dict):
             raise
         reason = str(error)
     try:
         content = read_json(file)
-        if "dropout" in options.get("ignore", ()):
-            content["model"] = model | {"dropout": None}
-        return _external(HuggingFace(content, str(file)), reason, specials)
+        return ExternalTokenizer(HuggingFace(content, str(file)), special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None
 
@@ -176,44 +152,12 @@ def _file(path: Path) -> Path:
     for name in (FILE, EXTERNAL_FILE, HF_FILE):
         if (path / name).exists():
             return path / name
-    config = path / HF_CONFIG_FILE
-    if config.exists() and read_json(config).get("tokenizer_class") == _BYT5:
-        return config
     if any((path / name).exists() for name in ("merges.txt", "vocab.bpe")):
         return path
     models = sorted(path.glob("*.model"))
     if len(models) > 1:
         raise UserError(f"{path} contains several models ({listed(file.name for file in models)}); name one of them")
-    return next((file for file in (*models, path / _WORD_PIECES) if file.exists()), path)
-
-
-def _external(software: Software, reason: str, specials: Sequence[str]) -> ExternalTokenizer:
-    return ExternalTokenizer(software, special_tokens=specials, reason=reason)
-
-
-def _byt5(config: dict[str, Any], path: Path) -> Stored:
-    """ByT5: a few special tokens, then the 256 bytes."""
-    if config.get("tokenizer_class") != _BYT5:
-        raise UserError(f"{path} does not contain a tokenizer; name its folder, or tokenizer.json")
-    specials = {"<pad>": 0, "</s>": 1, "<unk>": 2}
-    try:
-        for i, token in (config.get("added_tokens_decoder") or {}).items():
-            specials[str(token["content"])] = int(i)
-        if len(specials) == 3:
-            n = config.get("extra_ids", 125)
-            check_whole("extra_ids", n, 0, _MOST_EXTRA_IDS)
-            specials |= {f"<extra_id_{i}>": 259 + i for i in range(n)}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = error if isinstance(error, UserError) else quoted(error)
-        raise UserError(f"{path} is damaged: {reason}") from None
-    definition = Definition(
-        byte_ids=range(3, 259),
-        merge_ids=np.empty((0, 3), np.uint32),
-        n_phase1_merges=0,
-        pattern=patterns.resolve("none"),
-        special_tokens=specials,
-    )
-    return Stored(definition, {})
+    return models[0] if models else path
 
 
 def _with_special_tokens(definition: Definition, strings: Sequence[str]) -> Definition:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from tokenizer import formats
 from tokenizer.definition import Described
@@ -20,28 +19,12 @@ OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json")
 """Files that exist only if they give the same ids. One of another tokenizer would give others."""
 
 
-class Measured(NamedTuple):
-    """Compression of a text, for the card.
-
-    Attributes:
-        text: name of the text.
-        n_bytes: UTF-8 bytes of the text.
-        n_tokens: tokens of the text.
-    """
-
-    text: str
-    n_bytes: int
-    n_tokens: int
-
-
 def push(
     tokenizer: Described,
     repository: str,
     *,
     to: Path | str | None = None,
     license: str | None = None,  # noqa: A002  (the card's own name for it)
-    trained_on: Sequence[str] = (),
-    measured: Sequence[Measured] = (),
     private: bool | None = None,
 ) -> str:
     """Upload a tokenizer's files and its card to a repository, which is created if it is missing.
@@ -54,8 +37,6 @@ def push(
         repository: id of the repository, as "org/name".
         to: write the files into this new folder instead of uploading them.
         license: license for the card; None leaves the field to you.
-        trained_on: names of the training text; empty for those that training recorded per phase.
-        measured: compression to report.
         private: whether a new repository is private; None for the organization's default.
 
     Returns:
@@ -69,7 +50,7 @@ def push(
     with needs_extra("to upload a tokenizer: "):
         from huggingface_hub import HfApi, ModelCardData
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
-    about = _about(tokenizer, trained_on, measured)
+    about = _about(tokenizer)
     if to is not None:
         if Path(to).exists():
             raise UserError(f"{to} already exists; name a new folder")
@@ -118,40 +99,29 @@ def _write(tokenizer: Described, repository: str, folder: Path, front: Any, abou
     write_whole(folder / CARD, "\n".join([*lines, ""]))
 
 
-def _about(tokenizer: Described, trained_on: Sequence[str], measured: Sequence[Measured]) -> dict[str, str]:
+def _about(tokenizer: Described) -> dict[str, str]:
     """Rows of the card's table. It leaves out what is unknown."""
     definition, provenance = tokenizer.definition, tokenizer.provenance
-    phase2 = len(definition.merge_ids) - definition.n_phase1_merges
+    phases = {f"training, phase {n}": provenance.get(f"phase{n}") or {} for n in (1, 2)}
+    names = [name for about in phases.values() for name in about.get("text") or ()]
     rows = {
-        "tokenizer": "byte-level BPE" if definition.fence is None else "byte-level SuperBPE",
         "vocabulary": f"{definition.vocab_size:,} tokens",
-        "merges": f"{definition.n_phase1_merges:,}" + (f" of phase 1, {phase2:,} of phase 2" if phase2 else ""),
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
         "pattern": definition.pattern.name,
         "fence of phase 2": "" if definition.fence is None else definition.fence.name,
         "sha256": formats.identity(definition),
-        "training text": _names(trained_on),
+        # Without the folders, which mean nothing to others.
+        "training text": ", ".join(dict.fromkeys(PurePath(name).name or name for name in names)),
     }
-    for phase in ("phase1", "phase2"):
-        about = provenance.get(phase) or {}
-        facts = [] if trained_on else [_names(about.get("text") or ())]
-        facts += [f"{about[key]:,} {key.removeprefix('corpus_')}" for key in _SIZES if isinstance(about.get(key), int)]
-        facts += [f"rules {about['rules']}"] if about.get("rules") else []
-        facts += [f"from {about['transition']:,} tokens"] if isinstance(about.get("transition"), int) else []
-        facts += ["continued from another tokenizer"] if about.get("continued_from") else []
-        rows[f"training, phase {phase[-1]}"] = ", ".join(filter(None, facts))
-    rows["imported from"] = str((provenance.get("imported") or {}).get("format", ""))
-    rows |= {
-        f"compression on {m.text}": f"{m.n_bytes / m.n_tokens:.3f} bytes per token ({m.n_bytes:,} bytes)"
-        for m in measured
-        if m.n_tokens
-    }
+    for phase, about in phases.items():
+        rows[phase] = ", ".join(fact.format(about[key]) for key, fact in _FACTS.items() if about.get(key))
     return {name: value for name, value in rows.items() if value}
 
 
-_SIZES = ("corpus_bytes", "corpus_documents")
-
-
-def _names(paths: Sequence[str]) -> str:
-    """Names of files, without the folders, which mean nothing to others."""
-    return ", ".join(PurePath(path).name or path for path in paths)
+_FACTS = {
+    "corpus_bytes": "{:,} bytes",
+    "corpus_documents": "{:,} documents",
+    "merges": "{:,} merges",
+    "rules": "rules {}",
+    "transition": "from {:,} tokens",
+}

@@ -26,7 +26,8 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 def foreign(failure: str) -> Iterator[None]:
     """Raise errors of other software as UserErrors that begin with `failure`.
 
-    A panic of `tokenizers` is not an Exception, only a BaseException.
+    A panic of `tokenizers` is not an Exception, only a BaseException. Rust has then already printed it to stderr: the
+    package has no setting for that, and redirecting the descriptor would take the output of other threads along.
     """
     try:
         yield
@@ -59,7 +60,6 @@ class Software(ABC):
         version: package and version.
         vocab: bytes of each token in text, by id; b"" for an unused id.
         names: name of each token in the software's vocabulary, by id; None for an unused id.
-        added_ids: ids of the tokens that are not in the model's own vocabulary.
         special_tokens: string to id of the tokens that are not text, including the unknown token.
         byte_ids: ids of the 256 bytes; -1 where a byte has no token.
         unknown_id: id of the unknown token; None if there is none.
@@ -71,7 +71,6 @@ class Software(ABC):
     version: str
     vocab: list[bytes]
     names: list[str | None]
-    added_ids: set[int]
     special_tokens: dict[str, int]
     byte_ids: tuple[int, ...]
     unknown_id: int | None
@@ -110,7 +109,7 @@ class SentencePiece(Software):
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
         model = self._processor
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
-        self.names, self.added_ids = list(pieces), set()
+        self.names = list(pieces)
         self.unknown_id = int(model.unk_id())
         special = {i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)}
         self.special_tokens = {pieces[i]: i for i in sorted(special)}
@@ -174,7 +173,6 @@ class HuggingFace(Software):
         spelled = _spelling(parsed)
         self.vocab = [b""] * (max(names.values(), default=-1) + 1)
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
-        self.added_ids = {*by_id} - {*self._tokenizer.get_vocab(with_added_tokens=False).values()}
         for string, i in names.items():
             self.vocab[i] = string.encode() if i in literal else spelled(string)
         falls_back = _has(parsed, "ByteFallback") or parsed["model"].get("byte_fallback")
@@ -226,36 +224,6 @@ def _check(model: Any, name: str) -> None:
                 f"{name} is damaged: the right part of the merge {quoted(merge)} does not begin with its "
                 f"continuing_subword_prefix {quoted(prefix)}"
             )
-
-
-def word_pieces(vocabulary: str, config: dict[str, Any], name: str) -> dict[str, Any]:
-    """The tokenizer.json of BERT's vocab.txt.
-
-    Args:
-        vocabulary: content of vocab.txt: one token per line.
-        config: content of tokenizer_config.json; {} for the defaults of `transformers`.
-        name: name of the file for messages.
-    """
-    with needs_extra(f"to read {name}: "):
-        from tokenizers import BertWordPieceTokenizer
-    ids = {token.removesuffix("\r"): i for i, token in enumerate(vocabulary.removesuffix("\n").split("\n"))}
-    unknown = config.get("unk_token", "[UNK]")
-    unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
-    if not isinstance(unknown, str) or unknown not in ids:
-        raise UserError(f"{name} is not a BERT vocabulary: it has no token {quoted(unknown)}")
-    with foreign(f"tokenizers cannot read {name}"):
-        made = BertWordPieceTokenizer(
-            unk_token=unknown,
-            handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-            strip_accents=config.get("strip_accents"),
-            lowercase=config.get("do_lower_case", True),
-        )
-        content: dict[str, Any] = json.loads(made.to_str())
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown} & {*ids}
-    content["model"]["vocab"] = ids
-    content["added_tokens"] = [{"id": ids[token], "content": token} | flags for token in ids if token in specials]
-    return content
 
 
 def _row(values: Any) -> npt.NDArray[np.int64]:

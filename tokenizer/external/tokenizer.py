@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from tokenizer import _native, documents
 from tokenizer.documents import Texts
-from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
-from tokenizer.files import make_folder, parse_json, read_bytes
-from tokenizer.formats.checks import check_members
+from tokenizer.files import parse_json, read_bytes
+from tokenizer.formats.checks import check_members, write_files
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 
 FILE = "external.json"
@@ -78,10 +77,6 @@ class ExternalTokenizer(TokenizerLike):
     @cached_property
     def _names(self) -> list[str | None]:
         return [*self.software.names, *self.added]
-
-    @property
-    def _added_ids(self) -> set[int]:
-        return {*self.software.added_ids, *range(len(self.software.names), self.vocab_size)}
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
@@ -178,10 +173,7 @@ class ExternalTokenizer(TokenizerLike):
 
     def save(self, folder: Path | str) -> None:
         """Write a folder that `tokenizer.external.load.load_saved` reads."""
-        folder = Path(folder)
-        make_folder(folder)
-        write_whole(folder / self.software.file, self.software.content)
-        write_whole(folder / FILE, self._about())
+        write_files(Path(folder), {self.software.file: self.software.content, FILE: self._about()})
 
     @classmethod
     def load(cls, folder: Path | str) -> ExternalTokenizer:
@@ -268,12 +260,8 @@ def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.
 
 
 def _common_prefix(first: bytes, second: bytes) -> int:
-    n = 0
-    for left, right in zip(first, second, strict=False):
-        if left != right:
-            break
-        n += 1
-    return n
+    shorter = min(len(first), len(second))
+    return next((i for i in range(shorter) if first[i] != second[i]), shorter)
 
 
 def _strings(texts: Texts) -> list[str]:
@@ -282,7 +270,5 @@ def _strings(texts: Texts) -> list[str]:
         for i, text in enumerate(given):
             documents.check_text(text, f"text {i}")
         return given
-    if isinstance(given, _native.Batch):
-        return [given.text(i) for i in range(len(given))]
-    arrow: Any = texts
-    return list(arrow.to_pylist())
+    batch = given if isinstance(given, _native.Batch) else _native.Batch.from_buffers(*given)
+    return [batch.text(i) for i in range(len(batch))]

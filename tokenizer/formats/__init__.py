@@ -4,7 +4,7 @@
 |---|---|---|---|
 | superbpe | folder with `superbpe.json` | exactly | exactly |
 | hf | `tokenizer.json` | byte-level BPE; errors name any unsupported part | one-pass tokenizers |
-| gpt2 | `vocab.json` and `merges.txt`; `encoder.json` and `vocab.bpe` | with a pattern | one-pass, GPT-2's pattern |
+| gpt2 | `vocab.json` and `merges.txt`; `encoder.json` and `vocab.bpe` | with a pattern | no |
 | tiktoken | `NAME.tiktoken` or `.model`; the rest in `NAME.tiktoken.json` | with a pattern | if ids are ranks |
 """
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from tokenizer.definition import MOST_IDS, Definition
+from tokenizer.definition import MOST_IDS
 from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
-from tokenizer.files import make_folder
 
 
 def conforms(value: Any, hint: Any) -> bool:
@@ -69,30 +68,6 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def check_plain(definition: Definition, target: str) -> None:
-    """Reject what only our own file and tokenizer.json express: two passes, added tokens and normalization.
-
-    Args:
-        definition: the tokenizer.
-        target: end of the message: "for tiktoken", "as vocab.json and merges.txt".
-
-    Raises:
-        UserError: the tokenizer has one of them.
-    """
-    preparation = definition.preparation
-    if definition.mode != "one-pass":
-        raise UserError(f"a two-pass tokenizer cannot be written {target}")
-    if preparation.forms:
-        raise UserError(
-            f"the tokenizer cannot be written {target}: it normalizes text ({' + '.join(preparation.forms)})"
-        )
-    if preparation.added_tokens:
-        raise UserError(
-            f"the tokenizer cannot be written {target}: it has added tokens that are found in any text, such as "
-            f"{quoted(min(preparation.added_tokens))}"
-        )
-
-
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
     """Write the files of a folder atomically: all are written to temporary files first, then renamed.
 
@@ -100,10 +75,13 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         folder: created if missing.
         files: contents by name, in the order in which they are renamed.
         remove: names of files to delete before the renames.
+
+    Raises:
+        UserError: the folder cannot be made or written.
     """
-    make_folder(folder)
     ready: list[tuple[Path, Path]] = []
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             partial = partial_name(folder / name)
             ready.append((partial, folder / name))
@@ -115,6 +93,8 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         for partial, final in ready:
             partial.replace(final)
         sync(folder)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}); name a folder that can be") from None
     finally:
         for partial, _ in ready:
             partial.unlink(missing_ok=True)

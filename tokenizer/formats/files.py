@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tokenizer.definition import Described, Stored
-from tokenizer.durable import new_folder
 from tokenizer.errors import UserError, check_choice
 from tokenizer.files import read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
@@ -15,8 +14,8 @@ from tokenizer.formats.checks import check_members, conforms, write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
 
-KINDS = ("superbpe", "hf", "gpt2", "tiktoken")
-_TAKEN = {"superbpe": (), "hf": ("ignore",), "gpt2": ("pattern",), "tiktoken": ("pattern", "special_tokens")}
+KINDS = ("superbpe", "hf", "tiktoken")
+"""Formats that can be written; gpt2 can only be read."""
 _ABOUT = ".json"  # suffix of the file beside NAME.tiktoken with the pattern and special tokens
 _SPECIALS = dict[str, int]
 
@@ -26,7 +25,6 @@ def read(
     *,
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
-    ignore: Collection[str] = (),
 ) -> Stored:
     """Read a tokenizer of any format: see `Tokenizer.from_file`.
 
@@ -35,22 +33,22 @@ def read(
             files, ours takes precedence, then tokenizer.json.
         pattern: for formats without a pattern: GPT-2's files (default gpt2) and tiktoken's.
         special_tokens: string to id, for tiktoken's files.
-        ignore: for tokenizer.json: parts to ignore although they change ids; see `hf_import.IGNORABLE`.
 
     Raises:
         UserError: the tokenizer does not exist, is damaged, or cannot be imported exactly, or an argument does not
             apply to its format.
     """
     kind, files = _detect(Path(path))
-    given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}
-    if extra := [name for name, is_given in given.items() if is_given and name not in _TAKEN[kind]]:
-        raise UserError(f"{path} is of the kind {kind}, which takes no {extra[0]}")
+    if pattern is not None and kind in ("superbpe", "hf"):
+        raise UserError(f"{path} is of the kind {kind}, which takes no pattern")
+    if special_tokens is not None and kind != "tiktoken":
+        raise UserError(f"{path} is of the kind {kind}, which takes no special_tokens")
     if missing := [file for file in files if not file.exists()]:
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
     if kind == "hf":
-        return hf_import.read(files[0], ignore)
+        return hf_import.read(files[0])
     if kind == "gpt2":
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)
@@ -90,14 +88,13 @@ def _detect(path: Path) -> tuple[str, list[Path]]:
     return kind, [path]
 
 
-def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:
+def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
     """Write a tokenizer in another program's format, if that format gives the same ids. The write is atomic.
 
     Args:
         tokenizer: the tokenizer to write.
         path: a folder; for hf also a file ending in .json; for tiktoken a file ending in .tiktoken.
         kind: one of `KINDS`.
-        any_pattern: for gpt2: write a tokenizer with any pattern, although the files cannot record it.
 
     Returns:
         Paths of the files.
@@ -108,13 +105,10 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
     """
     path = Path(path)
     check_choice("format", kind, KINDS)
-    if any_pattern and kind != "gpt2":
-        raise UserError(f"any_pattern is for gpt2 only: the format {kind} records the pattern")
     if kind == "superbpe":
         if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
             raise UserError(f"{path} already exists; name a new folder")
-        with new_folder(path) as partial:
-            folder.save(tokenizer, partial)
+        folder.save(tokenizer, path)
         return sorted(path.iterdir())
     target, files = path, {}
     if kind == "hf":
@@ -123,8 +117,6 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
             target, files = path.parent, {path.name: files[HF_FILE]}
         else:
             files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer.definition), indent=2)
-    elif kind == "gpt2":
-        files = gpt2.files(tokenizer, any_pattern=any_pattern)
     else:
         if path.suffix != ".tiktoken":
             raise UserError(f"{path} must end in .tiktoken")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +44,6 @@ _HF_PARTS = (
     *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
 )
 """Parts of tokenizer.json that affect ids or text."""
-_HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-_HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
 
 
 def content(definition: Definition) -> dict[str, Any]:
@@ -146,7 +142,7 @@ def load(folder: Path) -> Stored:
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     found, written = loads(text, path)
-    _check_hf_files(folder, written, found)
+    _check_hf_file(folder / HF_FILE, written, found)
     return found
 
 
@@ -202,9 +198,8 @@ def _pattern(name: str | None, regex: str) -> Pattern:
     return patterns.resolve(regex)
 
 
-def _check_hf_files(folder: Path, written: dict[str, str], tokenizer: Stored) -> None:
-    """Reject HF files that no longer describe the tokenizer; warn about other edits."""
-    path, config = folder / HF_FILE, folder / HF_CONFIG_FILE
+def _check_hf_file(path: Path, written: dict[str, str], tokenizer: Stored) -> None:
+    """Reject a tokenizer.json that no longer describes the tokenizer."""
     if HF_FILE not in written and path.exists():
         raise UserError(f"{path} must not exist: tokenizer.json cannot express this tokenizer exactly. Delete it")
     if HF_FILE in written:
@@ -216,33 +211,3 @@ def _check_hf_files(folder: Path, written: dict[str, str], tokenizer: Stored) ->
                 raise UserError(
                     f"{path} was changed in its {parts[0]!r}: it would give different ids than {FILE}. Restore it"
                 )
-            warnings.warn(f"{path} was edited after it was written, in parts that do not change ids", stacklevel=4)
-    if not config.exists():
-        warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
-    elif _hash(read_bytes(config)) != written.get(HF_CONFIG_FILE):
-        definition = tokenizer.definition
-        _check_hf_config(config, {*definition.special_tokens, *definition.preparation.added_tokens})
-        warnings.warn(f"{config} was edited after it was written; the ids do not depend on it", stacklevel=4)
-
-
-def _check_hf_config(path: Path, known_tokens: set[str]) -> None:
-    """Reject a different class and additional tokens: with either, transformers gives different ids."""
-    config = read_json(path, _REMEDY)
-    if config.get("tokenizer_class") not in _HF_CLASSES:
-        raise UserError(f"{path} was changed in its tokenizer_class: transformers would give other ids. Restore it")
-
-    def strings(value: Any) -> Iterator[str]:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            yield from strings(value["content"] if "content" in value else list(value.values()))
-        elif isinstance(value, list):
-            for item in value:
-                yield from strings(item)
-
-    for key, value in config.items():
-        if _HF_TOKEN_KEYS.fullmatch(key) and (new := set(strings(value)) - known_tokens):
-            raise UserError(
-                f"{path} adds the token {quoted(min(new))} in {quoted(key)}: transformers would give other ids. "
-                "Remove it"
-            )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizer import _native
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 HF_FILE = "tokenizer.json"
 HF_CONFIG_FILE = "tokenizer_config.json"
 TEMPLATE = "tokenizer.json"
-"""Provenance key for the parts of an imported tokenizer.json other than vocabulary, merges and ids."""
+"""Provenance key for the parts of an imported tokenizer.json that are kept for export."""
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 ADDED_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -34,8 +33,11 @@ MODEL = {
     "fuse_unk": False,
     "byte_fallback": False,
 }
-NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
-"""Model options for unknown tokens. They have no effect, since every byte is a token."""
+_DIGITS = {
+    r"\p{N}+": {"type": "Digits", "individual_digits": False},
+    r"\p{N}": {"type": "Digits", "individual_digits": True},
+}
+"""Pre-tokenizers for regexes that readers without a regex engine, such as tokenizers 1.0, cannot run."""
 
 
 def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
@@ -75,19 +77,20 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
             "get its id there; use another special string"
         )
     if encodes:
-        model = _model(definition, _parts(template, "model")) | {
-            "vocab": _with_specials(vocab, definition, cut, template),
-            "merges": _merges(definition, names, as_strings=template.get("merges") == "strings"),
+        model = MODEL | {
+            "ignore_merges": definition.ignore_merges,
+            "vocab": _with_specials(vocab, definition, cut, template.get("specials_in_vocab")),
+            "merges": [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()],
         }
     else:
         unknown = "no model can encode this; use SuperBPETokenizerFast"
         model = {"type": "WordLevel", "vocab": vocab | added, "unk_token": unknown}
     return {
-        "version": template.get("version", "1.0"),
+        "version": "1.0",
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
         "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
-        "normalizer": normalizer(definition.preparation.forms, template.get("normalizer")),
+        "normalizer": normalizer(definition.preparation.forms),
         "pre_tokenizer": pre_tokenizer(cut, _parts(template, "pre_tokenizer")) if encodes else None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
@@ -95,28 +98,34 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     }
 
 
-def _merges(definition: Definition, names: Sequence[str], *, as_strings: bool) -> list[Any]:
-    pairs = [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()]
-    return [" ".join(pair) for pair in pairs] if as_strings else pairs
-
-
-def _with_specials(
-    vocab: dict[str, int], definition: Definition, cut: Pattern, template: dict[str, Any]
-) -> dict[str, int]:
+def _with_specials(vocab: dict[str, int], definition: Definition, cut: Pattern, listed: Any) -> dict[str, int]:
     """The model's vocabulary, with the special tokens that it must list too, by id."""
     added = definition.special_tokens | dict(definition.preparation.added_tokens)
-    inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
-    if definition.ignore_merges and (name := named_as_text(inside)) is not None:
-        raise UserError(
-            f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
-            "ignore_merges that text would get its id there; use another special string"
-        )
-    if definition.ignore_merges and (name := whole_pretoken(inside, cut)) is not None:
-        raise UserError(
-            f"the special token {quoted(name)} cannot be written as tokenizer.json: with ignore_merges, HF gives its "
-            "id to a pretoken that equals it; use another special string"
-        )
+    inside = _specials_in_vocab(added, len(vocab), listed)
+    if definition.ignore_merges and (why := taken_as_text(inside, inside, cut)) is not None:
+        raise UserError(f"the tokenizer cannot be written as tokenizer.json: {why}; use another special string")
     return dict(sorted((vocab | inside).items(), key=lambda item: item[1]))
+
+
+def taken_as_text(inside: Collection[str], special: Iterable[str], cut: Pattern) -> str | None:
+    """Why HF, with ignore_merges, would give an added token's id to ordinary text; None if it would not.
+
+    Args:
+        inside: added tokens that the model's vocabulary lists.
+        special: those of them that are special.
+        cut: the pattern.
+    """
+    if (name := named_as_text(inside)) is not None:
+        return (
+            f"its added token {quoted(name)} is in the model's vocabulary, where that name spells "
+            f"{quoted(unprintable(name))}, and with ignore_merges that text gets its id"
+        )
+    if (name := whole_pretoken(special, cut)) is not None:
+        return (
+            f"its special token {quoted(name)} is in the model's vocabulary, and with ignore_merges a pretoken that "
+            "equals it gets its id, even where special strings are text"
+        )
+    return None
 
 
 def whole_pretoken(strings: Iterable[str], cut: Pattern) -> str | None:
@@ -155,29 +164,14 @@ def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str
 
 def forms_of(normalizer: Any) -> tuple[str, ...] | None:
     """The Unicode forms that a normalizer of tokenizer.json applies, in order; None if it does anything else."""
-    if normalizer is None:
-        return ()
-    if not isinstance(normalizer, dict):
-        return None
-    if normalizer.get("type") in FORMS:
-        return (normalizer["type"],)
-    parts = normalizer.get("normalizers") if normalizer.get("type") == "Sequence" else None
-    if not isinstance(parts, list):
-        return None
-    found: tuple[str, ...] = ()
-    for part in parts:
-        forms = forms_of(part)
-        if forms is None:
-            return None
-        found += forms
-    return found
+    parts = [] if normalizer is None else cuts.flat(normalizer, "normalizers")
+    if all(isinstance(part, dict) and part.get("type") in FORMS for part in parts):
+        return tuple(part["type"] for part in parts)
+    return None
 
 
-def normalizer(forms: Sequence[str], as_read: Any) -> dict[str, Any] | None:
-    """The normalizer for tokenizer.json: `as_read` if it applies the same forms."""
-    if forms_of(as_read) == tuple(forms):
-        kept: dict[str, Any] | None = as_read
-        return kept
+def normalizer(forms: Sequence[str]) -> dict[str, Any] | None:
+    """The normalizer for tokenizer.json that applies the forms in order."""
     parts = [{"type": form} for form in forms]
     return parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts} if parts else None
 
@@ -200,16 +194,6 @@ def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     return None
 
 
-def _model(definition: Definition, template: dict[str, Any]) -> dict[str, Any]:
-    """Model options other than vocabulary and merges, kept as imported where they do not affect ids."""
-    kept = {key: template[key] for key in template if key in NEVER_APPLY or (key in MODEL and not template[key])}
-    if template.get("type") == "BPE":
-        kept = {"type": "BPE"} | kept
-    if definition.ignore_merges or not template or "ignore_merges" in template:
-        kept["ignore_merges"] = definition.ignore_merges
-    return kept if template else MODEL | kept
-
-
 def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:
     """Special tokens that the model's vocabulary must list too, or listed on import.
 
@@ -226,14 +210,14 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
 
 def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[str, Any]:
     """The pre-tokenizer for tokenizer.json: `as_read` if it cuts by the same pattern."""
-    with suppress(UserError, AttributeError, KeyError, TypeError):
-        if as_read and cuts.regex(as_read, Path(HF_FILE)) == cut.regex:
+    with suppress(cuts.Unsupported, AttributeError, KeyError, TypeError):
+        if as_read and cuts.regex(as_read) == cut.regex:
             return as_read
     if not cut.regex:
         return BYTE_LEVEL
     # Split before ByteLevel: the pattern applies to text, not to the byte alphabet.
     splits = [
-        {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+        _DIGITS.get(regex) or {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
         for regex in cut.regex.split("\n")
     ]
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}

@@ -11,20 +11,18 @@ from __future__ import annotations
 import base64
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tokenizer import _native, patterns
 from tokenizer.definition import MOST_IDS, NO_TOKEN, Definition, Described, Stored, missing_byte
 from tokenizer.errors import UserError, check_choice, needs_extra, quoted, shortened
 from tokenizer.files import read_text
-from tokenizer.formats.checks import check_plain
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.portable import may_be_empty
 from tokenizer.patterns import Pattern
@@ -135,35 +133,41 @@ def export(tokenizer: Described) -> dict[str, Any]:
         UserError: tiktoken cannot give the same ids; the message names the reason.
     """
     definition = tokenizer.definition
-    check_plain(definition, "for tiktoken, which encodes in one pass and does not preprocess text")
-    if (pair := prefix_pair(definition.special_tokens)) is not None:
-        raise UserError(
-            f"the tokenizer cannot be written for tiktoken: its special token {pair[0]!r} is a prefix of "
-            f"{pair[1]!r}, and where both match, tiktoken may find the shorter one. Write it as hf"
-        )
-    ordinary = definition.ordinary_ids()
-    ranks = {definition.vocab[i]: i for i in ordinary.tolist()}
-    # tiktoken also merges two parts without a merge here if together they spell a token. Its merges equal ours exactly
-    # if no token's own bytes end up as two parts.
-    in_tokens = definition.encoder.tokens_in_tokens()
-    _check_order(definition, in_tokens == 1)
-    parts = in_tokens[ordinary]
-    for wrong, why in (
-        (parts == 2, "merges leave {} in two parts, which tiktoken would join because it is a token"),
-        (
-            (parts > 1) & (not definition.ignore_merges),
-            "merges never produce the token {}, but in tiktoken a whole pretoken that is a token becomes it",
-        ),
-    ):
-        if wrong.any():
-            token = quoted(definition.vocab[ordinary[int(np.flatnonzero(wrong)[0])]])
-            what = f"{why.format(token)} ({int(wrong.sum())} such tokens)"
-            raise UserError(f"the tokenizer cannot be written for tiktoken: {what}. Write it as hf")
+    if (why := next(_differences(definition), None)) is not None:
+        raise UserError(f"the tokenizer cannot be written for tiktoken: {why}. Write it as hf or superbpe")
+    ranks = {definition.vocab[i]: i for i in definition.ordinary_ids().tolist()}
     return {
         "pat_str": covering(definition.fence or definition.pattern),
         "mergeable_ranks": dict(sorted(ranks.items(), key=lambda item: item[1])),
         "special_tokens": dict(definition.special_tokens),
     }
+
+
+def _differences(definition: Definition) -> Iterator[str]:
+    """Reasons for which tiktoken would give other ids."""
+    vocab, preparation = definition.vocab, definition.preparation
+    if definition.mode != "one-pass":
+        yield "it is two-pass"
+    if preparation.forms:
+        yield f"it normalizes text ({' + '.join(preparation.forms)})"
+    if added := preparation.added_tokens:
+        yield f"it has added tokens that are found in any text, such as {quoted(min(added))}"
+    if (pair := prefix_pair(definition.special_tokens)) is not None:
+        yield f"its special token {pair[0]!r} is a prefix of {pair[1]!r}, and tiktoken may find the shorter"
+    # tiktoken also merges two parts without a merge here if together they spell a token. Its merges equal ours exactly
+    # if no token's own bytes end up as two parts.
+    parts = definition.encoder.tokens_in_tokens()
+    products = definition.merge_ids[definition.encoder.live_merges(), 2].astype(np.int64)
+    products = products[parts[products] == 1]
+    if len(wrong := np.flatnonzero(np.diff(products) < 0)):
+        first, second = (quoted(vocab[i]) for i in products[wrong[0] : wrong[0] + 2])
+        yield f"ids are ranks there, and {second} has a lower id than {first}, which is merged before it"
+    ordinary = definition.ordinary_ids()
+    if len(wrong := ordinary[parts[ordinary] == 2]):
+        yield f"merges leave {quoted(vocab[wrong[0]])} in two parts, which tiktoken would join because it is a token"
+    if not definition.ignore_merges and len(wrong := ordinary[parts[ordinary] > 1]):
+        token = quoted(vocab[wrong[0]])
+        yield f"merges never produce the token {token}, but in tiktoken a whole pretoken that is a token becomes it"
 
 
 def prefix_pair(special_tokens: Collection[str]) -> tuple[str, str] | None:
@@ -174,19 +178,6 @@ def prefix_pair(special_tokens: Collection[str]) -> tuple[str, str] | None:
     """
     ordered = sorted(special_tokens)  # strings with a common prefix are adjacent
     return next(((one, other) for one, other in pairwise(ordered) if other.startswith(one)), None)
-
-
-def _check_order(definition: Definition, made: npt.NDArray[np.bool_]) -> None:
-    """Check that ids follow merge order, as tiktoken uses ids as ranks. `made`: by id, whether merges produce it."""
-    products = definition.merge_ids[definition.encoder.live_merges(), 2].astype(np.int64)
-    products = products[made[products]]
-    wrong = np.flatnonzero(np.diff(products) < 0)
-    if len(wrong):
-        first, second = (definition.vocab[i] for i in products[wrong[0] : wrong[0] + 2])
-        raise UserError(
-            f"the tokenizer cannot be written for tiktoken, where ids are ranks: {quoted(second)} has a lower id than "
-            f"{quoted(first)}, which is merged before it. Write it as hf"
-        )
 
 
 def covering(pattern: Pattern) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,27 +11,14 @@ import tokenizers
 
 from tokenizer import _native, formats
 from tokenizer.errors import UserError, quoted
-from tokenizer.progress import THREADS_VARIABLE, thread_count
 from tokenizer.special import Preparation, SpecialSets, normalized
 from tokenizer.tokenizer import Tokenizer
 
-_PARALLELISM = "TOKENIZERS_PARALLELISM"
 _FILLING = ("direction", "pad_id", "pad_type_id", "pad_token")
-_main_process = os.getpid()
-
-
-def _threads() -> int:
-    """Number of threads: one if HF's own variable turns parallelism off, or in a forked worker of `datasets.map`.
-
-    SUPERBPE_THREADS takes precedence.
-    """
-    parallel = os.environ.get(_PARALLELISM, "false" if os.getpid() != _main_process else "true").lower()
-    off = THREADS_VARIABLE not in os.environ and parallel in ("", "0", "false", "f", "no", "n", "off")
-    return thread_count(1 if off else None)
 
 
 class Backend:
-    """What `transformers` calls: HF's tokenizer, except that our core encodes.
+    """Backend for `transformers`: HF's tokenizer, except that our core encodes.
 
     Args:
         ours: our tokenizer.
@@ -85,7 +70,7 @@ class Backend:
         added: int = add(tokens)
         return added
 
-    def _prepare(self, *, split_special_tokens: bool) -> _native.Preparation:
+    def _prepare(self) -> _native.Preparation:
         """The preparation of text: normalization, and the tokens that are found in it now."""
         if self._sets is None:
             forms = self.ours.preparation.forms
@@ -95,15 +80,8 @@ class Backend:
             special = {strings[i]: i for i, each in found if each.special}
             added = {strings[i]: i for i, each in found if not each.special}
             vars(self).update(_sets=SpecialSets(special, Preparation(forms, added, late)), _strings=strings)
-        allowed: Any = frozenset() if split_special_tokens else "all"
+        allowed: Any = frozenset() if self._theirs.encode_special_tokens else "all"
         return self._sets.resolve(allowed, ())[0] or _native.Preparation(None, [])
-
-    def ids(self, texts: list[str], *, split_special_tokens: bool) -> list[list[int]]:
-        """Ids of texts. `split_special_tokens` treats the strings of special tokens as ordinary text."""
-        preparation = self._prepare(split_special_tokens=split_special_tokens)
-        ids, offsets = self.ours.definition.encoder.encode_batch(texts, _threads(), preparation)
-        everything, bounds = ids.tolist(), offsets.tolist()
-        return [everything[start:stop] for start, stop in pairwise(bounds)]
 
     def encode_batch(
         self, inputs: Sequence[Any], add_special_tokens: bool = True, is_pretokenized: bool = False
@@ -133,37 +111,19 @@ class Backend:
                 f"text input must be of type str, list[str], or with is_split_into_words=True lists of words, not "
                 f"{type(text).__name__}"
             )
-        preparation = self._prepare(split_special_tokens=self._theirs.encode_special_tokens)
+        preparation = self._prepare()
         parts = [self.ours.definition.encoder.encode_spans(piece, preparation) for piece in pieces]
         ids = [i for part in parts for i in part[0].tolist()]
         numbers = [np.full(len(part[0]), n) for n, part in enumerate(parts)] if words else [part[3] for part in parts]
-        return _encoding(
-            ids=ids,
-            type_ids=[type_id] * len(ids),
-            tokens=[self._strings.get(i) or self._theirs.id_to_token(i) for i in ids],
-            words=[number for part in numbers for number in part.tolist()],
-            offsets=[span for part in parts for span in part[2].reshape(-1, 2).tolist()],
-        )
-
-    def template(self, *, add_special_tokens: bool) -> tuple[list[int], list[int], list[int]] | None:
-        """Tokens that post-processing adds: ids before and after a text, and type ids with one for the text.
-
-        None if it does anything else.
-        """
-        if self._theirs.post_processor is None:
-            return [], [], [0]
-        text = 2**32 - 1  # placeholder, not an id of a token
-        one = _encoding(ids=[text], type_ids=[0], tokens=["a"], words=[0], offsets=[[0, 1]])
-        made = self._theirs.post_processor.process(one, None, add_special_tokens)
-        if made.ids.count(text) != 1:
-            return None
-        at = made.ids.index(text)
-        return made.ids[:at], made.ids[at + 1 :], made.type_ids
-
-
-def _encoding(**columns: list[Any]) -> Any:
-    """A `tokenizers.Encoding` of text alone, made of its columns."""
-    masks = {"special_tokens_mask": [0] * len(columns["ids"]), "attention_mask": [1] * len(columns["ids"])}
-    made = tokenizers.Encoding()
-    made.__setstate__(json.dumps({**columns, **masks, "overflowing": [], "sequence_ranges": {}}).encode())
-    return made
+        columns = {
+            "ids": ids,
+            "type_ids": [type_id] * len(ids),
+            "tokens": [self._strings.get(i) or self._theirs.id_to_token(i) for i in ids],
+            "words": [number for part in numbers for number in part.tolist()],
+            "offsets": [span for part in parts for span in part[2].reshape(-1, 2).tolist()],
+            "special_tokens_mask": [0] * len(ids),
+            "attention_mask": [1] * len(ids),
+        }
+        made = tokenizers.Encoding()
+        made.__setstate__(json.dumps({**columns, "overflowing": [], "sequence_ranges": {}}).encode())
+        return made

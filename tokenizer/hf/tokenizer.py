@@ -3,7 +3,8 @@
 Calls and results are those of `PreTrainedTokenizerFast`. A one-pass tokenizer gives the same ids as the stock class; a
 two-pass tokenizer, which the stock class cannot express, gives the ids of `Tokenizer`. As everywhere in `transformers`,
 and unlike in `Tokenizer.encode`, strings of special tokens in a text become those tokens, unless
-`split_special_tokens=True`.
+`split_special_tokens=True`. Calls take as long as those of the stock class; `Tokenizer.encode_batch` is many times
+faster.
 
 Unsupported, with an error: the flags `lstrip`, `rstrip` and `single_word` of added tokens, `train_new_from_iterator`,
 and file name prefixes.
@@ -12,15 +13,12 @@ and file name prefixes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from transformers import AutoTokenizer, BatchEncoding, PreTrainedTokenizerFast
-from transformers.tokenization_utils_base import TruncationStrategy
-from transformers.utils import PaddingStrategy, cached_file
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import cached_file
 
 from tokenizer import files, formats
 from tokenizer.errors import UserError, quoted
@@ -28,46 +26,6 @@ from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
 from tokenizer.hf.backend import Backend
 from tokenizer.special import Preparation
 from tokenizer.tokenizer import Tokenizer
-
-_DETAILS = (
-    *("is_split_into_words", "return_overflowing_tokens", "return_offsets_mapping", "sanitize_control_tokens"),
-    "stride",
-)
-"""Options of calls that need a `tokenizers.Encoding` of each text."""
-
-
-class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
-    """A BatchEncoding that creates its `tokenizers.Encoding`s only when words or characters of tokens are requested.
-
-    Args:
-        columns: rows by name.
-        encode: encodes the texts once more, with encodings.
-        tensors: type of tensors to convert the columns to, or None.
-    """
-
-    def __init__(self, columns: dict[str, Any], encode: Callable[[], BatchEncoding], tensors: Any) -> None:
-        self._encode: Callable[[], BatchEncoding] | None = encode
-        self._made: list[Any] | None = None
-        super().__init__(columns, None, tensors, n_sequences=1)
-
-    @property
-    def _encodings(self) -> list[Any] | None:
-        if self._made is None and self._encode is not None:
-            self._made = self._encode().encodings
-        return self._made
-
-    @_encodings.setter
-    def _encodings(self, encodings: list[Any] | None) -> None:
-        self._made = encodings
-
-    @property
-    def is_fast(self) -> bool:
-        """True, without creating the encodings."""
-        return True
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._encode = None
-        super().__setstate__(state)
 
 
 class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
@@ -121,72 +79,12 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     # --- encoding ---
 
-    def _encode_plus(self, text: Any, text_pair: Any = None, **call: Any) -> Any:
-        made = None if text_pair is not None else self._quickly(text, call)
-        return self._stock_encode_plus(text, text_pair, **call) if made is None else made
-
-    def _stock_encode_plus(self, *texts: Any, **call: Any) -> Any:
+    def _encode_plus(self, *texts: Any, **call: Any) -> Any:
         try:
             return super()._encode_plus(*texts, **call)
         finally:  # a call must not change the pickle of this object
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
-
-    def _quickly(self, text: Any, call: dict[str, Any]) -> BatchEncoding | None:
-        """The result for texts without details of their tokens, from ids alone; None if the stock method is needed."""
-        batched = isinstance(text, list | tuple)
-        texts = list(text) if batched else [text]
-        template = self._tokenizer.template(add_special_tokens=call.get("add_special_tokens", True))
-        if template is None or any(map(call.get, _DETAILS)) or not all(isinstance(one, str) for one in texts):
-            return None
-        before, after, types = template
-        split = call.get("split_special_tokens")
-        truncation = call.get("truncation_strategy", TruncationStrategy.DO_NOT_TRUNCATE)
-        max_length: int = call.get("max_length") or 0
-        room = max_length - len(before) - len(after)
-        truncated = truncation != TruncationStrategy.DO_NOT_TRUNCATE
-        if truncated and (room < 1 or truncation == TruncationStrategy.ONLY_SECOND):
-            return None
-        split = self.split_special_tokens if split is None else split
-        rows = self._tokenizer.ids(texts, split_special_tokens=bool(split))
-        if truncated:
-            rows = [row[:room] if self.truncation_side == "right" else row[-room:] for row in rows]
-        longest = max((len(before) + len(row) + len(after) for row in rows), default=0)
-        target = 0
-        padding = call.get("padding_strategy", PaddingStrategy.DO_NOT_PAD)
-        if padding != PaddingStrategy.DO_NOT_PAD:
-            multiple = call.get("pad_to_multiple_of") or 1
-            target = -(-(longest if padding == PaddingStrategy.LONGEST else max_length) // multiple) * multiple
-        left = (call.get("padding_side") or self.padding_side) == "left"
-
-        def column(start: list[int], value: int | None, end: list[int], filler: int) -> list[list[int]]:
-            """The rows of a column; `value` is that of each token of a text, None for its id."""
-            made = [[*start, *(row if value is None else [value] * len(row)), *end] for row in rows]
-            gaps = [[filler] * (target - len(row)) for row in made]
-            return [gap + row if left else row + gap for gap, row in zip(gaps, made, strict=True)]
-
-        ones = [1] * len(before), [1] * len(after)
-        columns: dict[str, Any] = {"input_ids": column(before, None, after, self.pad_token_id if target else 0)}
-        for row in columns["input_ids"]:
-            self._eventual_warn_about_too_long_sequence(row, call.get("max_length"), call.get("verbose", True))
-        if self._wants("token_type_ids", call):
-            ends = types[: len(before)], types[len(before) + 1 :]
-            columns["token_type_ids"] = column(ends[0], types[len(before)], ends[1], self.pad_token_type_id)
-        if self._wants("attention_mask", call):
-            columns["attention_mask"] = column(ones[0], 1, ones[1], 0)
-        if call.get("return_special_tokens_mask"):
-            columns["special_tokens_mask"] = column(ones[0], 0, ones[1], 1)
-        if call.get("return_length"):
-            columns["length"] = list(map(len, columns["input_ids"]))
-        tensors = call.get("return_tensors")
-        if not batched and tensors is None:
-            columns = {name: got[0] if isinstance(got[0], list) else got for name, got in columns.items()}
-        encode = partial(self._stock_encode_plus, text, **{**call, "return_tensors": None})
-        return LazyBatchEncoding(columns, encode, tensors)
-
-    def _wants(self, name: str, call: dict[str, Any]) -> bool:
-        asked = call.get(f"return_{name}")
-        return name in self.model_input_names if asked is None else bool(asked)
 
     def _encode_without_added_tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.ours.encode_ordinary(text)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -19,7 +16,6 @@ from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_spec
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.tokenizer import Tokenizer
-from tokenizer.train.checkpoint import Checkpoint, Merges
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
 
 TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
@@ -37,8 +33,6 @@ def train_bpe(
     tie_break: str = "lowest-ids",
     min_count: int = 1,
     max_token_bytes: int | None = None,
-    checkpoint: Path | str | None = None,
-    checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
     **counting: Unpack[Counting],
@@ -66,17 +60,13 @@ def train_bpe(
             right bytes).
         min_count: pairs that occur less often are not merged.
         max_token_bytes: maximum token length; None for `LONGEST_TOKEN`, the upper limit.
-        checkpoint: checkpoint file of the merge loop. If it exists, training resumes from it, with the same result. It
-            is written periodically, when training is interrupted, and at the end: delete it once the tokenizer is
-            saved.
-        checkpoint_seconds: time between two checkpoints.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank.
-        counting: arguments of `count_pretokens`, if `counts` is a text. The pattern is that of `start`, or "gpt2".
+        counting: arguments of `count_pretokens`, if `counts` is a text. The pattern is that of `start`, or
+            `tokenizer.patterns.FULL_STRENGTH`.
 
     Raises:
-        UserError: the vocabulary is too small, an argument is out of range, or the checkpoint belongs to another
-            training.
+        UserError: the vocabulary is too small, or an argument is out of range.
     """
     check_whole("min_count", min_count, 0, 2**63 - 1)
     if max_token_bytes is not None:
@@ -94,15 +84,11 @@ def train_bpe(
     counts = _counted(counts, start, special_tokens, progress, counting)
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
     began = time.perf_counter()
-    saved = None
-    if checkpoint is not None:
-        identity = _identity(counts, [rules, list(special_tokens), None if start is None else start.sha256])
-        saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-    before = Merges.none() if saved is None else saved.load().first(n_merges)
-    found, trained = _merge(counts, start, before, n_merges, rules, strings, saved, progress)
+    trained = _merge(counts, start, n_merges, rules, strings, progress)
+    ranks = np.stack([trained["left"], trained["right"]], axis=1)
     if on_counts is not None:
-        on_counts(found.counts)
-    made = len(found.ranks)
+        on_counts(trained["count"])
+    made = len(ranks)
     if made < n_merges:
         warnings.warn(
             f"the corpus ran out of pairs after {made} of {n_merges} merges; the vocabulary has "
@@ -121,23 +107,20 @@ def train_bpe(
             **rules,
             "ran_out_of_pairs": made < n_merges,
             "continued_from": None if start is None else start.name,
-            "merges": len(found.ranks),
-            "last_count": int(found.counts[-1]) if len(found.counts) else None,
+            "merges": made,
+            "last_count": int(trained["count"][-1]) if made else None,
             "already_tokens": trained["already_tokens"],
             "too_long": trained["too_long"],
-            "seconds": round(before.seconds + time.perf_counter() - began, 3),
-            # Unknown after a resume: the core reports it for the last run only.
-            "selecting_seconds": None if len(before.ranks) else round(trained["selecting_seconds"], 3),
+            "seconds": round(time.perf_counter() - began, 3),
+            "selecting_seconds": round(trained["selecting_seconds"], 3),
         }
     }
     if start is None:
-        return Tokenizer.from_ranks(
-            found.ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance
-        )
+        return Tokenizer.from_ranks(ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance)
     if keep_ids or "imported" in start.provenance or not start.definition.has_own_layout():
-        return start.extended(_ids(start, found.ranks), provenance=provenance)
+        return start.extended(_ids(start, ranks), provenance=provenance)
     return Tokenizer.from_ranks(
-        np.concatenate([start.ranks(), found.ranks]),
+        np.concatenate([start.ranks(), ranks]),
         pattern=counts.pattern,
         special_tokens=special_tokens,
         special_layout=start.special_layout,
@@ -163,12 +146,12 @@ def _counted(
     options: Counting,
 ) -> PretokenCounts:
     """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
-    if unknown := options.keys() - Counting.__annotations__.keys():
-        raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")
     if not isinstance(counts, PretokenCounts):
-        options = {"pattern": "gpt2" if start is None else start.pattern} | options
+        options = {"pattern": patterns.FULL_STRENGTH if start is None else start.pattern} | options
         counts = count_pretokens(counts, special_tokens=special_tokens, progress=progress, **options)
     elif options:
+        if unknown := options.keys() - Counting.__annotations__.keys():
+            raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")
         raise UserError(f"{next(iter(options))} is for counting a text, but these are counts; leave it out")
     if start is not None and start.pattern.regex != counts.pattern.regex:
         raise UserError(
@@ -192,71 +175,53 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
 def _merge(
     counts: PretokenCounts,
     start: Tokenizer | None,
-    found: Merges,
     n_merges: int,
     rules: dict[str, Any],
     special_tokens: Sequence[str],
-    saved: Checkpoint | None,
     progress: Progress | None,
-) -> tuple[Merges, _native.MergeResult]:
-    """Resume from `found` up to `n_merges` merges on top of `start`; returns all of them and the core's result."""
-    before, began = len(found.ranks), time.perf_counter()
+) -> _native.MergeResult:
+    """Train up to `n_merges` merges on top of `start`."""
     tick = Throttle(progress, "merges", n_merges)
-    tick.finish(before)  # indexing the pairs of 30 million pretokens takes a minute
-
-    def report(n: int, columns: _native.MergeColumns | None = None) -> bool:
-        """Return True to be called again with the merges, to save them."""
-        if columns is not None and saved is not None:
-            saved.save(found.then(columns, time.perf_counter() - began))
-            return False
-        tick(before + n)
-        return saved is not None and saved.due()
-
-    every = 0.1 if saved is None else min(0.1, saved.seconds)
-    options = {
-        **rules,
-        "max_token_bytes": longest_token(rules["max_token_bytes"]),
-        "special_tokens": list(special_tokens),
-        "progress": report,
-        "progress_seconds": every,
-    }
-    if start is None and not before:
+    tick.finish(0)  # indexing the pairs of 30 million pretokens takes a minute
+    if start is None:
         rank_of_byte = np.argsort(np.frombuffer(bytes(ALPHABET), np.uint8)).astype(np.uint8)
         words: npt.NDArray[np.uint8] | npt.NDArray[np.uint32] = rank_of_byte[counts.data]
         tokens, offsets = [bytes([byte]) for byte in ALPHABET], counts.offsets
     else:
-        tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
-    trained = _native.train_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
-    merges = found.then(trained, time.perf_counter() - began)
-    if saved is not None and len(merges.ranks) > before:
-        saved.save(merges)
-    tick.finish(len(merges.ranks))  # the callback may raise
-    return merges, trained
+        tokens, words, offsets = _segment(counts, start)
+    options = {
+        **rules,
+        "max_token_bytes": longest_token(rules["max_token_bytes"]),
+        "special_tokens": list(special_tokens),
+        "progress": tick,
+    }
+    trained = _native.train_bpe(words, offsets, counts.counts, tokens, n_merges, **options)
+    tick.finish(len(trained["left"]))
+    return trained
 
 
 def _segment(
-    counts: PretokenCounts, start: Tokenizer, found: Merges
+    counts: PretokenCounts, start: Tokenizer
 ) -> tuple[list[bytes], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets.
 
     Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
-    base = start.extended(_ids(start, found.ranks))
     uncut = Tokenizer(
         Definition(
-            byte_ids=base.byte_ids,
-            merge_ids=base.merge_ids,
-            n_phase1_merges=len(base.merge_ids),
+            byte_ids=start.byte_ids,
+            merge_ids=start.merge_ids,
+            n_phase1_merges=len(start.merge_ids),
             pattern=patterns.resolve("none"),
-            ignore_merges=base.ignore_merges,
-            unmerged=base.unmerged,
+            ignore_merges=start.ignore_merges,
+            unmerged=start.unmerged,
         )
     )
-    by_rank = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, base.vocab_size)])
-    rank_of_id = np.zeros(base.vocab_size, dtype=np.uint32)
+    by_rank = start.ordinary_ids()
+    rank_of_id = np.zeros(start.vocab_size, dtype=np.uint32)
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
-    return [base.vocab[i] for i in by_rank], rank_of_id[ids], offsets
+    return [start.vocab[i] for i in by_rank], rank_of_id[ids], offsets
 
 
 def _ids(start: Tokenizer, ranks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -265,13 +230,6 @@ def _ids(start: Tokenizer, ranks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     new = np.arange(start.vocab_size, start.vocab_size + len(ranks))
     ids: npt.NDArray[np.int64] = np.concatenate([old, new])[ranks]
     return ids
-
-
-def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
-    digest = hashlib.blake2b(json.dumps([counts.pattern.regex, rules], sort_keys=True).encode())
-    for array in (counts.data, counts.offsets, counts.counts):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
 
 
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:

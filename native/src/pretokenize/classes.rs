@@ -17,7 +17,7 @@ pub const LOWER: u8 = 16; // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 pub const DIGIT: u8 = 32; // \d, which is \p{Nd}
 pub const EMOJI: u8 = 64; // first character of an emoji cluster in seed-plus
 
-/// What `[^\s\p{L}\p{N}]` excludes.
+/// Characters that `[^\s\p{L}\p{N}]` excludes.
 pub const NOT_OTHER: u8 = LETTER | NUMBER | SPACE;
 
 const BLOCK: usize = 256;

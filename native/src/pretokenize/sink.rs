@@ -1,4 +1,4 @@
-//! What takes the pieces of a text.
+//! Receives the pieces of a text.
 
 /// Takes the pieces of a text, in order. A function of their starts and ends is one.
 pub trait Sink {

@@ -1,7 +1,5 @@
 //! Shared by both phases: tokens, progress and results.
 
-use std::time::Duration;
-
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,55 +9,33 @@ use crate::train::options::Veto;
 use crate::train::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
 
-/// Reports the merges so far to Python, as columns. Records an exception and stops the loop.
+/// Reports the number of merges so far to Python. Records an exception and stops the loop.
 pub struct Progress {
     callback: Option<Py<PyAny>>,
-    pub every: Duration,
     pub error: Option<PyErr>,
 }
 
 impl Progress {
-    pub fn new(callback: Option<Py<PyAny>>, seconds: f64) -> Self {
-        Self { callback, every: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX), error: None }
+    pub fn new(callback: Option<Py<PyAny>>) -> Self {
+        Self { callback, error: None }
     }
 
-    /// Calls `callback(n)`. If that returns true, or if training ends here, calls `callback(n, merges as columns)`.
-    pub fn report(&mut self, merges: &[Merge]) -> bool {
+    /// Calls `callback(n)`. False if that, or a signal handler, raises an exception.
+    pub fn report(&mut self, n: usize) -> bool {
         Python::attach(|py| {
-            let Some(callback) = &self.callback else {
-                return py.check_signals().map_err(|error| self.error = Some(error)).is_ok();
-            };
-            let called = callback
-                .call1(py, (merges.len(),))
-                .and_then(|wanted| if wanted.is_truthy(py)? { self.give(py, merges) } else { Ok(()) })
-                .and_then(|()| py.check_signals());
-            if let Err(error) = called {
-                let _ = self.give(py, merges); // report the original error
-                self.error = Some(error);
-                return false;
-            }
-            true
+            let called = self.callback.as_ref().map_or(Ok(()), |callback| callback.call1(py, (n,)).map(drop));
+            called.and_then(|()| py.check_signals()).map_err(|error| self.error = Some(error)).is_ok()
         })
     }
-
-    pub fn give(&self, py: Python<'_>, merges: &[Merge]) -> PyResult<()> {
-        let Some(callback) = &self.callback else { return Ok(()) };
-        callback.call1(py, (merges.len(), merge_columns(py, merges)?)).map(drop)
-    }
-}
-
-pub fn merge_columns<'py>(py: Python<'py>, merges: &[Merge]) -> PyResult<Bound<'py, PyDict>> {
-    let columns = PyDict::new(py);
-    let column = |value: fn(&Merge) -> u32| -> Vec<u32> { merges.iter().map(value).collect() };
-    columns.set_item("left", column(|merge| merge.left).into_pyarray(py))?;
-    columns.set_item("right", column(|merge| merge.right).into_pyarray(py))?;
-    let counts: Vec<u64> = merges.iter().map(|merge| merge.count).collect();
-    columns.set_item("count", counts.into_pyarray(py))?;
-    Ok(columns)
 }
 
 pub fn merge_result<'py>(py: Python<'py>, report: Report, stop: Stop) -> PyResult<Bound<'py, PyDict>> {
-    let result = merge_columns(py, &report.merges)?;
+    let result = PyDict::new(py);
+    let column = |value: fn(&Merge) -> u32| -> Vec<u32> { report.merges.iter().map(value).collect() };
+    result.set_item("left", column(|merge| merge.left).into_pyarray(py))?;
+    result.set_item("right", column(|merge| merge.right).into_pyarray(py))?;
+    let counts: Vec<u64> = report.merges.iter().map(|merge| merge.count).collect();
+    result.set_item("count", counts.into_pyarray(py))?;
     result.set_item("exhausted", stop == Stop::Exhausted)?;
     result.set_item("rejected", report.rejected)?;
     result.set_item("too_long", report.too_long)?;

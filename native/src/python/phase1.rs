@@ -7,16 +7,14 @@ use pyo3::types::PyDict;
 use super::calls::{detached, user_error};
 use super::merges::{merge_result, veto, Progress};
 use super::{arrays, counting::check_counts};
-use crate::runtime::interrupt;
 use crate::train::options::Tie;
 use crate::train::{cells::Words, merge_loop::MergeLoop};
 use crate::vocabulary::Tokens;
 
 /// Phase 1: merges of counted pretokens, which are sequences of tokens, by rank: `ranks` concatenated, `tokens` by rank.
-/// `progress(n)` is called every `progress_seconds` with the number of merges so far. If it returns true, `progress(n,
-/// columns)` is called with the merges.
+/// `progress(n)` is called with the number of merges so far.
 #[pyfunction]
-#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds = 0.1))]
+#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn train_bpe<'py>(
     py: Python<'py>,
@@ -30,7 +28,6 @@ pub fn train_bpe<'py>(
     max_token_bytes: Option<usize>,
     special_tokens: Vec<String>,
     progress: Option<Py<PyAny>>,
-    progress_seconds: f64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut table = Tokens::default();
     tokens.iter().for_each(|token| {
@@ -43,16 +40,11 @@ pub fn train_bpe<'py>(
         Ranks::Wide(ranks) => words(&arrays::slice(&ranks)?, &offsets, &counts, tokens.len()),
     }?;
     let tie = Tie::parse(tie_break).map_err(user_error)?;
-    let mut progress = Progress::new(progress, progress_seconds);
+    let mut progress = Progress::new(progress);
     let result = detached(py, || {
         let mut merging = MergeLoop::new(words, table, tie, &veto, min_count);
-        match interrupt::catch(|| merging.run(n_merges, progress.every, |merges| progress.report(merges))) {
-            Ok(stop) => Ok((merging.report, stop)),
-            Err(stopped) => {
-                let _ = Python::attach(|py| progress.give(py, &merging.report.merges));
-                stopped.unwind()
-            }
-        }
+        let stop = merging.run(n_merges, |n| progress.report(n));
+        Ok((merging.report, stop))
     });
     if let Some(error) = progress.error {
         return Err(error);

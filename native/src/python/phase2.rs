@@ -204,12 +204,12 @@ impl SuperwordTrainer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let tie = Tie::parse(tie_break).map_err(user_error)?;
         let veto = veto(max_bytes, max_words, forbid, special_tokens);
-        let mut progress = Progress::new(progress, 0.1);
+        let mut progress = Progress::new(progress);
         let mut failure = None;
         let result = detached(py, || {
             let rules = MergeRules { tie, veto: &veto, max_tokens, non_overlapping };
             if sample {
-                return self.0.merge_sample(n_merges, &rules, |merges| progress.report(merges));
+                return self.0.merge_sample(n_merges, &rules, |n| progress.report(n));
             }
             let mut ask = judge.map(|judge| {
                 let failure = &mut failure;
@@ -221,7 +221,7 @@ impl SuperwordTrainer {
                 }
             });
             let ask = ask.as_mut().map(|ask| ask as Judge);
-            let (report, stop) = self.0.merge(n_merges, &rules, min_count, ask, |merges| progress.report(merges))?;
+            let (report, stop) = self.0.merge(n_merges, &rules, min_count, ask, |n| progress.report(n))?;
             Ok((report.clone(), stop))
         });
         if let Some(error) = progress.error.or(failure) {

@@ -186,7 +186,7 @@ impl TextOverlap {
         })
     }
 
-    /// What was found so far, for `mark`.
+    /// Matches so far, for `mark`.
     fn marks<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u8>> {
         Ok(detached(py, || Ok(self.0.marks()))?.into_pyarray(py))
     }

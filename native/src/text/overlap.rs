@@ -39,7 +39,7 @@ struct Document {
     words: usize,
 }
 
-/// What of a document the scanned text contains.
+/// Parts of a document that the scanned text contains.
 pub struct Found {
     pub words: usize,
     /// Words inside an n-gram that the scanned text contains; all words of a document that it contains.
@@ -102,7 +102,7 @@ impl Overlap {
         found.is_some_and(|found| found.load(Ordering::Relaxed))
     }
 
-    /// What was found so far, for `mark`: a bit for each n-gram, then one for each document.
+    /// Matches so far, for `mark`: a bit for each n-gram, then one for each document.
     pub fn marks(&self) -> Vec<u8> {
         let mut marks = vec![0; (self.grams.len() + self.documents.len()).div_ceil(8)];
         for (i, hash) in self.hashes().enumerate() {
@@ -129,7 +129,7 @@ impl Overlap {
         Ok(())
     }
 
-    /// What the scanned text contains of each document, in the order of `add`.
+    /// Parts of each document that the scanned text contains, in the order of `add`.
     pub fn found(&self) -> Vec<Found> {
         let mut grams = self.grams.iter();
         let mut found = Vec::with_capacity(self.documents.len());

@@ -16,6 +16,9 @@ use super::options::{Phase2Options, RejectedPairs, Tie, Veto};
 use super::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
 
+/// Time between two reports of progress.
+const PROGRESS: Duration = Duration::from_millis(100);
+
 /// The pair to merge next.
 struct Selected {
     pair: u64,
@@ -96,9 +99,8 @@ impl<'a> MergeLoop<'a> {
         (self.weighted / (128 * total.max(1) as u64)).max(self.min_count)
     }
 
-    /// Merges until there are `total` merges. `progress(merges so far)` is called at this interval, and stops the loop
-    /// by returning false.
-    pub fn run(&mut self, total: usize, every: Duration, mut progress: impl FnMut(&[Merge]) -> bool) -> Stop {
+    /// Merges until there are `total` merges. `progress(number of merges so far)` stops the loop by returning false.
+    pub fn run(&mut self, total: usize, mut progress: impl FnMut(usize) -> bool) -> Stop {
         if self.threshold == u64::MAX {
             self.threshold = self.guess_threshold(total);
             self.index();
@@ -106,9 +108,9 @@ impl<'a> MergeLoop<'a> {
         let mut reported = Instant::now();
         while self.report.merges.len() < total {
             let began = Instant::now();
-            if began - reported > every {
+            if began - reported > PROGRESS {
                 reported = began;
-                if !progress(&self.report.merges) {
+                if !progress(self.report.merges.len()) {
                     return Stop::Interrupted;
                 }
             }

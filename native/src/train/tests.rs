@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::options::{Phase2Options, Tie, Veto};
 use super::report::{Merge, Stop};
 use super::{cells::Words, merge_loop::MergeLoop};
@@ -86,6 +84,6 @@ pub fn fast<'a>(
     let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
     let cells = Words::new(&weights, |i| words[i].0.iter().copied()).unwrap();
     let mut merging = MergeLoop::with_phase2(cells, bytes(), tie, veto, min_count, phase2);
-    let stop = merging.run(n, Duration::MAX, |_| true);
+    let stop = merging.run(n, |_| true);
     (merging.report.merges, stop)
 }

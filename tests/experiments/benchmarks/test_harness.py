@@ -89,17 +89,6 @@ def test_peak_memory_is_of_the_process_alone() -> None:
     assert 5 < float(child.stdout) < 100  # ru_maxrss would hand down its parent's
 
 
-@pytest.mark.parametrize(("text", "n_bytes"), [("5000", 5000), ("1.5MB", 1_500_000), ("1e3", 1000), ("all", None)])
-def test_sizes(text: str, n_bytes: int | None) -> None:
-    assert harness.size(text) == n_bytes
-
-
-@pytest.mark.parametrize("text", ["many", "-1MB", "0", "5mb", "", "nan", "infMB"])
-def test_no_sizes(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="100MB, or all"):
-        harness.size(text)
-
-
 def test_a_foreign_folder_is_not_cleared(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("data")
     with pytest.raises(UserError, match="not an environment that this benchmark made"):
@@ -117,7 +106,5 @@ def test_without_a_package_index_the_remedy_is_named(tmp_path: Path, monkeypatch
             harness.environment(tmp_path / "venv")
 
 
-def test_documents_are_cut_between_characters() -> None:
-    assert jobs.cut(["naïve!", "", "🙂🙂"], 5) == ["naïv", "e!", "🙂", "🙂"]
-    assert jobs.cut(["abcdef"], 3) == ["abc", "def"]
+def test_digests_do_not_depend_on_the_type_of_the_ids() -> None:
     assert jobs.digest([1, 2]) == jobs.digest(bytes([1, 0, 0, 0, 2, 0, 0, 0]))

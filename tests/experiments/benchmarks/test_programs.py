@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from experiments.benchmarks import __main__, encode, gpu, harness, ladder, lm, train
+from experiments.benchmarks import encode, gpu, harness, ladder, lm, train
 from lm.data.stream import DocumentStream
 from superbpe import train_superbpe
 from tests import texts
@@ -19,7 +18,7 @@ SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers
 
 
 def test_a_table_of_training_by_size(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [*SMALL, "--cache", str(tmp_path), "--tables", "peers", "sizes", "--sizes", "50kB", "all"]
+    options = [*SMALL, "--cache", str(tmp_path), "--tables", "peers", "sizes", "--sizes", "50kB", "1MB"]
     assert train.main([str(corpus), *options]) == 0
     out = capsys.readouterr().out
     for words in ("ours, plain text by lines", "ours, files as given", "first 144 of 144", "ours, 50000", "│ 0.05"):
@@ -100,11 +99,11 @@ def test_encoding_beside_hf_by_kind(
     train_bpe(count_pretokens(harness.corpus([str(corpus)], "text", None), "gpt2"), 300).save(tmp_path / "other")
     (tmp_path / "other" / "tokenizer.json").rename(tmp_path / "tiktoken.json")
     (tmp_path / "gigatoken.json").write_text("{}")
-    options = ["--rounds", "1", "--vocab-size", "400", "--length", "50", "--cache", str(tmp_path)]
+    options = ["--rounds", "1", "--vocab-size", "400", "--cache", str(tmp_path)]
     options += ["--tokenizers", "superwords", "--degenerate-bytes", "20kB", "--max-bytes", "50kB"]
     assert encode.main([str(corpus), *options, "--peers", "tiktoken", "gigatoken"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.count("tokenizers ") >= 2
+    assert "tokenizers " in out
     assert "tiktoken, tiny: other ids in" in out
     assert out.count("gigatoken, tiny: ") == 1
     assert all(name in out for name in harness.DEGENERATE)
@@ -122,18 +121,6 @@ def test_encoding_rejects_a_two_pass_tokenizer(
 
 
 @pytest.mark.slow
-def test_floors_are_printed(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates: Any = {("plain", "tiny", "long", "batch"): (90, 100, "gigatoken")}
-    monkeypatch.setattr(encode, "by_kind", lambda options: (rates, True))
-    assert __main__.main([str(corpus), *SMALL, "--cache", str(tmp_path)]) == 1
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
-    kept = {row[0].split(",")[0]: row[-1] for row in rows if len(row) == 4 and "at " in row[0]}
-    assert kept == {"both phases": "yes", "plain": "NO"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--precision", "bf16", "--document-mask"]])
 def test_both_models_take_the_same_steps(corpus: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     pytest.importorskip("transformers")
@@ -141,13 +128,7 @@ def test_both_models_take_the_same_steps(corpus: Path, capsys: pytest.CaptureFix
     small += ["--rounds", "2", "--max-bytes", "5kB", "--device", "cpu"]
     assert lm.main([str(corpus), *small, *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    expected = (
-        "transformers' Llama",
-        "bf16" if options else "fp32",
-        "with optimizers",
-        "2 rows of 16",
-        "plain forward",
-    )
+    expected = ("llama, tokens/s", "bf16" if options else "fp32", "ours, MFU", "2 rows of 16", "plain forward")
     assert all(words in out for words in expected)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import importlib
 import json
@@ -18,12 +19,13 @@ from experiments.cli.arguments import size, whole
 from experiments.cli.compose import load
 from experiments.cli.console import exit_code
 from experiments.commands import train
-from lm.data.shard_files import HashedFile
+from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
-from superbpe import PHASE1, train_superbpe
+from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts
 from tests.experiments.outputs import run_until
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, formats, train_bpe
+from tokenizer.patterns import FULL_STRENGTH
 
 
 def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +60,7 @@ def test_train_count_and_encode(
     arguments = [str(path), "--vocab-size", "400", "--to", str(out), *chosen, "--memory", "100MB"]
     assert main.run(["train", *arguments]) == 0
     corpus = Corpus(CorpusConfig(paths=[str(path)]))
-    expected = train_bpe(count_pretokens(corpus, **(PHASE1[preset] if preset else {"pattern": "gpt2"})), 400)
+    expected = train_bpe(count_pretokens(corpus, **(PHASE1[preset] if preset else {"pattern": FULL_STRENGTH})), 400)
     if preset:
         expected = train_superbpe(expected, corpus.batches, vocab_size=400, rules=preset, transition=0.7)
     tokenizer = Tokenizer.load(out)
@@ -94,6 +96,12 @@ def test_train_count_and_encode(
         (["--superbpe", "uw-2025", "--transition", "300"], "300.0 is 300 tokens, which is not between 256"),
         (["--superbpe", "boundless", "--transition", "0.5"], "these rules find the transition themselves"),
         (["--pattern", "gtp2"], "did you mean 'gpt2'"),
+        (["--rule", "max_words=2"], "--rule max_words=2 needs phase 2; add --superbpe PRESET"),
+        (["--superbpe", "digits", "--rule", "max_words"], "--rule max_words is not KEY=VALUE"),
+        (["--superbpe", "digits", "--rule", "max_wrds=2"], "'rules.max_wrds' (did you mean 'max_words'?)"),
+        (["--superbpe", "digits", "--rule", "max_words=many"], "rules.max_words: Value 'many'"),
+        (["--superbpe", "digits", "--rule", "min_count=0"], "min_count=0 must be at least 1"),
+        (["--heldout", "1"], "'1' is not a number above 0 and at most 0.5"),
         (["--threads", "0"], "'0' is not a whole number from 1 to 1024"),
         (["--special", "a"], "special token 'a'"),
         (["--to", "/proc/x"], "--to /proc/x: cannot write there"),
@@ -109,11 +117,37 @@ def test_training_is_rejected_before_it_starts(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a text of more than ten bytes")
-    monkeypatch.setattr(train, "open_text", lambda *_: Corpus(CorpusConfig([str(path)], document_limit_bytes=10)))
+    monkeypatch.setattr(train, "open_text", lambda *_, **__: Corpus(CorpusConfig([str(path)], document_limit_bytes=10)))
     monkeypatch.setattr(train, "count_pretokens", lambda *_, **__: pytest.fail("work has started"))
     assert main.run(["train", str(path), "--vocab-size", "300", "--to", str(tmp_path / "to"), *arguments]) == 2
     assert not (tmp_path / "to").exists()
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_phase_1_rules_and_heldout_text_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "a.jsonl", tmp_path / "tokenizer"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts.sample(100_000)))
+    options = [
+        "--superbpe",
+        "digits",
+        "--pattern",
+        "gpt2",
+        "--unit",
+        "line",
+        "--rule",
+        "max_words=2",
+        "--heldout",
+        "0.3",
+    ]
+    assert main.run(["train", str(path), "--vocab-size", "400", "--to", str(out), *options]) == 0
+    corpus = Corpus(CorpusConfig(paths=[str(path)], heldout_fraction=0.3))
+    phase1 = train_bpe(count_pretokens(corpus, "gpt2", unit="line"), 400)
+    rules = dataclasses.replace(PRESETS["digits"], max_words=2)
+    expected = train_superbpe(phase1, corpus, vocab_size=400, rules=rules, transition=0.9)
+    assert Tokenizer.load(out).sha256 == expected.sha256
+    documents = list(corpus.documents("heldout"))
+    share = sum(len(text.encode()) for text in documents) / sum(map(expected.count_tokens, documents))
+    assert f"{share:.3f} bytes per token on " in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -131,7 +165,7 @@ TAKING = {
     "inspect": (["--text", "TEXT", "--out", "OUT"], True),
     "extend": (["TEXT", "--vocab-size", "310", "--to", "OUT"], True),
     "export": (["OUT", "--to", "hf"], True),
-    "push": (["org/name", "--text", "TEXT", "--to", "OUT"], True),
+    "push": (["org/name", "--to", "OUT"], True),
 }
 
 

@@ -52,7 +52,7 @@ def test_shards_are_equal(files, cluster, tmp_path, split):
     local = again(files)
     write_shards(tmp_path / "expected", tokenizer, local.batches(split), layout, threads=1)
     source = partial(encoded_by, cluster, files, split, tokenizer, tmp_path / "parts")
-    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    write_encoded(tmp_path / "found", tokenizer, source(), layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     assert files.skipped.summary() == local.skipped.summary()
 
@@ -66,7 +66,7 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
     assert manifest["text_loss"]["unknown_tokens"] > 0
     assert len(manifest["shards"]) > 2
     source = partial(encoded_by, cluster, files, "train", tokenizer, tmp_path / "parts")
-    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    write_encoded(tmp_path / "found", tokenizer, source(), layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
 
 
@@ -75,20 +75,20 @@ def test_a_damaged_part_is_an_error_that_names_it(files, cluster, tmp_path):
     source = partial(encoded_by, cluster, files, "train", tokenizer, tmp_path / "parts")
     cluster.ray.faults["encode-00009"] = ["lost"] * (RETRIES + 1)
     with pytest.raises(UserError, match="encode-00009 was lost again and again"):
-        write_encoded(tmp_path / "found", tokenizer, source)
+        write_encoded(tmp_path / "found", tokenizer, source())
     (part,) = (tmp_path / "parts").glob("encode-00002-*.data")
     content = bytearray(part.read_bytes())
     content[-100] ^= 1
     part.write_bytes(content)
     with pytest.raises(UserError, match=re.escape(f"{part} is damaged") + ".*delete it, then run the same command"):
-        write_encoded(tmp_path / "found", tokenizer, source)
+        write_encoded(tmp_path / "found", tokenizer, source())
     part.unlink()
-    write_encoded(tmp_path / "found", tokenizer, source)
+    write_encoded(tmp_path / "found", tokenizer, source())
     write_shards(tmp_path / "expected", tokenizer, again(files).batches(), threads=1)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
 
 
-def test_an_interrupted_run_resumes_from_its_shards_and_parts(files, cluster, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_from_its_parts(files, cluster, tmp_path, monkeypatch):
     tokenizer = train_bpe(count_pretokens(files, **SETTINGS), 400)
     layout = ShardConfig(tokens_per_shard=2000)
     write_shards(tmp_path / "expected", tokenizer, again(files).batches(), layout, threads=1)
@@ -104,11 +104,11 @@ def test_an_interrupted_run_resumes_from_its_shards_and_parts(files, cluster, tm
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "add", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            write_encoded(tmp_path / "found", tokenizer, source, layout)
+            write_encoded(tmp_path / "found", tokenizer, source(), layout)
     finished = {path.name[: len("encode-00000")] for path in tmp_path.glob("parts/encode-*.json")}
     assert len(finished) >= 5
     cluster.ray.submitted.clear()
-    write_encoded(tmp_path / "found", tokenizer, source, layout)
+    write_encoded(tmp_path / "found", tokenizer, source(), layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     assert not finished & set(cluster.ray.submitted), "finished parts are not encoded again"
 
@@ -135,7 +135,7 @@ def test_errors_are_those_of_this_machine(files, cluster, tmp_path, settings):
         list(empty.batches(split))
     source = partial(encoded_by, cluster, empty, split, tokenizer, tmp_path / "parts")
     with pytest.raises(UserError) as found:
-        write_encoded(tmp_path / "s", tokenizer, source)
+        write_encoded(tmp_path / "s", tokenizer, source())
     assert str(found.value) == str(expected.value)
     with pytest.raises(UserError) as expected:
         list(empty.batches("heldout"))

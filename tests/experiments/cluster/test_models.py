@@ -117,19 +117,23 @@ def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay)
 def test_artifacts_that_a_worker_does_not_see(
     tiny: list[str], tmp_path: Path, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = models._made
+    made = models._outcome
 
     def on_another_machine(job: Any, beat: Any) -> Any:
-        return made(replace(job, store=(str(tmp_path / "unshared"), *job.store[1:])), beat)
+        return made(replace(job, store=(tmp_path / "unshared", *job.store[1:])), beat)
 
-    monkeypatch.setattr(models, "_made", on_another_machine)
+    monkeypatch.setattr(models, "_outcome", on_another_machine)
     with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
         run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
 
 def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
     with pytest.raises(UserError, match="training diverged; lower the learning rates"):
-        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0", "lm.train.matrix_lr=1e30"], tmp_path / "run")
+        run_stages(
+            "train_lm",
+            [*tiny, "runner=ray", "runner.gpus=0", "lm.train.vector_lr=1e38", "lm.train.head_lr=1e38"],
+            tmp_path / "run",
+        )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +143,7 @@ def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: Fake
 def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
     ray.resources["GPU"] = has
     documents: Any = None
-    place = models.place(RunnerConfig(name=name, gpus=asked, address="auto"), documents, None, "once")
+    place = models.place(RunnerConfig(name=name, gpus=asked, address="auto"), documents, "once")
     assert (place and place.gpus) == expected
 
 
@@ -147,4 +151,4 @@ def test_more_gpus_than_this_machine_has(ray: FakeRay) -> None:
     ray.resources["GPU"] = 1
     documents: Any = None
     with pytest.raises(UserError, match=r"runner.gpus=2, but this machine has 1; set runner.gpus=0"):
-        models.place(RunnerConfig(name="ray", gpus=2), documents, None, "once")
+        models.place(RunnerConfig(name="ray", gpus=2), documents, "once")

@@ -1,11 +1,9 @@
 """Phase 2 over the parts of a corpus equals phase 2 in one process."""
 
 import random
-import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import strategies as st
@@ -127,20 +125,6 @@ def test_a_source_without_text_is_named(larger, tmp_path):
     text = ClusterSources(cluster_of(FakeRay()), parts, "text", tmp_path)
     with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
         train(larger, text, Rules())
-
-
-def test_a_full_disk_is_foreseen_from_the_first_part(larger, tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(UserError, match=r"results of the other parts need about .* GB, but 1e-06 GB .*runner.folder"):
-        train(larger, in_parts([Source(larger[0])], 8, tmp_path), Rules())
-
-
-def test_a_disk_that_is_just_large_enough_is_not_rejected(larger, tmp_path, monkeypatch):
-    text = in_parts([Source(larger[0])], 8, tmp_path)
-    expected = train(larger, text, Rules())
-    used = sum(path.stat().st_size for path in tmp_path.glob("seams-0*.data"))
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=used))
-    assert train(larger, in_parts([Source(larger[0])], 8, tmp_path / "again"), Rules()).sha256 == expected.sha256
 
 
 def test_results_take_less_space_on_disk_than_the_text(larger, tmp_path):

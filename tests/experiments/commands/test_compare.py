@@ -57,7 +57,7 @@ def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Pat
         assert numbers["contamination"] == report["contamination"] is not None
         # Without more text than the runs scored, curves and superwords come out the same.
         (mine,) = [r for r in numbers["pairs"] if (r["a"], r["b"]) == ("BPE", row["label"])]
-        assert mine["difference"] == report["verdict"]["difference"]
+        assert mine["percent"] == report["verdict"]["percent"]
 
 
 def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers: dict[str, Any]) -> None:
@@ -67,8 +67,8 @@ def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers: dict[s
     assert "requires 3 seeds" in numbers["verdict"]["sentence"]
     assert {row["decision"] for row in numbers["pairs"]} == {f"withheld: {reason}"}
     assert {row["verdict"] for row in numbers["pairs"]} == {"withheld"}
-    for row in numbers["pairs"]:  # the intervals have the level at which Holm's method tests the pair
-        assert (row["low"] <= 0 <= row["high"]) == (row["p_adjusted"] >= 0.05)
+    for row in numbers["pairs"]:
+        assert (row["low"] <= 0 <= row["high"]) == (row["p"] >= 0.05)
 
 
 def test_every_model_continues_the_same_prompt(numbers: dict[str, Any]) -> None:
@@ -248,15 +248,6 @@ def test_moved_runs_and_artifacts_are_found(
     assert "--artifacts" in capsys.readouterr().err
     result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
-    assert [each.partner for each in result.arms] == [None, 0, 0]
-
-
-def test_training_diagnostics_are_shown(numbers: dict[str, Any]) -> None:
-    training = numbers["training"]
-    labels = {row["label"] for row in numbers["tokenizers"]}
-    for name in ("grad_norm", "activations"):
-        assert {row["tokenizer"] for row in training[name]} == labels, name
-    assert {row["layer"] for row in training["activations"]} == {0}
 
 
 @pytest.mark.slow

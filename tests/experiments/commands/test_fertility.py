@@ -23,8 +23,6 @@ from lm.data.shards import END_OF_TEXT
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe.inspection.measures import renyi_entropy
 from tests import other_tokenizers, texts
-from tests.experiments.conftest import tiny_overrides, write_corpus
-from tests.experiments.outputs import run_until
 from tokenizer import Corpus, CorpusConfig, Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
@@ -301,28 +299,6 @@ def test_training_text_that_is_measured_is_named(
     for said in (capsys.readouterr().out, page):
         assert "gpt2 was trained on 8 of the 84 measured documents" in said
         assert "trained-on.jsonl" in said
-
-
-def test_the_training_text_of_an_artifact_is_found(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "tiny.jsonl")
-    tiny = tiny_overrides(corpus, tmp_path)
-    assert run_until("train_superbpe", tiny) == 0
-    (superbpe,) = (tmp_path / "artifacts").glob("superbpe-*")
-    (bpe,) = (tmp_path / "artifacts").glob("bpe-*")
-    arms = [f"bpe={bpe}", f"superbpe={superbpe}", f"elsewhere={tmp_path / 'copy'}"]
-    Tokenizer.load(next((tmp_path / "artifacts").glob("tokenizer-*"))).save(tmp_path / "copy")
-    assert main.run(["fertility", *arms, str(corpus), "--out", str(tmp_path / "out")]) == 0
-    report = json.loads((tmp_path / "out" / "fertility.json").read_text(encoding="utf-8"))
-    found = {arm["name"]: arm["in_training"] for arm in report["tokenizers"]}
-    n_documents = report["text"]["documents"]
-    assert found["bpe"] == found["superbpe"]
-    assert 0.5 * n_documents < found["bpe"]["documents"] < n_documents  # all but the held-out documents
-    assert found["elsewhere"] is None
-    with corpus.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"text": "one more"}) + "\n")
-    assert main.run(["fertility", arms[0], str(corpus), "--out", str(tmp_path / "again")]) == 0
-    report = json.loads((tmp_path / "again" / "fertility.json").read_text(encoding="utf-8"))
-    assert report["tokenizers"][0]["in_training"] is None  # the files are not those that it was trained on
 
 
 def test_the_training_text_that_a_tokenizer_itself_names_is_found(made: Made, tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             "winner": winner,
             "withheld": "" if winner else "1 seed, at least 3 are required",
             "sentence": "No significant difference between BPE and SuperBPE in how well they predict held-out text.",
-            "detail": "SuperBPE − BPE = −0.0071 bits per byte, 95 % interval −0.0152 to +0.0011 (paired bootstrap, 713 documents).",
-            "difference": -0.0071, "low": -0.0152, "high": 0.0011, "confidence": 0.95,
+            "detail": "SuperBPE against BPE: −0.42 % bits per byte, 95 % interval −0.90 to +0.06 (713 documents).",
+            "percent": -0.42, "low": -0.9, "high": 0.06, "pooled": [], "at_scale": "", "confidence": 0.95,
         },
         "next": {"what": "train 3 seeds instead of 1", "why": "a verdict requires 3 seeds", "command": "superbpe pipeline lm.n_seeds=3", "seconds": 120.0},
         "tiles": [
@@ -68,9 +68,9 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         ],
         "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
-        "pairs": [{"a": first, "b": other, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference", "decision": "undecided"} for other in others],
+        "pairs": [{"a": first, "b": other, "percent": -0.42, "low": -0.9, "high": 0.06, "p": 0.09, "verdict": "no significant difference", "decision": "undecided"} for other in others],
         "differences": [
-            {"by": by, "group": group, "tokenizer": other, "reference": first, "documents": 713, "bits_per_byte": 1.695, "reference_bits_per_byte": 1.702, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "corrected_low": -0.0152, "corrected_high": 0.0011, "corrected_level": 0.95, "p": 0.09, "p_adjusted": 0.09, "decision": "undecided", "withheld": ""}
+            {"by": by, "group": group, "tokenizer": other, "reference": first, "documents": 713, "bits_per_byte": 1.695, "reference_bits_per_byte": 1.702, "percent": -0.42, "low": -0.9, "high": 0.06, "level": 0.95, "p": 0.09, "seeds_pooled_over": "", "decision": "undecided", "withheld": ""}
             for other in others for by, group in (("all", ""), ("clean", ""), ("source", hostile[1]))
         ],
         "contamination": {"sentence": "12.7 % of the held-out words occur in the training text."},
@@ -96,10 +96,6 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         "generated": {
             "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
             "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in labels],
-        },
-        "training": {
-            "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in labels for i in (1, 50, 100)],
-            "activations": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "layer": layer, "value": 1 + i / 100} for label in labels for layer in range(2) for i in (1, 100)],
         },
         "robustness": {
             "n_documents": 128, "n_bytes": 90_000, "share": 0.1, "confidence": 0.95,

@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from experiments.report.labels import label_all, lines
+from experiments.report.labels import describe_phase1, label_all, lines
 from superbpe.rules import PHASE1, PRESETS
+from tokenizer import train_bpe
 
 BPE = {"recipe": "bpe", "vocab_size": 400, "pattern": "superbpe", "bpe.unit": "line", "lm.model.n_layers": 1}
 
@@ -74,3 +75,14 @@ def test_a_line_ends_with_the_bpe_arm_of_its_size_and_settings() -> None:
 
 def test_arms_without_settings_are_not_joined_by_a_line() -> None:
     assert lines(["a", "b", "c"], [400] * 3, [{}, {}, {}], [False, True, True]) == [[], ["400 (b)"], ["400 (c)"]]
+
+
+def test_tokenizers_that_differ_in_phase_1_say_so() -> None:
+    text = ["one two three four"] * 3
+    full, lines = (train_bpe(text, 260, unit=unit) for unit in ("document", "line"))
+    gpt2 = train_bpe(text, 260, pattern="gpt2")
+    assert describe_phase1({"a": full, "b": full}) == ""
+    assert describe_phase1({"a": full, "b": lines, "c": gpt2, "d": full}) == (
+        "The tokenizers differ in the pattern or unit of phase 1: o200k in documents (a, d); o200k in lines (b); "
+        "gpt2 in documents (c)."
+    )

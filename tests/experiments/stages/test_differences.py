@@ -53,16 +53,14 @@ def test_rows_cover_every_arm_and_part() -> None:
     assert {row["reference"] for row in rows} == {"arm 0"}
     assert list(rows[0]) == [
         *("by", "group", "tokenizer", "reference", "documents", "bits_per_byte", "reference_bits_per_byte"),
-        *("difference", "low", "high", "corrected_low", "corrected_high", "corrected_level", "p", "p_adjusted"),
-        *("decision", "withheld"),
+        *("percent", "low", "high", "level", "p", "seeds_pooled_over", "decision", "withheld"),
     ]
     better, equal = rows[:2]
     assert (better["decision"], equal["decision"]) == ("arm 1", "undecided")
     whole = result.comparisons[0, 1]
-    assert (better["corrected_low"], better["corrected_high"]) == whole.interval
-    alone = compare(*(arm.compared for arm in result.arms[:2])).interval
-    assert (better["low"], better["high"]) == alone
-    assert better["corrected_low"] < better["low"] < better["high"] < better["corrected_high"] < 0
+    assert (better["low"], better["high"], better["level"]) == (*whole.interval, 0.975)
+    low, high = compare(*(arm.compared for arm in result.arms[:2])).interval
+    assert better["low"] < low < high < better["high"] < 0
 
 
 def test_parts_are_compared_on_their_documents_alone() -> None:
@@ -73,8 +71,9 @@ def test_parts_are_compared_on_their_documents_alone() -> None:
     both = [
         [each.text_nats[:60].sum() / each.document_bytes[:60].sum() for each in arm.compared] for arm in result.arms
     ]
-    assert clean["difference"] == pytest.approx(np.subtract(*map(np.mean, both[::-1])) / np.log(2))
-    assert clean["decision"] == "arm 1"
+    assert clean["percent"] == pytest.approx(100 * np.mean([b / a - 1 for a, b in zip(*both, strict=True)]))
+    assert (clean["decision"], clean["level"]) == ("not tested", 0.95)
+    assert clean["high"] < 0
     source = rows["source", "s3"]  # its ten documents have unequal sizes
     assert source["documents"] == 10
     assert source["decision"] == "withheld"

@@ -105,7 +105,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
     [
         (["deployment=dense-9b"], "dense-9b"),
         (["deployment.rho=-1"], "deployment.rho=-1"),
-        (["average=median"], "average=median is not one of micro, macro"),
+        (["average=median"], "average='median'; it is one of: micro, macro"),
         (["shares.web=much"], "the share of a source is a number between 0 and 1"),
         (["shares.nowhere=0.5"], "nowhere"),
         (["lm=small"], "write deployment=NAME"),
@@ -118,7 +118,7 @@ def test_wrong_assumptions_are_rejected(ladder: Path, tmp_path: Path, settings: 
 
 
 def test_other_budgets_or_none_are_rejected(ladder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_flops, or accept a larger"):
+    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_deployed_flops"):
         reprice(ladder, [], tmp_path / "out", tolerance=0.01)
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
@@ -131,7 +131,8 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute() -> None
     def runs(label: str, shift: float, changed: int) -> ArmRuns:
         def models(bits: float) -> list[Any]:
             train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
-            summary = SimpleNamespace(flops=1e15 / bits, seconds=1.0, run={"train": train})
+            amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
+            summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
             return [
                 (
                     SimpleNamespace(summary=summary, seed=i),

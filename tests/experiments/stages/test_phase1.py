@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from experiments.stages import phase1
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected
-from tests.experiments.outputs import run_until as run
 
 
 def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(
@@ -44,48 +39,6 @@ def test_a_longer_list_of_merges_continues_a_shorter_one(tiny: list[str], tmp_pa
     assert about["provenance"]["phase1"]["merges"] == 20
 
 
-def test_an_interrupted_list_resumes_after_a_shorter_one(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*arguments: Any, **options: Any) -> Any:
-        def stop(_: str, done: int, __: Any) -> None:
-            if done:
-                raise KeyboardInterrupt
-
-        return real(*arguments, **{**options, "progress": stop, "checkpoint_seconds": 0})
-
-    real = phase1.train_bpe
-    monkeypatch.setattr(phase1, "train_bpe", interrupted)
-    assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 130
-    monkeypatch.undo()
-    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.partial")
-    assert (unfinished / "merges-none.npz").exists()
-    (unfinished / ".merges-none.npz.4242").touch()  # killed while writing
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
-    for folder in (tmp_path / "artifacts").glob("bpe-*"):
-        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
-
-
-def test_merges_are_kept_until_the_tokenizer_is_saved(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(phase1, "keep", full)
-    with contextlib.suppress(OSError):
-        assert run("train_bpe", tiny) != 0
-    monkeypatch.undo()
-    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.partial")
-    with np.load(unfinished / "merges-none.npz") as saved:
-        n_merges = len(saved["ranks"])
-    run_stages("train_bpe", tiny, tmp_path / "outputs")
-    (folder,) = (tmp_path / "artifacts").glob("bpe-*")
-    assert n_merges == len(np.load(folder / "merge_counts.npy")) > 0
-    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
-
-
 def test_counts_of_several_corpora_make_a_mixture(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,8 +60,8 @@ def test_counts_of_several_corpora_make_a_mixture(
     assert len(names_by_stage(tmp_path)["count"]) == 2
     # The folder stands for the file in it.
     run_stages("train_bpe", [*tiny, f"bpe.counts=[{counted.parent}]"], tmp_path / "outputs")
-    # The preset `none` shares phase 1 with the default: these counts serve it too.
-    run_stages("train_bpe", [*mixture, "superbpe=none"], tmp_path / "outputs")
+    # The preset `runs` shares phase 1 with the default: these counts serve it too.
+    run_stages("train_bpe", [*mixture, "superbpe=runs"], tmp_path / "outputs")
     assert len(names_by_stage(tmp_path)["bpe"]) == 2
     for overrides, message in [
         ([*tiny, f"bpe.counts=[{counted}:0]"], "write PATH or PATH:3"),
@@ -116,9 +69,9 @@ def test_counts_of_several_corpora_make_a_mixture(
         ([*tiny, "bpe.counts=[nowhere.parquet]"], "does not exist"),
         ([*mixture, "pattern=llama3"], "were counted with pattern"),
         (
-            [*mixture, "superbpe=none", "bpe.unit=document"],
-            "'line', but this run has 'document'; add bpe.unit=line, or count again",
+            [*mixture, "bpe.unit=line"],
+            "'document', but this run has 'line'; add bpe.unit=document, or count again",
         ),
-        ([*mixture, "superbpe=runs"], "add pattern=superbpe, or count again"),
+        ([*mixture, "superbpe=none"], "add pattern=o200k, or count again"),
     ]:
         assert message in rejected("train_bpe", overrides, tmp_path)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 STEPS = {
-    "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6),
-    "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6),
+    "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6, deployed_flops=12e12),
+    "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6, deployed_flops=10e12),
 }
 
 
@@ -33,7 +33,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> dict[Run, 
     config = load(overrides)
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
     arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
-    monkeypatch.setattr(plan, "measure", lambda _model, _config, arm: Measured(STEPS[arm.arm.key], 1))
+    monkeypatch.setattr(plan, "measure", lambda _model, _config, arm, *_: Measured(STEPS[arm.arm.key], 1))
     runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
     return plan.plan(runs, arms, config.lm, config.budget)
 
@@ -51,8 +51,8 @@ FLOPS = ["budget=equal_flops", "budget.train_flops=1e10"]  # 400 steps of the re
     ("mode", "expected"),
     [
         ("equal_bytes", [1000, 1000]),
-        ("equal_steps", [1000, 1000]),
         ("equal_tokens", [1000, 1250]),
+        ("equal_deployed_flops", [1000, 1200]),
         ("equal_flops", [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
     ],
 )
@@ -104,7 +104,7 @@ def test_every_seed_has_the_flops_of_the_budget(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         plan,
         "measure",
-        lambda _model, settings, arm: Measured(
+        lambda _model, settings, arm, *_: Measured(
             other if settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key], 1
         ),
     )

@@ -61,7 +61,7 @@ def test_every_arm_is_a_row() -> None:
     header, *rows = tables["Bits per byte by source, the 4 largest"]
     assert header == ["", *(f"s{i} (10.0 %)" for i in range(4))]
     assert rows[0] == ["a", "2.0000", "3.0000", "4.0000", "5.0000"]
-    assert len(tables["All pairs"]) == 7
+    assert len(tables["All pairs, % of bits per byte"]) == 7
 
 
 def test_an_arm_that_takes_part_in_no_verdict_has_no_change() -> None:

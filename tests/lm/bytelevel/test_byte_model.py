@@ -115,7 +115,7 @@ def test_a_document_has_the_product_over_its_tokens(lm):
 
 
 def test_mass_of_other_tokenizations(lm, record_property):
-    """What canonical paths leave out is what other sequences have, no more and no less."""
+    """Canonical paths leave out exactly the probability of other sequences."""
     canonical = total = 0.0
     for data in (b"a", b"ab", b" a", b"sab"):
         paths = flat(ByteModel(lm).paths.find(data))

@@ -228,7 +228,7 @@ def test_a_regex_of_ones_own():
 
 
 def test_white_space_has_several_beginnings():
-    """What the last space of a row belongs to is open until the next character comes."""
+    """The token of the last space of a row is open until the next character comes."""
     tokenizer = tiny.merged([(b" ", b" "), (b"  ", b" "), (b" ", b"a")], "llama3")
     space, spaces, three, word = (tokenizer.vocab.index(token) for token in (b" ", b"  ", b"   ", b" a"))
     paths = flat(TokenizationPaths(tokenizer).find(b"   "))

@@ -29,7 +29,6 @@ CONFIG = TrainConfig(
     precision="fp32",
     compile=False,
     threads=1,
-    diagnostics_every=0,
     document_mask=True,
 )
 
@@ -57,13 +56,10 @@ def test_compiled_bf16_training_with_document_masks(device, shards, tmp_path):
     if device == "cpu":
         pytest.skip("generating code takes a minute; the graphs are checked in tests/lm/train")
     _, expected = run(shards, tmp_path / "cpu", CONFIG, MODEL)
-    config = dataclasses.replace(
-        CONFIG, device=device, precision="bf16", compile=True, diagnostics_every=5, peak_flops=1e15
-    )
+    config = dataclasses.replace(CONFIG, device=device, precision="bf16", compile=True)
     summary, found = run(shards, tmp_path / "cuda", config, MODEL)
     assert [e["loss"] for e in found] == pytest.approx([e["loss"] for e in expected], rel=0.05)
     assert summary.run["compile"] is True
-    assert 0 < found[-1]["mfu"] < 1
 
 
 def test_steps_between_log_entries_do_not_synchronize(device, shards, tmp_path):

@@ -5,7 +5,6 @@ import unicodedata
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
@@ -22,11 +21,6 @@ def nfc_tokenizer():
     return Tokenizer(replace(plain.definition, preparation=Preparation(forms=("NFC",))))
 
 
-def interrupted_after(batches, n):
-    yield from batches[:n]
-    raise InterruptedError
-
-
 def test_tokens_spell_the_normalised_text_and_sizes_are_of_the_original(tmp_path):
     tokenizer = nfc_tokenizer()
     config = ShardConfig(8)
@@ -41,14 +35,6 @@ def test_tokens_spell_the_normalised_text_and_sizes_are_of_the_original(tmp_path
     assert np.count_nonzero(shards.normalized_bytes) == 3
     stream = DocumentStream(shards, seed=0)
     assert stream.text_bytes(0, shards.n_tokens) == sum(len(text.encode()) for text in spelled)
-    batches = [Batch.from_texts([text]) for text in TEXTS]
-    for n in range(len(TEXTS)):
-        folder = tmp_path / f"again{n}"
-        with pytest.raises(InterruptedError):
-            write_shards(folder, tokenizer, interrupted_after(batches, n), config)
-        write_shards(folder, tokenizer, batches, config)
-        for path in folder.iterdir():
-            assert path.read_bytes() == (tmp_path / "s" / path.name).read_bytes()
 
 
 def test_other_shards_have_no_extra_files(tmp_path):

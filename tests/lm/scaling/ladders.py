@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,13 +38,14 @@ def points(
     vocab_size: int = 50_000,
     bytes_per_token: float = 4.0,
     sizes: np.ndarray = SIZES,
-    barred: str = "",
+    **more: Any,
 ) -> Points:
     """An arm whose gap to the reference is this many percent at each budget.
 
     Args:
         scatter: Half the range of the seeds, evenly spread around the gap, in percent of the reference.
         documents: Standard deviation of the documents' own gaps, in percent.
+        more: Further attributes.
     """
     flops = flops[: len(percent)]
     rng = np.random.default_rng(seed)
@@ -53,7 +55,7 @@ def points(
     gaps = 1 + (np.asarray(percent)[None, :, None] + spread[:, None, None] + own) / 100
     nats = np.log(2) * sizes * shared * loss(flops)[:, None] * gaps
     tokens = (sizes / bytes_per_token).astype(np.int64)
-    return Points(name, vocab_size, list(map(float, flops)), list(range(n_seeds)), tokens, nats, barred)
+    return Points(name, vocab_size, list(map(float, flops)), list(range(n_seeds)), tokens, nats, **more)
 
 
 def compared(*arms: Points, confidence: float = 0.95, text: HeldOut | None = None) -> list[Gap]:

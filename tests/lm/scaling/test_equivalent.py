@@ -5,15 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lm.scaling.equivalent import equivalent, equivalent_factor, interpolate
-from lm.scaling.gaps import Pair
-from tests.lm.scaling.ladders import FLOPS, compared, heldout, loss, points
+from lm.evaluate.deployment import Relative
+from lm.scaling.equivalent import equivalent_factor, interpolate
+from lm.scaling.pricing import Study
+from tests.lm.scaling.ladders import FLOPS, SIZES, SOURCES, compared, loss, points
 
 
 def at(percent, *, rho=1.0, relative_cost=1.0, **options):
     arms = points("ref", [0.0] * len(percent)), points("arm", percent, **options)
-    (gap,) = compared(*arms)
-    return equivalent(Pair.of(*arms, heldout()), gap, rho=rho, relative_cost=relative_cost)
+    flops = [arm.flops for arm in arms]
+    (found,) = Study.of(arms, SIZES, SOURCES)._equivalents(
+        rho, [Relative(*[1.0] * 4), Relative(*[relative_cost] * 4)], flops, "decode"
+    )
+    return found
 
 
 def test_the_budget_at_equal_total_cost():
@@ -65,7 +69,7 @@ def test_nothing_is_read_beyond_the_measured_budgets():
 def test_a_saving_that_cannot_be_matched():
     found = at([-1.0] * 4, rho=4.5, relative_cost=4.0)
     assert (found.answer, found.flops) == ("no", None)
-    assert "arm costs 4.00 times as much to serve as ref" in found.reason
+    assert "it costs 4.00 times as much to serve" in found.reason
     assert at([-1.0] * 4, rho=4.5, relative_cost=4.0, barred="arm loses text").answer == "withheld"
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.significance import Ratio
 from lm.scaling.gaps import Pair
+from tests.lm.evaluate.test_evaluation import made_up
 from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
 
 
@@ -59,6 +61,37 @@ def test_more_arms_widen_the_intervals():
     assert (alone.level, first.level) == (0.95, 0.975)
     assert set(alone.signs) == {1}
     assert set(first.signs) == {0}
+
+
+def test_the_ladder_and_the_comparison_page_agree():
+    """One engine: equal differences, levels, standard errors and intervals for the same losses."""
+    percent, scatter, seeds = [0.0, 0.6, -0.3, 0.4], [0.1, 0.3, 0.2, 0.5], range(4)
+    arms = [
+        points(str(i), [value], scatter=s, documents=1.0, seed=i, pooled=True)
+        for i, value, s in zip(seeds, percent, scatter, strict=True)
+    ]
+    arms[2].nats[:] = arms[2].nats[::-1]  # another order of the seeds
+    runs = [[made_up(nats[0], SIZES) for nats in arm.nats] for arm in arms]
+    at_once = compare_all(runs, eligible(runs, [arm.name for arm in arms], [True] * 4))
+    for i, found in enumerate(compared(*arms), 1):
+        one = at_once[0, i]
+        assert (found.percent[0], found.intervals[0]) == (pytest.approx(one.percent), pytest.approx(one.interval))
+        assert (found.level, found.pooled) == (one.level, one.pooled) == (pytest.approx(1 - 0.05 / 3), tuple("0123"))
+        assert found.needed == one.needed or abs(found.percent[0]) > 0.5
+    alone = compared(*(dataclasses.replace(arm, pooled=False) for arm in arms))
+    widths = [[gap.intervals[0][1] - gap.intervals[0][0] for gap in gaps] for gaps in (compared(*arms), alone)]
+    wider = np.divide(*widths[::-1])
+    assert max(wider) > 1.3
+
+
+def test_slopes_are_pooled_over_arms_too():
+    arms = [points(str(i), [0.1 * i] * 4, documents=0.2, seed=i, pooled=True) for i in range(4)]
+    rng = np.random.default_rng(0)
+    for arm in arms:
+        arm.nats[:] *= 1 + rng.normal(0, 0.002, (3, 4, 1))
+    slopes = [compared(*(dataclasses.replace(arm, pooled=pooled) for arm in arms)) for pooled in (True, False)]
+    widths = [[g.slope.interval[1] - g.slope.interval[0] for g in found] for found in slopes]
+    assert np.mean(widths[0]) < 0.8 * np.mean(widths[1])
 
 
 def test_barred_arms_have_gaps_and_no_part_in_the_verdict():

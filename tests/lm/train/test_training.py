@@ -160,13 +160,6 @@ def test_a_diverging_run_is_reported(make_shards, corpus, tmp_path):
         run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, vector_lr=1e38, head_lr=1e38))
 
 
-def test_overflow_before_the_loss_is_divergence(make_shards, corpus, tmp_path):
-    # One step: its loss is that of the first weights; what the step made of them is seen by the diagnostics alone.
-    config = dataclasses.replace(CONFIG, matrix_lr=1e38, max_steps=1, diagnostics_every=1, warmup_fraction=0.0)
-    with pytest.raises(UserError, match=r"of step 1 is (nan|inf): training diverged"):
-        run(make_shards(corpus), tmp_path / "run", config)
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_saved_model_loads(make_shards, corpus, tmp_path, tied):
     shards = make_shards(corpus)
@@ -253,7 +246,7 @@ def test_what_cannot_be_compiled_is_an_error(make_shards, corpus, tmp_path, monk
 
 @pytest.mark.parametrize("document_mask", [False, True])
 def test_steps_between_log_entries_do_not_wait_for_the_device(make_shards, corpus, tmp_path, document_mask):
-    config = dataclasses.replace(CONFIG, log_every=100, diagnostics_every=0, document_mask=document_mask)
+    config = dataclasses.replace(CONFIG, log_every=100, document_mask=document_mask)
     trainer = Trainer(MODEL, config, make_shards(corpus), tmp_path)
     trainer.loss.static = True  # as on a GPU
     trainer.begin()
@@ -270,7 +263,7 @@ def test_steps_between_log_entries_do_not_wait_for_the_device(make_shards, corpu
 
 def test_speed_is_measured_since_the_last_entry(make_shards, corpus, tmp_path):
     _, entries = run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, log_every=5))
-    assert [entry["step"] for entry in entries] == [1, 5, 10, 12]
+    assert [entry["step"] for entry in entries] == [5, 10, 12]
     for one, two in itertools.pairwise(entries):
         rate = (two["tokens_seen"] - one["tokens_seen"]) / (two["seconds"] - one["seconds"])
         assert two["tokens_per_second"] == pytest.approx(rate)

@@ -1,7 +1,6 @@
 """A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request."""
 
 import hashlib
-import io
 import json
 import re
 import threading
@@ -10,8 +9,8 @@ from collections import Counter, deque
 from email.utils import formatdate
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, quote, unquote, urlsplit
-from xml.sax.saxutils import escape, unescape
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
 
 COMMIT = "c" * 40
 CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
@@ -19,9 +18,7 @@ SECRETS = ("AKIDSECRET", "verysecret", "X-Amz-Signature=signed", "hf_token", "me
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Attributes: `objects` by "bucket/key"; `faults` and `upload_faults`, each used up by one request for data;
-    `requests`, (method, path, headers).
-    """
+    """Attributes: `objects` by "bucket/key"; `faults`, each used up by a request for data; `requests`."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -30,7 +27,6 @@ class Endpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects, self.faults, self.requests = {}, deque(), []
         self.delay = 0.0  # seconds per request for data
-        self.upload_faults, self.parts = deque(), {}  # parts by (upload, number)
         self.used = Counter()
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -48,46 +44,11 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def handle_expect_100(self):
-        super().handle_expect_100()
-        self.wfile.flush()  # the client waits for a second for it
-        return True
-
     def do_HEAD(self):
         self._serve(head=True)
 
     def do_GET(self):
         self._serve(head=False)
-
-    def do_PUT(self):
-        path, query = self._asked()
-        content = self._content()
-        time.sleep(self.server.delay)
-        fault = self.server.upload_faults.popleft() if self.server.upload_faults else None
-        if fault is not None:
-            self.server.used[fault] += 1
-        if fault == "cut":
-            self.close_connection = True
-        elif path.startswith("/upload/storage/v1/b/"):
-            self._gcs_chunk(query["upload_id"], content, fault)
-        elif fault in CODES:
-            self._send(fault, f"<Error><Code>{CODES[fault]}</Code></Error>".encode())
-        else:
-            if fault == "slow":
-                time.sleep(0.1)
-            if "uploadId" in query:
-                self.server.parts[query["uploadId"], int(query["partNumber"])] = content
-            else:
-                self.server.objects[path.lstrip("/")] = content
-            self._send(200, b"", {"ETag": f'"{_tag(content)}"'})
-
-    def do_DELETE(self):
-        path, query = self._asked()
-        if path.startswith("/storage/v1/b/"):
-            path = path.removeprefix("/storage/v1/b/").replace("/o/", "/", 1)
-        if "uploadId" not in query:
-            self.server.objects.pop(path.lstrip("/"), None)
-        self._send(204, b"")
 
     def _asked(self):
         parts = urlsplit(self.path)
@@ -95,43 +56,12 @@ class Handler(BaseHTTPRequestHandler):
         query = parse_qs(parts.query, keep_blank_values=True)
         return unquote(parts.path), {name: values[0] for name, values in query.items()}
 
-    def _content(self):
-        """The body, without the checksums between its chunks."""
-        body = self.rfile
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            body = io.BytesIO(_joined(body))
-            self.rfile.readline()
-        else:
-            body = io.BytesIO(body.read(int(self.headers.get("Content-Length") or 0)))
-        return _joined(body) if "aws-chunked" in self.headers.get("Content-Encoding", "") else body.read()
-
     def do_POST(self):
-        path, query = self._asked()
-        if path.startswith("/upload/storage/v1/b/"):
-            bucket = path.removeprefix("/upload/storage/v1/b/").removesuffix("/o")
-            content = self._content()
-            name = query.get("name") or json.loads(content)["name"]
-            self.server.parts[f"{bucket}/{name}"] = b""
-            where = f"{self.server.url}{path}?uploadType=resumable&upload_id={quote(f'{bucket}/{name}', safe='')}"
-            self._send(200, b"", {"Location": where})
-        elif "uploads" in query:
-            upload = f"<UploadId>upload-{len(self.server.requests)}</UploadId>"
-            self._xml(f"<InitiateMultipartUploadResult>{upload}</InitiateMultipartUploadResult>")
-        elif "uploadId" in query:
-            numbers = [int(n) for n in re.findall(r"<PartNumber>(\d+)<", self._content().decode())]
-            content = b"".join(self.server.parts[query["uploadId"], number] for number in sorted(numbers))
-            self.server.objects[path.lstrip("/")] = content
-            tag = f'<ETag>"{_tag(content)}"</ETag>'
-            self._xml(f"<CompleteMultipartUploadResult>{tag}</CompleteMultipartUploadResult>")
-        elif "delete" in query:
-            for key in re.findall("<Key>(.*?)</Key>", self._content().decode()):
-                self.server.objects.pop(f"{path.strip('/')}/{unescape(key)}", None)
-            self._xml("<DeleteResult></DeleteResult>")
-        else:
-            asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            repository, _, _ = self.path.removeprefix("/api/datasets/").partition("/paths-info/")
-            found = [self._entry(f"{repository}/{path}") for path in asked.get("paths", [])]
-            self._json([entry for entry in found if entry])
+        self._asked()
+        asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        repository, _, _ = self.path.removeprefix("/api/datasets/").partition("/paths-info/")
+        found = [self._entry(f"{repository}/{path}") for path in asked.get("paths", [])]
+        self._json([entry for entry in found if entry])
 
     def _xml(self, answer):
         self._send(200, f"<?xml version='1.0'?>{answer}".encode(), {"Content-Type": "application/xml"})
@@ -212,20 +142,6 @@ class Handler(BaseHTTPRequestHandler):
             {"items": [self._gcs_entry(bucket, key) for key in self._keys(bucket) if key.startswith(prefix)]}
         )
 
-    def _gcs_chunk(self, key, content, fault):
-        """A chunk of a resumable upload, or, without content, the question how much has arrived."""
-        if fault in CODES:
-            return self._json({"error": {"code": fault}}, fault)
-        asked = re.fullmatch(r"bytes (?:\*|(\d+)-\d+)/(\*|\d+)", self.headers.get("Content-Range") or "bytes */*")
-        if asked[1]:
-            self.server.parts[key] = self.server.parts[key][: int(asked[1])] + content
-        found = self.server.parts[key]
-        if asked[2] == str(len(found)):
-            self.server.objects[key] = found
-            bucket, _, name = key.partition("/")
-            return self._json(self._gcs_entry(bucket, name))
-        return self._send(308, b"", {"Range": f"bytes=0-{len(found) - 1}"} if found else {})
-
     def _gcs_entry(self, bucket, key):
         content = self.server.objects.get(f"{bucket}/{key}")
         if content is None:
@@ -287,15 +203,6 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(content)
         self.wfile.flush()
-
-
-def _joined(body):
-    """The content of a body in chunks."""
-    content = b""
-    while length := int(body.readline().split(b";")[0], 16):
-        content += body.read(length)
-        body.readline()
-    return content
 
 
 def _time(content):

@@ -108,7 +108,7 @@ def test_training_counts_and_merges_in_one_call(kind, counts, tmp_path):
 
 
 def test_the_pattern_of_one_call_is_that_of_the_start():
-    assert train_bpe(DOCUMENTS, 300).pattern.name == "gpt2"
+    assert train_bpe(DOCUMENTS, 300).pattern.name == "o200k"
     start = train_bpe(DOCUMENTS, 300, pattern="llama3", special_tokens=["<s>"])
     assert train_bpe(DOCUMENTS, 350, start=start) == train_bpe(DOCUMENTS, 350, pattern="llama3", special_tokens=["<s>"])
 

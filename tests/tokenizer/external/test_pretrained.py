@@ -249,39 +249,6 @@ def test_an_added_token_becomes_special_and_keeps_its_id(tmp_path):
     assert load_saved(tmp_path / "saved").sha256 == found.tokenizer.sha256
 
 
-@pytest.mark.parametrize("config", [{}, {"extra_ids": 3}])
-def test_byt5_is_run_by_our_core(tmp_path, config):
-    transformers = pytest.importorskip("transformers")
-    original = transformers.ByT5Tokenizer(**config)
-    (tmp_path / "plain").mkdir()
-    plain = {"tokenizer_class": "ByT5Tokenizer", **config}
-    (tmp_path / "plain" / "tokenizer_config.json").write_text(json.dumps(plain))
-    original.save_pretrained(tmp_path / "written")
-    for folder in ("plain", "written"):
-        tokenizer = load_pretrained(tmp_path / folder, add_special_tokens=[END]).tokenizer
-        assert isinstance(tokenizer, Tokenizer)
-        for text in TEXTS:
-            if "<" not in text:
-                assert tokenizer.encode_ordinary(text) == original.encode(text, add_special_tokens=False)
-        assert tokenizer.special_tokens["<extra_id_1>"] == original.convert_tokens_to_ids("<extra_id_1>")
-        assert tokenizer.special_tokens[END] == tokenizer.vocab_size - 1 == len(original)
-
-
-@pytest.mark.parametrize("lower", [True, False])
-def test_a_wordpiece_vocabulary_is_read_like_transformers(tmp_path, files, lower):
-    transformers = pytest.importorskip("transformers")
-    vocab = json.loads(files("word_pieces").read_text())["model"]["vocab"]
-    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in sorted(vocab, key=vocab.get)))
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": lower})
-    )
-    original = transformers.BertTokenizer.from_pretrained(tmp_path)
-    tokenizer = load_pretrained(tmp_path).tokenizer
-    for text in ["The Quick (brown) fox's DÉJÀ vu 日本", *TEXTS]:
-        if "[" not in text:
-            assert tokenizer.encode_ordinary(text) == original.encode(text, add_special_tokens=False)
-
-
 @pytest.fixture
 def cache(tmp_path, monkeypatch, files):
     """The cache of huggingface_hub, offline, with one repository."""
@@ -308,9 +275,7 @@ def test_a_cached_repository_is_read_offline_and_its_commit_reported(cache, file
 
 
 def test_an_uncached_repository_is_an_error_with_a_remedy(cache):
-    with pytest.raises(
-        UserError, match=r"neither a local file or folder nor in the cache.*run once with network access"
-    ):
+    with pytest.raises(UserError, match=r"neither a local file or folder nor in the cache.*check the name and"):
         load_pretrained("other/model", cache=cache)
     with pytest.raises(UserError, match="some/model at revision v2"):
         load_pretrained("some/model", revision="v2", cache=cache)
@@ -356,19 +321,10 @@ def test_damaged_files_are_errors(tmp_path, files):
     (tmp_path / "random.json").write_text(json.dumps(found))
     with pytest.raises(UserError, match=r"dropout of 0\.1, which gives random ids"):
         load_pretrained(tmp_path / "random.json")
-    assert load_pretrained(tmp_path / "random.json", ignore=["dropout"]).tokenizer.encode_ordinary("the")
     (tmp_path / "damaged.model").write_bytes(b"\nnot a model")
     pytest.importorskip("sentencepiece")
     with pytest.raises(UserError, match=r"damaged\.model is not a SentencePiece model"):
         load_pretrained(tmp_path / "damaged.model")
-    (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(UserError, match=r"it has no token '\[UNK\]'"):
-        load_pretrained(tmp_path / "vocab.txt")
-    for unknown in ({}, [], 5, {"content": None}):
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"unk_token": unknown}))
-        with pytest.raises(UserError, match="is not a BERT vocabulary"):
-            load_pretrained(tmp_path / "vocab.txt")
-    (tmp_path / "tokenizer_config.json").unlink()
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="contains no tokenizer"):
         load_pretrained(tmp_path / "empty")
@@ -404,11 +360,6 @@ def test_a_lone_surrogate_anywhere_in_a_file_is_an_error(tmp_path, files, name):
 
 
 def test_limits_are_checked_before_anything_is_built(tmp_path):
-    config = tmp_path / "tokenizer_config.json"
-    for n in (1_000_000_000, 10**30, -1, "125", True):
-        config.write_text(json.dumps({"tokenizer_class": "ByT5Tokenizer", "extra_ids": n}))
-        with pytest.raises(UserError, match=r"tokenizer_config\.json is damaged: extra_ids=.* must be"):
-            load_pretrained(tmp_path)
     words = {"type": "WordLevel", "vocab": {"a": 4_000_000_000, "[UNK]": 1}, "unk_token": "[UNK]"}
     (tmp_path / "words.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": words}))
     with pytest.raises(UserError, match="has the id 4000000000: ids are below"):

@@ -12,7 +12,7 @@ import pytest
 from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Tokenizer, UserError, patterns, train_bpe
-from tokenizer.external.push import CARD, Measured
+from tokenizer.external.push import CARD
 
 FILES = {
     *(CARD, "superbpe.json", "tokenizer.json", "tokenizer_config.json"),
@@ -35,8 +35,7 @@ def _code(card: str, way: str) -> str:
 
 
 def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path: Path) -> None:
-    measured = [Measured("held-out.txt", 1_000, 400)]
-    to = superwords.push_to_hub("org/name", to=tmp_path / "out", license="apache-2.0", measured=measured)
+    to = superwords.push_to_hub("org/name", to=tmp_path / "out", license="apache-2.0")
     assert {path.name for path in Path(to).iterdir()} == FILES
     assert Tokenizer.load(to).sha256 == superwords.sha256
     card = Path(to, CARD).read_text(encoding="utf-8")
@@ -44,9 +43,8 @@ def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path
     for line in (
         "license: apache-2.0",
         "| vocabulary | 400 tokens |",
-        f"| training, phase 1 | {n_bytes:,} bytes, {len(TEXTS)} documents |",
+        f"| training, phase 1 | {n_bytes:,} bytes, {len(TEXTS)} documents, 143 merges |",
         f"| training, phase 2 | {n_bytes:,} bytes, {len(TEXTS)} documents, rules uw-2025, from 320 tokens |",
-        "| compression on held-out.txt | 2.500 bytes per token (1,000 bytes) |",
     ):
         assert f"\n{line}\n" in card
     with pytest.raises(UserError, match="already exists; name a new folder"):
@@ -68,7 +66,7 @@ def test_a_failed_dry_run_leaves_nothing(
 def test_the_card_leaves_out_what_is_unknown(tmp_path: Path) -> None:
     bare = Tokenizer.from_ranks([(0, 1), (256, 2)], pattern=patterns.resolve("gpt2"))
     card = Path(bare.push_to_hub("org/name", to=tmp_path / "out"), CARD).read_text(encoding="utf-8")
-    for unknown in ("training", "compression", "special tokens", "phase 2", "None"):
+    for unknown in ("training", "special tokens", "phase 2", "None"):
         assert unknown not in card
 
 

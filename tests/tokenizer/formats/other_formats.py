@@ -30,6 +30,16 @@ def hf_file(tmp_path, **change):
     return path
 
 
+def write_gpt2(tokenizer, folder, header="#version: 0.2\n"):
+    """Writes vocab.json and merges.txt."""
+    folder.mkdir(exist_ok=True)
+    specials = {i: string for string, i in tokenizer.special_tokens.items()}
+    names = [specials.get(i) or printable(token) for i, token in enumerate(tokenizer.vocab)]
+    merges = [f"{printable(left)} {printable(right)}\n" for left, right in tokenizer.merges]
+    (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+    (folder / "merges.txt").write_text(header + "".join(merges))
+
+
 def added(string, token_id, **flags):
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {"id": token_id, "content": string} | plain | flags

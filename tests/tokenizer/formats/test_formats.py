@@ -1,3 +1,4 @@
+import hashlib
 import json
 import warnings
 
@@ -6,7 +7,7 @@ import pytest
 
 from tests import texts
 from tests.tokenizer.formats.other_formats import edit, forge
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
 from tokenizer.definition import ALPHABET, printable
 from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
@@ -66,6 +67,19 @@ def test_saving_writes_the_same_bytes_every_time(trained, tmp_path):
     assert set(names["superwords"]) == {"superbpe.json", "tokenizer_config.json", "tokenizer.json"}
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_identity_is_the_hash_of_the_content_however_it_is_written(name, indent, trained, tmp_path):
+    tokenizer = trained[name]
+    content = json.dumps(formats.content(tokenizer.definition), sort_keys=True)
+    assert tokenizer.sha256 == hashlib.sha256(content.encode()).hexdigest()
+    tokenizer.save(tmp_path)
+    file = tmp_path / formats.FILE
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=indent))
+    again = Tokenizer.load(tmp_path)
+    assert (again.sha256, again.vocab, again.merge_ids.dtype) == (tokenizer.sha256, tokenizer.vocab, np.uint32)
+
+
 def test_saving_leaves_other_files_alone(trained, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     trained["gpt2"].save(tmp_path)
@@ -120,6 +134,7 @@ TAMPERING = {
     "special string": lambda content: content.update(special_tokens={"<s>": 1199}),
     "special id": lambda content: content["special_tokens"].update({"<|endoftext|>": 0}),
     "one more special": lambda content: content["special_tokens"].update({"<s>": 1200}),
+    "eligible": lambda content: content.update(eligible="^x$"),
     "mode": lambda content: content.update(mode="two-pass" if content["mode"] == "one-pass" else "one-pass"),
     "phase1_merges": lambda content: content.update(phase1_merges=10),
     "more keys": lambda content: content.update(extra=1),
@@ -207,18 +222,10 @@ def test_a_two_pass_folder_with_a_tokenizer_json_is_rejected(two_pass_folder, fo
 # Edits without effect.
 
 
-def test_a_chat_template_only_warns(folder):
+def test_edits_that_change_no_ids_are_accepted(folder, trained):
     edit(folder / "tokenizer_config.json", lambda config: config.update(chat_template="{{ messages }}"))
-    with pytest.warns(UserWarning, match=r"tokenizer_config\.json was edited after it was written"):
-        tokenizer = Tokenizer.load(folder)
-    assert tokenizer.vocab_size == 1200
-
-
-def test_a_harmless_edit_of_hfs_file_only_warns(folder, trained):
     edit(folder / "tokenizer.json", lambda hf: hf.update(comment="mine"))  # and other spaces
-    with pytest.warns(UserWarning, match=r"tokenizer\.json was edited after it was written, in parts that do not"):
-        tokenizer = Tokenizer.load(folder)
-    assert tokenizer.sha256 == trained["superwords"].sha256
+    assert Tokenizer.load(folder).sha256 == trained["superwords"].sha256
 
 
 def test_provenance_is_not_part_of_the_identity(folder, trained):
@@ -226,12 +233,6 @@ def test_provenance_is_not_part_of_the_identity(folder, trained):
     tokenizer = Tokenizer.load(folder)
     assert tokenizer.provenance["note"] == "mine"
     assert tokenizer.sha256 == trained["superwords"].sha256
-
-
-def test_a_missing_tokenizer_config_warns(folder):
-    (folder / "tokenizer_config.json").unlink()
-    with pytest.warns(UserWarning, match="transformers may guess another class"):
-        Tokenizer.load(folder)
 
 
 # Damage.
@@ -283,13 +284,7 @@ def test_missing_folders_and_files_are_errors(folder, tmp_path):
         lambda content: content["merges"].append(["a", "b", "c"]),
         lambda content: content["merges"].append([-1, 2, 1200]),
         lambda content: content.pop("mode"),
-        lambda content: content.update(mode=None),
-        lambda content: content.update(byte_ids=None),
-        lambda content: content.update(phase1_merges="all"),
-        lambda content: content.update(phase1_merges=1.5),
         lambda content: content.update(pattern="(("),
-        lambda content: content.update(pattern=None),
-        lambda content: content.update(special_tokens=["<|endoftext|>"]),
         lambda content: content.update(special_tokens={"<|endoftext|>": "x"}),
         lambda content: content.update(special_tokens={"<|endoftext|>": 1.0}),
     ],
@@ -364,14 +359,3 @@ def test_an_ordinary_pattern_gets_a_tokenizer_json(tmp_path, regex):
     counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
     train_bpe(counts, 257, special_tokens=()).save(tmp_path)
     assert (tmp_path / "tokenizer.json").exists()
-
-
-@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens", "pad_token"])
-def test_a_token_that_transformers_would_add_is_rejected(tmp_path, key):
-    counts = count_pretokens([Batch.from_texts(["a cat, a cat"])], "gpt2")
-    train_bpe(counts, 260).save(tmp_path)
-    path = tmp_path / "tokenizer_config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps(config | {key: "cat" if key == "pad_token" else ["cat"]}))
-    with pytest.raises(UserError, match=r"adds the token 'cat'"):
-        Tokenizer.load(tmp_path)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.tokenizer.formats.other_formats import added, edit, forge, hf_file, sequence, split
+from tests.tokenizer.formats.other_formats import added, edit, forge, hf_file, sequence, split, write_gpt2
 from tokenizer import Tokenizer, UserError, definition, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 
@@ -32,7 +32,7 @@ def test_ranks_are_digits(rank, tmp_path):
 
 @pytest.mark.parametrize("token_id", [1 << 24, 1 << 32, 1 << 64, -1, True])
 def test_vocabularies_with_ids_out_of_range_are_rejected(token_id, trained, tmp_path):
-    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    write_gpt2(trained["gpt2"], tmp_path / "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"Ġthe": token_id}))
     with pytest.raises(UserError, match=r"vocab\.json is damaged: an id is not a whole number from 0 to"):
         Tokenizer.from_file(tmp_path / "gpt2")
@@ -43,7 +43,7 @@ def test_vocabularies_with_ids_out_of_range_are_rejected(token_id, trained, tmp_
 
 
 def test_two_names_for_one_id_are_rejected(trained, tmp_path):
-    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    write_gpt2(trained["gpt2"], tmp_path / "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"<|endoftext|>": 300}))
     with pytest.raises(UserError, match=r"vocab\.json is damaged: .* and '<\|endoftext\|>' both have the id 300"):
         Tokenizer.from_file(tmp_path / "gpt2")
@@ -56,7 +56,7 @@ def test_two_names_for_one_id_are_rejected(trained, tmp_path):
 def test_a_cut_in_a_gap_is_rejected():
     tokenizer = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 256, b"cd": 257, b"abc": 300}, pattern="gpt2"))
     assert tokenizer.cut(258).vocab_size == 258
-    with pytest.raises(UserError, match=r"cannot be cut to 259: .*258"):
+    with pytest.raises(UserError, match=r"cannot be cut to 259: .* some are unused"):
         tokenizer.cut(259)
 
 
@@ -71,7 +71,7 @@ def test_half_a_surrogate_pair_is_rejected(trained, tmp_path):
         Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("<\ud800>", 260)]))
     with pytest.raises(UserError, match=message):
         Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split("\udfff"))))
-    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    write_gpt2(trained["gpt2"], tmp_path / "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"\ud800": 5000}))
     with pytest.raises(UserError, match=message):
         Tokenizer.from_file(tmp_path / "gpt2")
@@ -113,7 +113,7 @@ def test_a_special_token_that_names_text_is_rejected_where_merges_are_ignored(tm
         Tokenizer.from_file(hf_file(tmp_path, **parts, model_ignore_merges=True))
     # The id makes tokenizer.json list it in the model's vocabulary, too.
     ours = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"Ġx": 256}))
-    with pytest.raises(UserError, match="special token 'Ġx' is how tokenizer"):
+    with pytest.raises(UserError, match=r"added token 'Ġx' .* spells b' x', and with ignore_merges"):
         formats.hf_json(ours)
 
 
@@ -125,7 +125,7 @@ def test_a_special_token_that_is_a_whole_pretoken_is_rejected_where_merges_are_i
     with pytest.raises(UserError, match="special token 'end' is in the model's vocabulary, and with ignore_merges"):
         Tokenizer.from_file(hf_file(tmp_path, **parts, added_tokens=[added("end", 261)]))
     ours = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"end": 256}))
-    with pytest.raises(UserError, match=r"special token 'end' cannot be written as tokenizer\.json"):
+    with pytest.raises(UserError, match=r"cannot be written as tokenizer\.json: its special token 'end'"):
         formats.hf_json(ours)
 
 
@@ -167,7 +167,7 @@ def test_forged_provenance_does_not_change_tokenizer_json(what, tmp_path):
 # Files that are there.
 
 
-@pytest.mark.parametrize(("kind", "name"), [("hf", ""), ("hf", "x.json"), ("gpt2", ""), ("tiktoken", "x.tiktoken")])
+@pytest.mark.parametrize(("kind", "name"), [("hf", ""), ("hf", "x.json"), ("tiktoken", "x.tiktoken")])
 def test_files_are_not_overwritten(kind, name, trained, tmp_path):
     written = formats.write(trained["gpt2"], tmp_path / name, kind)
     written[0].unlink()

@@ -7,7 +7,7 @@ import pytest
 
 from tests import texts
 from tests.generated import ONE_PASS
-from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
+from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
 from tokenizer import Tokenizer, UserError, formats, patterns
 from tokenizer.formats import printable, tiktoken, unprintable
 
@@ -36,29 +36,19 @@ def test_hf_files_round_trip(name, trained, tmp_path):
     np.testing.assert_array_equal(again.encode_batch(documents)[0], ours.encode_batch(documents)[0])
 
 
+@pytest.mark.parametrize("header", ["", "#version: 0.2\n", "#version: 0.2 - trained by a library\n"])
 @pytest.mark.parametrize("name", ONE_PASS)
-def test_gpt2_files_round_trip(name, trained, tmp_path):
+def test_gpt2_files_are_read(name, header, trained, tmp_path):
     ours = trained[name]
     cut = ours.fence or ours.pattern
-    if name != "gpt2":
-        with pytest.raises(UserError, match="contain no pattern, and programs use GPT-2's"):
-            formats.write(ours, tmp_path / "two", "gpt2")
-        assert not (tmp_path / "two").exists()
-    formats.write(ours, tmp_path / "two", "gpt2", any_pattern=True)
-    again = Tokenizer.from_file(tmp_path / "two", pattern=cut)
-    assert again.sha256 == Tokenizer.from_ranks(ours.ranks(), pattern=cut, special_tokens=["<|endoftext|>"]).sha256
-    body = (tmp_path / "two" / "merges.txt").read_text().removeprefix("#version: 0.2\n")
-    for header in ("", "#version: 0.2\n", "#version: 0.2 - trained by a library\n"):
-        (tmp_path / "two" / "merges.txt").write_text(header + body)
-        read = Tokenizer.from_file(tmp_path / "two" / "vocab.json", pattern=cut)
-        assert read.sha256 == again.sha256
-        files = formats.gpt2.files(read, any_pattern=True)
-        assert files["merges.txt"] == header + body
-    assert json.loads(files["vocab.json"]) == json.loads((tmp_path / "two" / "vocab.json").read_text())
+    write_gpt2(ours, tmp_path, header)
+    expected = Tokenizer.from_ranks(ours.ranks(), pattern=cut, special_tokens=["<|endoftext|>"]).sha256
+    for path in (tmp_path, tmp_path / "vocab.json"):
+        assert Tokenizer.from_file(path, pattern=cut).sha256 == expected
 
 
 def test_gpt2s_first_names_are_known(trained, tmp_path):
-    formats.write(trained["gpt2"], tmp_path, "gpt2")
+    write_gpt2(trained["gpt2"], tmp_path)
     (tmp_path / "vocab.json").rename(tmp_path / "encoder.json")
     (tmp_path / "merges.txt").rename(tmp_path / "vocab.bpe")
     for path in (tmp_path, tmp_path / "encoder.json", tmp_path / "vocab.bpe"):
@@ -117,18 +107,15 @@ def test_offsets_that_hf_would_trim_are_warned_of(tmp_path, recwarn):
 
 def test_files_keep_settings_that_do_not_change_ids(tmp_path):
     post = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
-    known = {"dropout": None, "unk_token": "<unk>", "fuse_unk": True, "continuing_subword_prefix": ""}
     file = hf_file(
         tmp_path,
-        version="1.0",
         post_processor=post,
         truncation={"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
         added_tokens=[added("<unk>", 260, normalized=True)],
-        **{f"model_{key}": value for key, value in known.items()},
     )
     original = json.loads(file.read_text())
     written = formats.hf_json(Tokenizer.from_file(file))
-    assert written == original
+    assert written | {"model": None} == original | {"model": None}
 
 
 # What the files mean.
@@ -169,7 +156,7 @@ def test_the_last_rank_of_a_repeated_pair_counts(tmp_path):
     merges = ["a b", "b c", "a b"]
     tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=merges))
     assert tokenizer.encode("abc") == [97, 258]
-    assert formats.hf_json(tokenizer)["model"]["merges"] == merges
+    assert formats.hf_json(tokenizer)["model"]["merges"] == [merge.split(" ") for merge in merges]
 
 
 def test_ids_may_have_gaps(tmp_path):
@@ -180,7 +167,7 @@ def test_ids_may_have_gaps(tmp_path):
     assert tokenizer.token_byte_lengths()[[300, 301, 400]].tolist() == [2, 0, 0]
     with pytest.raises(UserError, match="in a gap of the vocabulary"):
         tokenizer.decode([301])
-    with pytest.raises(UserError, match="cannot be cut: there are unused ids"):
+    with pytest.raises(UserError, match=r"cannot be cut to 300: .* some are unused"):
         tokenizer.cut(300)
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path).sha256 == tokenizer.sha256

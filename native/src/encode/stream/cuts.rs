@@ -21,7 +21,7 @@ use crate::pretokenize::classes::{CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPA
 use crate::pretokenize::{patterns::Kind, scanner::Scanner};
 use crate::text::utf8::decode;
 
-/// What a scanner does between two characters, whatever their surroundings.
+/// Behaviour of a scanner between two characters, whatever their surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// Nothing is known.

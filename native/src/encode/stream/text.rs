@@ -14,7 +14,7 @@ pub struct PreparedStream {
     stream: TextStream,
 }
 
-/// What a stream is encoded with, and where its ids go.
+/// Encoder and destination of a stream.
 pub struct Target<'a> {
     pub preparation: &'a Preparation,
     pub encoder: &'a Encoder,

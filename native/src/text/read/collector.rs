@@ -25,9 +25,9 @@ pub(super) struct Collector {
     limit: usize,
     lane: Lane,
     path: PathBuf,
-    /// What was skipped in the current file and batch.
+    /// Skipped records of the current file and batch.
     pub(super) damage: Skipped,
-    /// What was skipped in the batch in earlier files.
+    /// Skipped records of earlier files in the batch.
     skipped: Vec<(PathBuf, Skipped)>,
 }
 

@@ -45,7 +45,7 @@ impl From<String> for Failure {
     }
 }
 
-/// What was skipped in a file.
+/// Skipped records of a file.
 #[derive(Default)]
 pub struct Skipped {
     /// Records, or parts of the file whose records are unknown.

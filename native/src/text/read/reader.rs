@@ -27,7 +27,7 @@ const FILES_BYTES: u64 = 1 << 22;
 
 type Batches = Receiver<Result<Option<Read>, String>>;
 
-/// What the threads share.
+/// State that the threads share.
 struct Work {
     files: Vec<Input>,
     settings: Settings,
@@ -41,7 +41,7 @@ struct Work {
 pub struct Reader {
     lanes: Option<Receiver<Batches>>,
     lane: Option<Batches>,
-    /// What the batches that were returned lack, by file.
+    /// Records missing from the returned batches, by file.
     skipped: BTreeMap<PathBuf, Skipped>,
     process: u32,
 }
@@ -70,7 +70,7 @@ impl Reader {
         Ok(Self { lanes: Some(lanes), lane, skipped: BTreeMap::new(), process: std::process::id() })
     }
 
-    /// What the batches returned so far lack, by file: it does not depend on how far the threads have read ahead.
+    /// Records missing from the batches returned so far, by file: it does not depend on how far the threads have read ahead.
     pub fn skipped(&self) -> &BTreeMap<PathBuf, Skipped> {
         &self.skipped
     }

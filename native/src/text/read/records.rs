@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
 use crate::runtime::quoting::{listed, shortened};
 
-/// What is wrong, and where in the line.
+/// The error, and its place in the line.
 struct Wrong(String, usize);
 
 impl Wrong {

@@ -1,4 +1,4 @@
-//! What to read, and how.
+//! Settings of reading.
 
 #[derive(Clone, Debug)]
 pub struct Settings {

@@ -1,6 +1,6 @@
 //! Results of a pass as rows, to add up those of several processes.
 
-/// What a row counts, and its key.
+/// Kind of row, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// Spans by length.

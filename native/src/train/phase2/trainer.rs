@@ -18,7 +18,6 @@ use crate::train::report::{Merge, Report, Stop};
 use crate::train::{cells::Words, merge_loop::MergeLoop};
 
 const CHUNK_BYTES: usize = 1 << 17;
-const PROGRESS: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Which pairs of the fragments may be merged.
 pub struct MergeRules<'a> {
@@ -300,11 +299,11 @@ impl Trainer {
         &self,
         total: usize,
         rules: &MergeRules,
-        progress: impl FnMut(&[Merge]) -> bool,
+        progress: impl FnMut(usize) -> bool,
     ) -> Result<(Report, Stop), String> {
         let words = Fragments::words(self.workers[0].sample.levels().map(|(_, level)| &level.pieces))?;
         let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
-        let stop = merging.run(total, PROGRESS, progress);
+        let stop = merging.run(total, progress);
         Ok((merging.finish().0, stop))
     }
 
@@ -317,13 +316,13 @@ impl Trainer {
         rules: &MergeRules<'a>,
         min_count: u64,
         judge: Option<Judge<'a>>,
-        progress: impl FnMut(&[Merge]) -> bool,
+        progress: impl FnMut(usize) -> bool,
     ) -> Result<(&Report, Stop), String> {
         assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
         let rejected_pairs = std::mem::take(&mut self.rejected_pairs);
         let words = std::mem::take(&mut self.workers[0].fragments).into_words()?;
         let mut merging = self.merge_loop(words, rules, min_count, rejected_pairs, judge);
-        let stop = merging.run(total.saturating_sub(self.found.merges.len()), PROGRESS, progress);
+        let stop = merging.run(total.saturating_sub(self.found.merges.len()), progress);
         let (report, rejected_pairs) = merging.finish();
         self.rejected_pairs = rejected_pairs;
         self.found.merges.extend(report.merges);

@@ -1,0 +1,62 @@
+"""Expected precision of a comparison, announced before its models are trained."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.cli.console import percent
+from experiments.stages.heldout import sizes
+from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
+from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, reason_withheld
+from lm.evaluate.significance import effective_number, t_quantile
+
+if TYPE_CHECKING:
+    from experiments.config import Config
+    from experiments.results import HeldoutDocuments
+    from experiments.stages.context import Context
+    from experiments.store.artifacts import Artifact
+
+SEED_SPREAD = 0.0015
+UNIT_SPREAD = {"document": 0.013, "source": 0.017}
+"""Standard deviations of the relative difference between BPE and superwords, of one pair of models and of one held-out
+document or source; measured with models of the demonstration's size (docs/decisions.md). Larger models vary less."""
+
+
+def half_width(n_seeds: int, effective: float, unit: str, confidence: float) -> float:
+    """Expected half width of the interval of a relative difference; infinite if no interval can be given.
+
+    >>> round(half_width(5, 15, "source", 0.95), 4)
+    0.0096
+    """
+    if n_seeds < 2 or effective <= 1:
+        return math.inf
+    seeds = t_quantile(confidence, n_seeds - 1) * SEED_SPREAD / math.sqrt(n_seeds)
+    return math.hypot(seeds, t_quantile(confidence, effective - 1) * UNIT_SPREAD[unit] / math.sqrt(effective))
+
+
+def announce(context: Context, config: Config, documents: Artifact[HeldoutDocuments]) -> None:
+    """Say how wide the interval of a difference will be, or why no verdict will be possible and what to change."""
+    if len(config.arms) < 2:
+        return
+    unit = sampling_unit(config.eval.cluster, len(documents.contents.names[SOURCE]))
+    effective = float(effective_number(sizes(documents, unit).astype(np.float64)))
+    say, confidence = context.reporter.say, config.eval.confidence
+    if not (reason := reason_withheld(effective, unit, config.lm.n_seeds)):
+        width = half_width(config.lm.n_seeds, effective, unit, confidence)
+        say(
+            f"differences will be known to about ±{percent(width)} ({percent(confidence, 0)} interval, "
+            f"{config.lm.n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size)"
+        )
+        return
+    remedies = [f"lm.n_seeds={FEWEST_SEEDS}"] if config.lm.n_seeds < FEWEST_SEEDS else []
+    if effective < FEWEST_EFFECTIVE[unit]:
+        if config.corpus.heldout_sample < 1:
+            remedies.append("a larger corpus.heldout_sample")
+        elif unit == SOURCE:
+            remedies.append("eval.cluster=document if the sources are arbitrary parts of one collection")
+        else:
+            remedies.append("a larger corpus.heldout_fraction, or corpus.heldout_paths")
+    say(f"no verdict about tokenizers will be possible: {reason}; add {' and '.join(remedies)}", style="yellow")

@@ -1,0 +1,99 @@
+"""Points that were measured elsewhere: a table of bits per byte by arm, seed, training FLOPs and source."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.comparison import UNIFORM_BITS
+from lm.scaling.points import Points
+from tokenizer.errors import UserError, listed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+COLUMNS = ("arm", "seed", "flops", "vocab_size", "tokens_per_byte")
+"""Columns of the table; every further one is a source."""
+_SOURCE_BYTES = 1_000_000
+"""Size of every source, whose real size the table does not have: all have the same share."""
+
+
+class Measured(NamedTuple):
+    """A table of points.
+
+    Attributes:
+        arms: The arms in the order of the table; the first is the reference.
+        source_bytes: int64[n_sources].
+        sources: The sources, each its own unit of sampling.
+    """
+
+    arms: list[Points]
+    source_bytes: NDArray[np.int64]
+    sources: Grouping
+
+
+def read_points(path: Path) -> Measured:
+    """Read a CSV table (RFC 4180): a row for each arm, seed and budget, with the bits per byte of each source.
+
+    Raises:
+        UserError: If a column or a row is missing, or a value is not a number above 0.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        table = csv.DictReader(file)
+        names = [name for name in table.fieldnames or [] if name not in COLUMNS]
+        if missing := [name for name in COLUMNS if name not in (table.fieldnames or [])]:
+            raise UserError(
+                f"{path} has no column {listed(missing)}; the columns are {listed(COLUMNS)}, and the sources"
+            )
+        if not names:
+            raise UserError(f"{path} has no bits per byte; add a column for each source, or one for the mean")
+        arms: dict[str, dict[tuple[int, float], dict[str, float]]] = {}
+        for row in table:
+            at = f"{path}, line {table.line_num}"
+            values = {name: _number(at, name, row[name]) for name in (*COLUMNS[2:], *names)}
+            key = int(_number(at, "seed", row["seed"], least=0)), values["flops"]
+            if key in arms.setdefault(row["arm"], {}):
+                raise UserError(f"{at}: {row['arm']} has seed {key[0]} at {key[1]:g} FLOPs twice")
+            arms[row["arm"]][key] = values
+    if len(arms) < 2:
+        raise UserError(f"{path} has {len(arms)} arms; at least 2 are required")
+    sizes = np.full(len(names), _SOURCE_BYTES)
+    sources = Grouping(tuple(names), np.arange(len(names), dtype=np.int32))
+    return Measured([_points(path, arm, rows, names) for arm, rows in arms.items()], sizes, sources)
+
+
+def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]], names: list[str]) -> Points:
+    seeds, flops = (sorted(set(column)) for column in zip(*rows, strict=True))
+    for seed in seeds:
+        for each in flops:
+            if (seed, each) not in rows:
+                raise UserError(f"{path}: {arm} has no row of seed {seed:g} at {each:g} FLOPs")
+    bits = np.array([[[rows[seed, each][name] for name in names] for each in flops] for seed in seeds])
+    first = next(iter(rows.values()))
+    tokens = np.full(len(names), round(first["tokens_per_byte"] * _SOURCE_BYTES))
+    diverged = f"a model of {arm} needs {bits.max():.1f} bits per byte" if bits.max() >= UNIFORM_BITS else ""
+    return Points(
+        arm,
+        int(first["vocab_size"]),
+        flops,
+        [int(seed) for seed in seeds],
+        tokens,
+        bits * math.log(2) * _SOURCE_BYTES,
+        diverged,
+    )
+
+
+def _number(at: str, name: str, text: str | None, *, least: float = math.ulp(0.0)) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not least <= value < math.inf:
+        raise UserError(f"{at}: {name} is {text!r}; write a number above 0")
+    return value

@@ -1,0 +1,234 @@
+"""`superbpe choose`: the grid, its prices, the finalists and the command that compares them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from experiments.cli import main
+from experiments.cli.compose import load
+from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
+from experiments.fertility.deployments import deployment
+from experiments.fertility.grid import Recipe, grid
+from lm.evaluate.deployment import Deployment, serving_cost
+from superbpe import train_superbpe
+from tests import texts
+from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+GRID = ["--patterns", "o200k", "--presets", "uw-2025", "--transitions", "0.5", "--sizes", "600", "1200"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("choose") / "text.jsonl"
+    prose = [part for text in texts.prose() for part in text.split("\n\n") if len(part) > 200]
+    lines = [json.dumps({"text": f"{text} {i}", "from": f"kind{i % 2}: {i % 4}"}) for i, text in enumerate(prose)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def report(text: Path) -> dict[str, Any]:
+    return choose(text, text.parent / "out")
+
+
+def choose(text: Path, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
+    words = ["choose", str(text), "--out", str(out), "--heldout", "0.4", "--source-field", "from", *GRID, *more]
+    assert main.run(words) == code
+    return json.loads((out / "choose.json").read_text(encoding="utf-8")) if code == 0 else {}
+
+
+def test_the_grid_has_every_combination_once() -> None:
+    cells = grid(None, None, ["uw-2025", "boundless"], [0.5, 400, 9000], [800, 1600], ["o200k", "gpt2"])
+    assert [cell.name for cell in cells] == [
+        "bpe-o200k-800", "bpe-o200k-1_6k", "bpe-gpt2-800", "bpe-gpt2-1_6k",
+        "uw-2025-800-t400", "uw-2025-1_6k-t800", "uw-2025-1_6k-t400",
+        "boundless-800", "boundless-1_6k",
+    ]  # fmt: skip
+    assert cells[4].recipe == Recipe("superbpe", "line", "uw-2025", 400)
+    crossed = grid(["gpt2"], ["line", "document"], ["runs"], [0.5], [800], [])
+    assert [cell.name for cell in crossed] == [
+        "bpe-gpt2-line-800", "bpe-gpt2-800", "runs-gpt2-line-800-t400", "runs-gpt2-800-t400",
+    ]  # fmt: skip
+
+
+def test_tokenizers_equal_those_that_are_trained_alone(text: Path, report: dict[str, Any]) -> None:
+    corpus = Corpus(CorpusConfig(paths=[str(text)], heldout_fraction=0.4))
+    trained = {Tokenizer.load(path).sha256 for path in (text.parent / "out" / "trained").iterdir() if path.is_dir()}
+    bpe = train_bpe(count_pretokens(corpus, "o200k"), 1200)
+    lines = train_bpe(count_pretokens(corpus, "o200k", unit="line"), 601)
+    assert bpe.sha256 in trained
+    assert train_superbpe(lines, corpus, vocab_size=1200, rules="uw-2025", transition=600).sha256 in trained
+    assert {one["name"] for one in report["tokenizers"]} == {
+        "bpe-o200k-600", "bpe-o200k-1_2k", "uw-2025-o200k-600-t300", "uw-2025-o200k-1_2k-t600",
+    }  # fmt: skip
+    saved = {one["name"]: Tokenizer.load(one["folder"]) for one in report["finalists"]}
+    assert saved["bpe-o200k-1_2k"].sha256 == bpe.sha256
+    for tokenizer in saved.values():  # the split can be checked
+        assert tokenizer.provenance["choose"] == report["split"]
+
+
+def test_numbers_equal_those_of_fertility(text: Path, report: dict[str, Any], tmp_path: Path) -> None:
+    selection = text.parent / "out" / "selection.jsonl"
+    folders = [f"{one['name']}={one['folder']}" for one in report["finalists"]]
+    words = ["fertility", *folders, str(selection), "--source-field", "source", "--out", str(tmp_path)]
+    assert main.run([*words, "--reference", report["reference"]]) == 0
+    rows = json.loads((tmp_path / "fertility.json").read_text(encoding="utf-8"))["rows"]
+    names = {one["name"] for one in report["finalists"]}
+    assert len(names) > 1
+    assert {row["in_training_bytes"] for row in rows} == {0}  # the folders record their training text
+    expected = [{**row, "in_training_bytes": None} for row in rows]
+    assert [row for row in report["rows"] if row["tokenizer"] in names] == sorted(
+        expected, key=lambda row: [one["name"] for one in report["tokenizers"]].index(row["tokenizer"])
+    )
+    assert {row["group"] for row in rows if row["by"] == "kind"} == {"kind0", "kind1"}
+
+
+def test_training_selection_and_test_are_disjoint_and_complete(text: Path, report: dict[str, Any]) -> None:
+    def documents(split: Any, **settings: Any) -> set[str]:
+        return set(Corpus(CorpusConfig(paths=[str(text)], heldout_fraction=0.4, **settings)).documents(split))
+
+    training, test = documents("train"), documents("heldout", heldout_sample=0.5)
+    lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
+    selection = {json.loads(line)["text"] for line in lines}
+    assert len(selection) == report["documents"]
+    assert training | selection | test == documents("all")
+    assert len(training) + len(selection) + len(test) == len(documents("all"))
+
+
+def test_the_command_for_the_models_is_a_configuration(report: dict[str, Any], text: Path) -> None:
+    command = report["bakeoff"]["command"]
+    assert command[:2] == ["pipeline", "experiment=bakeoff"]
+    config = load(command[1:])
+    assert [arm.file for arm in config.arms.values()] == [one["folder"] for one in report["finalists"]]
+    assert report["finalists"][0]["name"] == report["reference"]
+    assert config.corpus.paths == [str(text)]
+    assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
+    assert report["bakeoff"]["seconds"] > 0
+
+
+def test_the_page_names_the_finalists(report: dict[str, Any], text: Path) -> None:
+    page = (text.parent / "out" / "choose.html").read_text(encoding="utf-8")
+    for one in report["finalists"]:
+        assert one["folder"] in page
+        assert one["why"].replace(" %", "\N{NO-BREAK SPACE}%") in page.replace("&#39;", "'")
+    assert "kind1" in page
+    assert "superbpe pipeline experiment=bakeoff" in page
+
+
+def test_a_second_run_trains_nothing(
+    text: Path, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("count_pretokens", "train_bpe", "train_superbpe"):
+        monkeypatch.setattr(f"experiments.fertility.grid.{name}", lambda *_, **__: pytest.fail("trains again"))
+    again = choose(text, text.parent / "out")
+    assert again["tokenizers"] == report["tokenizers"]
+    assert "next:  superbpe pipeline experiment=bakeoff" in capsys.readouterr().out
+
+
+def test_existing_tokenizers_are_compared_and_extended(text: Path, report: dict[str, Any], tmp_path: Path) -> None:
+    train_bpe(texts.sample(60_000), 500).save(tmp_path / "mine")
+    mine = choose(text, text.parent / "out", "--against", f"mine={tmp_path / 'mine'}", "--reference", "mine")
+    assert mine["reference"] == "mine"
+    rows = {one["name"]: one for one in mine["tokenizers"]}
+    assert rows["mine"]["relative"] == 1
+    assert rows["mine-extended"]["superwords"] > 0
+    assert rows["mine-extended"]["vocab_size"] == 625
+    assert mine["finalists"][0]["folder"] == str(tmp_path / "mine")
+
+
+def test_prices_are_those_of_the_deployment(report: dict[str, Any]) -> None:
+    deployed = deployment(["dense-70b", "context_bytes=4096"])
+    assert (deployed.n_layers, deployed.context_bytes) == (80, 4096)
+    for tokens_per_byte in (0.15, 0.42):
+        cost = serving_cost(deployed, vocab_size=5000, tokens_per_byte=tokens_per_byte)
+        expected = cost.prefill.flops_per_byte + cost.decode.flops_per_byte
+        assert cost_curve(deployed, 5000)(tokens_per_byte) == pytest.approx(expected, rel=1e-12)
+    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
+    for one in report["tokenizers"]:
+        row = overall[one["name"]]
+        assert one["cost"] == pytest.approx(row["prefill_flops_per_byte"] + row["decode_flops_per_byte"], rel=1e-12)
+        assert one["name"] == report["reference"] or one["low"] < one["relative"] < one["high"]
+    for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
+        with pytest.raises(UserError, match="--deployment"):
+            deployment([mistake])
+
+
+def test_tokenizers_of_one_recipe_are_not_recommended_over_another() -> None:
+    """Ten halves of the same documents: the differences are those of the training samples alone."""
+    every = [part for text in texts.prose() for part in text.split("\n\n")]
+    rng = np.random.default_rng(0)
+    rng.shuffle(every)
+    held, train = every[: len(every) // 5], every[len(every) // 5 :]
+
+    def candidate(name: str, documents: Sequence[str]) -> Candidate:
+        tokenizer = train_bpe(count_pretokens(documents, "o200k"), 2000)
+        return Candidate(name, name, 2000, np.array([len(tokenizer.encode(text)) for text in held]))
+
+    halves = [[train[i] for i in rng.permutation(len(train))[: len(train) // 2]] for _ in range(10)]
+    candidates = [candidate(f"half{i}", half) for i, half in enumerate(halves)]
+    n_bytes = np.array([len(text.encode()) for text in held])
+    quarters = [candidate(f"quarter{i}", train[i::4]) for i in range(4)]
+    totals = [one.tokens.sum() / n_bytes.sum() for one in quarters]
+    least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
+
+    def chosen(every: Sequence[Candidate], reference: str) -> list[str]:
+        return [one.name for one in finalists(price(every, reference, n_bytes, Deployment(), least), reference)]
+
+    for one in candidates:
+        assert chosen(candidates, one.name) == [one.name]
+    better = dataclasses.replace(candidates[0], name="better", tokens=candidates[0].tokens * 8 // 10)
+    assert chosen([better, *candidates], "half0") == ["half0", "better"]
+    assert chosen([dataclasses.replace(better, lossy=True), *candidates], "half0") == ["half0"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--reference", "bpe"], "--reference 'bpe' is not a tokenizer; the names are bpe-o200k-600"),
+        (["--patterns", "o20k"], "did you mean 'o200k'"),
+        (["--deployment", "dense"], "is neither a preset"),
+        (["--heldout", "0.01"], "documents are held out"),
+    ],
+)
+def test_mistakes_are_one_line(
+    text: Path, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choose(text, tmp_path / "out", *more, code=2)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_ctrl_c_keeps_what_is_trained(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.fertility.grid.train_superbpe", stop)
+    choose(text, tmp_path / "out", code=130)
+    assert "the same command resumes after them" in capsys.readouterr().err
+    assert len(list((tmp_path / "out" / "trained").glob("*.npy"))) == 2  # phase 1 of documents and lines
+    assert not (tmp_path / "out" / "choose.html").exists()
+
+
+def test_no_slow_package_is_needed(text: Path, tmp_path: Path) -> None:
+    words = ["choose", str(text), "--out", str(tmp_path), "--heldout", "0.4", *GRID]
+    code = (
+        f"import sys; from experiments.cli.main import run; assert run({words}) == 0;"
+        "sys.exit(', '.join({'torch', 'hydra', 'omegaconf', 'wandb', 'pyarrow'} & sys.modules.keys()) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
