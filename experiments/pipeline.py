@@ -9,10 +9,12 @@ This is the only module that sees the whole configuration: a stage gets its inpu
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from experiments.__main__ import main
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.config import part, recorded
@@ -320,3 +322,8 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+if __name__ == "__main__":  # the same as `superbpe pipeline`, for launchers that start a module
+    sys.argv.insert(1, "pipeline")
+    main()

@@ -90,7 +90,7 @@ def parser() -> Parser:
         nargs="*",
         choices=PRESETS,
         metavar="PRESET",
-        help=f"superwords (digits uw-2025 sentence): {', '.join(PRESETS)}",
+        help=f"superwords ({' '.join(PRESETS_TRIED)}): {', '.join(PRESETS)}",
     )
     add(
         "--transitions", nargs="+", type=transition, metavar="SHARE",
@@ -275,7 +275,7 @@ def _bakeoff(
     text = {key: value for key, value in asdict(config).items() if value != usual[key] and key != "sources"}
     text |= {f"sources.{name}": path for name, path in config.sources.items()}
     text["heldout_sample"] = min(
-        TEST_SHARE, float(f"{1e6 / max(config.heldout_fraction * sum(corpus.sizes()), 1):.2g}")
+        TEST_SHARE, float(f"{TEST_BYTES / max(config.heldout_fraction * sum(corpus.sizes()), 1):.2g}")
     )
     arms = {re.sub(r"[^A-Za-z0-9_-]+", "_", name): place for name, place in places.items()}  # the reference first
     words = ["pipeline", "experiment=bakeoff", "corpus=files", f"arms=[{','.join(arms)}]"]

@@ -1,6 +1,6 @@
 //! The encoder.
 
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -120,18 +120,15 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Bound<'py, PyList>> {
-        self.with_ids(py, text, preparation, |ids| PyList::new(py, ids))?
-    }
-
-    /// Ids of one text as an array.
-    #[pyo3(signature = (text, preparation=None))]
-    fn encode_array<'py>(
-        &self,
-        py: Python<'py>,
-        text: &str,
-        preparation: Option<&Preparation>,
-    ) -> PyResult<Array<'py, u32>> {
-        self.with_ids(py, text, preparation, |ids| PyArray1::from_slice(py, ids))
+        self.core.with_state(|state| {
+            state.with_ids(|state, ids| {
+                let encode =
+                    || prepared(preparation, text.as_bytes(), ids, |text, ids| self.core.encode(text, state, ids));
+                // For a short text, let other threads wait for the GIL rather than release and reacquire it.
+                if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) }?;
+                PyList::new(py, ids.as_slice())
+            })
+        })
     }
 
     #[pyo3(signature = (texts, threads, preparation=None))]
@@ -211,27 +208,6 @@ impl Encoder {
         let find = || self.core.with_state(|state| preparation.spans(&self.core, text.as_bytes(), state));
         let preparation::Spans { ids, bytes, characters, words } = detached(py, find)?;
         Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py), words.into_pyarray(py)))
-    }
-}
-
-impl Encoder {
-    /// Calls `pass` with the ids of one text, in a buffer that is reused.
-    fn with_ids<R>(
-        &self,
-        py: Python<'_>,
-        text: &str,
-        preparation: Option<&Preparation>,
-        pass: impl FnOnce(&[u32]) -> R,
-    ) -> PyResult<R> {
-        self.core.with_state(|state| {
-            state.with_ids(|state, ids| {
-                let encode =
-                    || prepared(preparation, text.as_bytes(), ids, |text, ids| self.core.encode(text, state, ids));
-                // For a short text, let other threads wait for the GIL rather than release and reacquire it.
-                if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) }?;
-                Ok(pass(ids))
-            })
-        })
     }
 }
 

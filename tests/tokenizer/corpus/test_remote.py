@@ -318,7 +318,7 @@ def test_an_outage_does_not_delay_the_exit(name, more, endpoint, tmp_path):
     )
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", program], bufsize=0, **pipes) as process:
-        kill = threading.Timer(40, process.kill)
+        kill = threading.Timer(120, process.kill)
         kill.start()
         process.stdout.readline()
         wait_until_quiet(endpoint)
