@@ -150,7 +150,7 @@ def report(context: Context, training: Training, artifact: Artifact[TrainedModel
     what = (
         f"{si(summary.parameters_total)} parameters, {si(summary.parameters_non_embedding)} without embeddings; "
         f"{summary.steps:,} steps, {si(summary.bytes)}B of text in {si(summary.tokens)} tokens, "
-        f"{si(summary.flops)} FLOPs, training loss {summary.last_train_bits_per_byte:.3f} bits per byte at the end"
+        f"{si(summary.flops)} FLOPs"
     )
     context.done(str(training), artifact, what, {key: getattr(summary, key) for key in _TOTALS})
 
