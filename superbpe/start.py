@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -184,8 +185,8 @@ def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
             "rules with interleave=True choose which phase-1 tokens to keep, but keeping ids keeps all of them. "
             "Use rules with interleave=False"
         )
-    if rules.phase1_fence == "kept" and tokenizer.ignore_merges:
-        _check_whole_pretokens(tokenizer)
+    if tokenizer.ignore_merges:
+        _check_whole_pretokens(tokenizer, rules)
     merges = _applied(tokenizer)
     ids, ranks = _ranked(tokenizer, merges)
     unmade = {tokenizer.vocab[i]: i for i in np.setdiff1d(tokenizer.ordinary_ids(), ids).tolist()}
@@ -230,16 +231,22 @@ def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.ND
     return ids, ranks
 
 
-def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
-    """Reject `ignore_merges` if it changes ids: two-pass encoding cannot turn a whole pretoken into a token."""
+def _check_whole_pretokens(tokenizer: Tokenizer, rules: Rules) -> None:
+    """Name the tokens that only `ignore_merges` produces, from whole pretokens: no phase 2 can keep that.
+
+    Two-pass encoding would give other ids than the tokenizer, so it rejects them. One-pass encoding never makes them.
+    """
     ids = tokenizer.ordinary_ids()
     unmerged = ids[tokenizer.definition.encoder.tokens_in_tokens()[ids] > 1].tolist()
-    if only := [text for i in unmerged if (text := _text(tokenizer.vocab[i])) is not None]:
+    if not (only := [text for i in unmerged if (text := _text(tokenizer.vocab[i])) is not None]):
+        return
+    which = f"{len(only)} tokens, such as {quoted(only[0])}, come only from whole pretokens (ignore_merges), not merges"
+    if rules.phase1_fence == "kept":
         raise UserError(
-            f"{len(only)} tokens, such as {quoted(only[0])}, come only from whole pretokens (ignore_merges), not from "
-            "merges; with the phase-1 fence kept, phase 2 needs tokens that merges produce. Use rules with "
+            f"{which}; with the phase-1 fence kept, phase 2 needs tokens that merges produce. Use rules with "
             "phase1_fence='lifted', such as 'uw-2025'"
         )
+    warnings.warn(f"{which}: with superwords, no text becomes these tokens; their ids stay", stacklevel=4)
 
 
 def _text(token: bytes) -> str | None:
