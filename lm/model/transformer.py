@@ -150,7 +150,13 @@ class Transformer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embedding, blocks and final norm (HF: `model.`)."""
+    """Embedding, blocks and final norm (HF: `model.`).
+
+    Attributes:
+        measuring: Whether forward passes without a cache set `squares`.
+        squares: float32[batch, seq_len], mean square of the residual stream before the final norm of the last such pass;
+            None before it.
+    """
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
         super().__init__()
@@ -163,6 +169,8 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
         self.cos: Tensor
         self.sin: Tensor
+        self.measuring = False
+        self.squares: Tensor | None = None
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, mask: Tensor | None = None) -> Tensor:
         """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len].
@@ -178,6 +186,8 @@ class Decoder(nn.Module):
             cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
             for layer in self.layers:
                 x = layer(x, cos, sin, attend)
+            if self.measuring:
+                self.squares = x.detach().float().square().mean(-1)
         else:
             positions = cache.begin(*ids.shape)[:, None]
             cos, sin = self.cos[positions], self.sin[positions]
