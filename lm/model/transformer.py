@@ -154,8 +154,7 @@ class Decoder(nn.Module):
 
     Attributes:
         measuring: Whether forward passes without a cache set `squares`.
-        squares: float32[batch, seq_len], mean square of the residual stream before the final norm of the last such pass;
-            None before it.
+        squares: float32[batch, seq_len], mean square of the residual stream before the final norm in that pass.
     """
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
@@ -170,7 +169,7 @@ class Decoder(nn.Module):
         self.cos: Tensor
         self.sin: Tensor
         self.measuring = False
-        self.squares: Tensor | None = None
+        self.squares: Tensor
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, mask: Tensor | None = None) -> Tensor:
         """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len].

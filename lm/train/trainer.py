@@ -167,7 +167,7 @@ class Trainer:
         parts = list(batch.micro_batches(config.microbatch_size, self.multiple))
         self.longest_row = max(self.longest_row, batch.longest)
         factor = self.schedule.factor(self.step)
-        logged = (self.step + 1) % config.log_every == 0 or self.step + 1 == config.steps
+        logged = (self.step + 1) % config.log_every == 0 or self.step + 1 >= config.steps
         # A compiled decoder always measures, which costs nothing there: another graph would be compiled otherwise.
         self.model.model.measuring = logged or bool(self.identity.get("compile"))
         sums, squares = self._backward(parts)
