@@ -108,7 +108,7 @@ class ByteModel:
         found: dict[int, NDArray[np.float64]] = {}
         plans: list[_Plan] = []
         for i, (prompt, answers) in enumerate(requests):
-            before = self._normalized(prompt)
+            before = self.paths.normalized(_bytes(prompt))
             after = [self._split(prompt, answer)[1] for answer in answers]
             if any(self._part(before, answer) < len(answer) for answer in after):
                 found[i] = np.array([self.log_prob(answer, prompt) for answer in answers])
@@ -125,12 +125,12 @@ class ByteModel:
         After the end of a token any token of the vocabulary may follow, and the encoder checks each one, which takes
         most of the time. `likeliest_bytes` is several times faster.
         """
-        [(plan, table)] = self._tables([self._plan(self._normalized(prefix), following=True)])
+        [(plan, table)] = self._tables([self._plan(self.paths.normalized(_bytes(prefix)), following=True)])
         return self._next(plan, table, None)[0]
 
     def likeliest_bytes(self, prefixes: Sequence[str | bytes]) -> list[int]:
         """The most probable next byte of each prefix, or `END`: the first maximum of `next_byte`."""
-        found, plans = [], [self._plan(self._normalized(prefix), following=True) for prefix in prefixes]
+        found, plans = [], [self._plan(self.paths.normalized(_bytes(prefix)), following=True) for prefix in prefixes]
         for plan, table in self._tables(plans):
             for most in (64, 1024, None):
                 probabilities, unknown = self._next(plan, table, most)
@@ -166,7 +166,7 @@ class ByteModel:
             prompt: The prompt.
             seed: Seed of the draw; None takes the most probable path.
         """
-        data = self._normalized(prompt)
+        data = self.paths.normalized(_bytes(prompt))
         certain, tail = self.paths.stable_prefix(data)
         if not tail:
             return certain
@@ -181,12 +181,9 @@ class ByteModel:
         return [*certain, *paths[drawn]]
 
     def _next(self, plan: _Plan, table: NDArray[np.float64], most: int | None) -> tuple[NDArray[np.float64], float]:
-        """As for `next_byte`, and the probability that is missing because few tokens were considered.
+        """As for `next_byte`, from a plan with `following`; and the probability that is missing.
 
-        Args:
-            plan: A plan with `following`.
-            table: What was read for it.
-            most: Number of most probable tokens to consider after the end of a token; None for all.
+        It is missing if only the `most` probable tokens are considered after the end of a token.
         """
         vocab = self.lm.tokenizer.vocab
         tail, tree, ended = plan.tail, plan.tree, plan.ended
@@ -231,11 +228,7 @@ class ByteModel:
     ) -> _Plan:
         """Plan to read for the probabilities of the prompt, and of prompt and answers.
 
-        Args:
-            prompt: The bytes of the prompt.
-            answers: The bytes of the answers.
-            end: Include the end of the document after the only answer.
-            following: Read the tokens after the prompt too.
+        With `end`, the document ends after the only answer. With `following`, the next tokens are read too.
         """
         certain, tail = self.paths.stable_prefix(prompt)
         strings = [self.paths.find(tail)]
@@ -273,12 +266,9 @@ class ByteModel:
             if plan is not None:
                 batch.append(plan)
 
-    def _normalized(self, text: str | bytes) -> bytes:
-        return self.paths.normalized(_bytes(text))
-
     def _split(self, prompt: str | bytes, text: str | bytes) -> tuple[bytes, bytes]:
         """Bytes of the prompt, and bytes that the text adds to it."""
-        before, whole = self._normalized(prompt), self._normalized(_bytes(prompt) + _bytes(text))
+        before, whole = (self.paths.normalized(data) for data in (_bytes(prompt), _bytes(prompt) + _bytes(text)))
         if not whole.startswith(before):
             raise UserError(
                 f"normalization changes the end of the prompt, {quoted(prompt[-8:])}, together with the text after it, "

@@ -64,9 +64,8 @@ class Continuations:
         self._known = all(patterns.equivalent(regex) is not None for regex in self._scanners)
         # If whole pieces matter, a piece that continues and one that ends are different cases.
         self._local = not tokenizer.ignore_merges and tokenizer.eligible is None
-        named = {c for regex in self._scanners for c in regex if c.isprintable()}
-        self._tried = _CONTINUATIONS if self._known else [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))]
-        self._tried = self._unchanged("", self._tried)
+        named = {c for regex in self._scanners for c in regex if c.isprintable() and not self._known}
+        self._tried = self._unchanged("", [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))])
         self._grouped = lru_cache(_MOST)(self._groups)
         self._completed = lru_cache(_MOST)(self._completions)
 
@@ -92,16 +91,9 @@ class Continuations:
         for more in self._completed(combining, partial) if partial else self._tried:
             inside, ends = [], not partial
             for scanner in self._scanners:
-                cuts, at = [], 0
-                for piece in _native.split(text + more, scanner):
-                    at += len(piece)
-                    if at >= end:
-                        break
-                    cuts.append(at)
-                if at == end and partial:
-                    cuts.append(at)
-                inside.append(tuple(cuts))
-                ends = ends and at == end
+                cuts = list(itertools.accumulate(map(len, _native.split(text + more, scanner)), initial=0))
+                inside.append(tuple(cut for cut in cuts if cut < end or (partial and cut == end)))
+                ends = ends and end in cuts
             groups.setdefault(tuple(inside), ([], []))[not ends].append(more)
         result = []
         for ended, going in groups.values():

@@ -137,11 +137,9 @@ class TokenizationPaths:
         return range(begin, bisect.bisect_right(self._tokens, rest + b"\xff" * self._longest))
 
     def _canonical(self, head: bytes, candidates: Iterable[int]) -> Iterator[tuple[bytes, int]]:
-        """For each candidate that is canonical after `head`: the ids before it (as uint32 bytes), and its id.
+        """Ids before a candidate, as uint32 bytes, and its id, for each that is canonical after the bytes `head`.
 
-        Args:
-            head: The bytes before the token.
-            candidates: Indices into the sorted tokens.
+        Candidates are indices into the sorted tokens.
         """
         # Try the first continuation of each group, and the others only if it proves nothing.
         waiting: list[tuple[int, str, bytes, list[bytes]]] = []
