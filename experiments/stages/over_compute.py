@@ -19,9 +19,8 @@ from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
 from lm.evaluate.comparison import eligible
 from lm.evaluate.deployment import training_flops
-from lm.scaling.gaps import pooled_names
 from lm.scaling.measured import read_points
-from lm.scaling.points import Average, Points
+from lm.scaling.points import Average, HeldOut, Points
 from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
@@ -125,16 +124,9 @@ def study(
         )
 
     sizes, sources, cluster = _units(evaluations[0][0].only(found.documents))
-    compared = Study.of(
-        [points(arm, barred) for arm, barred in zip(arms, found.reasons, strict=True)],
-        sizes,
-        sources,
-        average=chosen.average,
-        shares=chosen.shares,
-        cluster=cluster,
-        tolerance=tolerance,
-        confidence=confidence,
-    )
+    heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=cluster)
+    measured = [points(arm, barred) for arm, barred in zip(arms, found.reasons, strict=True)]
+    compared = Study(measured, heldout, tolerance, confidence)
     priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."
     return compared, " ".join(filter(None, [found.note, priced]))
 
@@ -245,7 +237,7 @@ def reprice(
         equal_at=equal_at,
     )
     step = next_step(compared[0].gaps, settings_then, run.command, sum(map(_seed_seconds, arms)))
-    _write(Reporter(), out, folder, *compared, chosen.deployment, step)
+    _write(Reporter(), out, folder, *compared, chosen, step)
 
 
 def compare_points(
@@ -265,17 +257,9 @@ def compare_points(
     """
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
-    compared = Study.of(
-        arms,
-        sizes,
-        sources,
-        average=chosen.average,
-        shares=chosen.shares,
-        cluster=SOURCE,
-        tolerance=tolerance or _TOLERANCE,
-        confidence=confidence,
-    )
-    _write(Reporter(), out, path, compared, "", chosen.deployment, None)
+    heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=SOURCE)
+    compared = Study(arms, heldout, tolerance or _TOLERANCE, confidence)
+    _write(Reporter(), out, path, compared, "", chosen, None)
 
 
 def show(context: Context, rungs: Sequence[Result], deployment: Deployment, tolerance: float, folder: Path) -> None:
@@ -311,16 +295,16 @@ def show(context: Context, rungs: Sequence[Result], deployment: Deployment, tole
         context.reporter.say(f"No comparison over compute: {error}", style="yellow")
         return
     step = next_step(compared[0].gaps, first.arm.settings, command_line(), sum(map(_seed_seconds, arms)))
-    _write(context.reporter, folder, folder, *compared, chosen.deployment, step)
+    _write(context.reporter, folder, folder, *compared, chosen, step)
 
 
 def _write(
-    reporter: Reporter, out: Path, run: Path, compared: Study, note: str, deployment: Deployment, step: Step | None
+    reporter: Reporter, out: Path, run: Path, compared: Study, note: str, chosen: Assumptions, step: Step | None
 ) -> None:
     """Write the page, its numbers and the verdicts, and print the result."""
     from experiments.report import ladder_page  # imports Altair, which is slow
 
-    numbers = describe(compared, deployment, note=note, step=step, run=str(run))
+    numbers = describe(compared, chosen, note=note, step=step, run=str(run))
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / NUMBERS, numbers)
     write_whole(out / TABLE, verdicts_csv(numbers).encode())
@@ -340,10 +324,10 @@ def _write(
 
 
 def describe(
-    study: Study, deployment: Deployment, *, note: str = "", step: Step | None = None, run: str = ""
+    study: Study, chosen: Assumptions, *, note: str = "", step: Step | None = None, run: str = ""
 ) -> dict[str, Any]:
     """All numbers and sentences at a deployment, JSON-able."""
-    priced = study.at(deployment)
+    priced = study.at(chosen.deployment)
     reference = study.arms[0].name
     losses = [bits(study.heldout.average(arm.nats).mean(axis=0)) for arm in study.arms]
     pairs = list(zip(study.gaps, priced[1:], strict=True))
@@ -351,13 +335,13 @@ def describe(
         "title": f"{len(study.arms)} tokenizers over compute",
         "run": run,
         "reference": reference,
-        "deployment": dataclasses.asdict(deployment),
-        "average": study.average,
+        "deployment": dataclasses.asdict(chosen.deployment),
+        "average": chosen.average,
         "shares": dict(study.heldout.shares),
         "confidence": study.confidence,
         "note": note,
         "at_scale": at_scale(max(study.arms[0].proxy_flops or study.arms[0].flops)),
-        "pooled": list(pooled_names(study.arms)),
+        "pooled": list(next((gap.pooled for gap in study.gaps if gap.pooled), ())),
         "arms": [
             {
                 "name": arm.name,
@@ -373,8 +357,11 @@ def describe(
             }
             for arm, tokens, loss, each in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
         ],
-        "gaps": [{**_plain(gap), "statements": over_compute(gap), "decisions": decisions(gap)} for gap, _ in pairs],
-        "worth": [worth(gap, each, deployment.rho) for gap, each in pairs],
+        "gaps": [
+            {**_plain(gap), "withheld": gap.withheld, "statements": over_compute(gap), "decisions": decisions(gap)}
+            for gap in study.gaps
+        ],
+        "worth": [worth(gap, each, chosen.deployment.rho) for gap, each in pairs],
         "next": None if step is None else step._asdict(),
     }
 

@@ -10,7 +10,7 @@ the probability that a text begins with a byte string is the sum over its canoni
 
 This is exact over canonical tokenizations, those that the tokenizer produces. The model gives some probability to other
 sequences and to special tokens inside the text. That share counts for no text, so probabilities of longer texts are too
-low rather than too high; `NextByte.lost` measures it. For a whole document with its final `<|endoftext|>`, the
+low rather than too high; `ByteModel.next_byte` measures it. For a whole document with its final `<|endoftext|>`, the
 probability is the usual product over its tokens.
 
 If the tokenizer normalizes text, these are probabilities of normalized texts. Prompts and answers are normalized first;
@@ -35,24 +35,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lm.bytelevel.path_tree import LogProbs
     from lm.model.language_model import LanguageModel
 
 END = 256
 """Index of the end of the document among the next bytes."""
-
-
-class NextByte(NamedTuple):
-    """Distribution of the next byte.
-
-    Attributes:
-        probabilities: float64[257]: the 256 bytes and the end of the document (`END`); they sum to 1.
-        lost: Share of the prefix's probability that belongs to non-canonical continuations, removed before the
-            probabilities are normalized.
-    """
-
-    probabilities: NDArray[np.float64]
-    lost: float
 
 
 class _Plan(NamedTuple):
@@ -63,14 +49,14 @@ class _Plan(NamedTuple):
         trunk: Tokens before the tree.
         tree: Tokenization paths of all strings.
         strings: Path groups of each string.
-        ended: Paths that end where the prompt ends.
+        ended: Paths that end where the prompt ends, if any token may follow.
     """
 
     tail: bytes
     trunk: list[int]
     tree: PathTree
     strings: list[list[PathGroup]]
-    ended: list[Path] = []  # noqa: RUF012
+    ended: list[Path]
 
 
 class ByteModel:
@@ -86,9 +72,7 @@ class ByteModel:
         self.lm, self.batch_tokens, self.batch_rows = lm, batch_tokens, batch_rows
         self.paths = TokenizationPaths(byte_level_bpe(lm.tokenizer, "byte probabilities need"))
         self._reader = TreeReader(lm)
-        vocab = lm.tokenizer.vocab
         self._text_ids = np.flatnonzero(lm.text_ids.numpy())
-        self._first_byte = np.fromiter((token[0] if token else 0 for token in vocab), np.int64, len(vocab))
 
     def log_prob(self, text: str | bytes, prompt: str | bytes = b"", *, end: bool = False) -> float:
         """Log-probability, in nats, that a document that begins with `prompt` continues with `text`.
@@ -109,12 +93,10 @@ class ByteModel:
         total = 0.0
         while rest or end:
             part = self._part(before, rest)
-            last = end and part == len(rest)
-            [scores] = self._score([self._plan(before, [rest[:part]], end=last)])
+            last = part == len(rest)
+            [scores] = self._score([self._plan(before, [rest[:part]], end=end and last)])
             total += float(scores[0])
-            before, rest = before + rest[:part], rest[part:]
-            if last:
-                break
+            before, rest, end = before + rest[:part], rest[part:], end and not last
         return total
 
     def choices(self, requests: Sequence[tuple[str | bytes, Sequence[str | bytes]]]) -> list[NDArray[np.float64]]:
@@ -126,7 +108,7 @@ class ByteModel:
         found: dict[int, NDArray[np.float64]] = {}
         plans: list[_Plan] = []
         for i, (prompt, answers) in enumerate(requests):
-            before = self._normalized(prompt)
+            before = self.paths.normalized(_bytes(prompt))
             after = [self._split(prompt, answer)[1] for answer in answers]
             if any(self._part(before, answer) < len(answer) for answer in after):
                 found[i] = np.array([self.log_prob(answer, prompt) for answer in answers])
@@ -135,21 +117,21 @@ class ByteModel:
         scores = iter(self._score(plans))
         return [found[i] if i in found else next(scores) for i in range(len(requests))]
 
-    def next_byte(self, prefix: str | bytes) -> NextByte:
-        """Distribution of the next byte.
+    def next_byte(self, prefix: str | bytes) -> NDArray[np.float64]:
+        """float64[257]: probabilities that the next byte is each of the 256, and that the document ends (`END`).
+
+        They sum to less than 1: the rest belongs to continuations that are not canonical.
 
         After the end of a token any token of the vocabulary may follow, and the encoder checks each one, which takes
         most of the time. `likeliest_bytes` is several times faster.
         """
-        [(plan, table)] = self._tables([self._plan_next(self._normalized(prefix))])
-        found, _ = self._next(plan, table, None)
-        total = found.sum()
-        return NextByte(found / total, 1.0 - float(total))
+        [(plan, table)] = self._tables([self._plan(self.paths.normalized(_bytes(prefix)), following=True)])
+        return self._next(plan, table, None)[0]
 
     def likeliest_bytes(self, prefixes: Sequence[str | bytes]) -> list[int]:
         """The most probable next byte of each prefix, or `END`: the first maximum of `next_byte`."""
-        found = []
-        for plan, table in self._tables([self._plan_next(self._normalized(prefix)) for prefix in prefixes]):
+        found, plans = [], [self._plan(self.paths.normalized(_bytes(prefix)), following=True) for prefix in prefixes]
+        for plan, table in self._tables(plans):
             for most in (64, 1024, None):
                 probabilities, unknown = self._next(plan, table, most)
                 low, high = np.sort(probabilities)[-2:]
@@ -184,11 +166,11 @@ class ByteModel:
             prompt: The prompt.
             seed: Seed of the draw; None takes the most probable path.
         """
-        data = self._normalized(prompt)
+        data = self.paths.normalized(_bytes(prompt))
         certain, tail = self.paths.stable_prefix(data)
         if not tail:
             return certain
-        [(plan, table)] = self._tables([self._plan(data, [])])
+        [(plan, table)] = self._tables([self._plan(data)])
         [groups] = plan.strings
         paths = [(*group.prefix, last) for group in groups for last in group.last.tolist()]
         scores = np.concatenate([plan.tree.log_probs(table, group.prefix, group.last) for group in groups])
@@ -198,30 +180,10 @@ class ByteModel:
             drawn = int(np.random.default_rng(seed).choice(len(paths), p=weights / weights.sum()))
         return [*certain, *paths[drawn]]
 
-    def _plan_next(self, prefix: bytes) -> _Plan:
-        """Plan to read for the next byte: the paths of the prefix, and those that end where it ends."""
-        vocab = self.lm.tokenizer.vocab
-        certain, tail = self.paths.stable_prefix(prefix)
-        groups = self._paths_of(tail)
-        # Paths that end where the prefix ends: the model's next token follows.
-        ended = [
-            (*group.prefix, last)
-            for group in groups
-            for last in group.last.tolist()
-            if len(vocab[last]) == len(tail) - group.start
-        ]
-        ended = ended if tail else [()]
-        tree = PathTree([*(group.prefix for group in groups), *ended])
-        trunk = self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth)
-        return _Plan(tail, trunk, tree, [groups], ended)
+    def _next(self, plan: _Plan, table: NDArray[np.float64], most: int | None) -> tuple[NDArray[np.float64], float]:
+        """As for `next_byte`, from a plan with `following`; and the probability that is missing.
 
-    def _next(self, plan: _Plan, table: LogProbs, most: int | None) -> tuple[NDArray[np.float64], float]:
-        """float64[257], unnormalized probabilities of the next byte, and the probability missing from them.
-
-        Args:
-            plan: From `_plan_next`.
-            table: What was read for it.
-            most: Number of most probable tokens to consider after the end of a token; None for all.
+        It is missing if only the `most` probable tokens are considered after the end of a token.
         """
         vocab = self.lm.tokenizer.vocab
         tail, tree, ended = plan.tail, plan.tree, plan.ended
@@ -229,15 +191,14 @@ class ByteModel:
         base = tree.log_mass(table, groups)
         found = np.zeros(257)
 
-        def add(path: Path, last: NDArray[np.int64], following: NDArray[np.int64]) -> None:
-            nonlocal found
-            found += np.bincount(following, np.exp(tree.log_probs(table, path, last) - base), minlength=len(found))
+        def add(path: Path, last: NDArray[np.int64], following: list[int]) -> None:
+            if following:
+                np.add.at(found, following, np.exp(tree.log_probs(table, path, last) - base))
 
         for group in groups:
             place = len(tail) - group.start
-            longer = [i for i in group.last.tolist() if len(vocab[i]) > place]
-            if longer:
-                add(group.prefix, np.array(longer), np.array([vocab[i][place] for i in longer]))
+            longer = group.last[self.paths.lengths[group.last] > place]
+            add(group.prefix, longer, [vocab[i][place] for i in longer])
         among, unknown = None, 0.0
         if most is not None and ended:
             scores = [tree.log_probs(table, path, self._text_ids) - base for path in ended]
@@ -245,10 +206,9 @@ class ByteModel:
             among = self._text_ids[chosen]
             unknown = sum(float(np.exp(np.delete(score, chosen)).sum()) for score in scores)
         for group in self.paths.extend(tail, among) if ended else []:
-            add(group.prefix, group.last, self._first_byte[group.last])
-        encoding = self.paths.encoding(tail)
-        if encoding is not None:
-            add(encoding, np.array([self.lm.eos_id]), np.array([END]))
+            add(group.prefix, group.last, [vocab[i][0] for i in group.last])
+        if (encoding := self.paths.encoding(tail)) is not None:
+            add(encoding, np.array([self.lm.eos_id]), [END])
         return found, unknown
 
     def _part(self, before: bytes, rest: bytes) -> int:
@@ -263,21 +223,30 @@ class ByteModel:
         stop = max(1, most - 8)  # paths may be a little longer than the encoding
         return len(rest) if stop >= len(ends) else ends[stop]
 
-    def _plan(self, prompt: bytes, answers: Sequence[bytes], *, end: bool = False) -> _Plan:
-        """Plan to read for the probabilities of the prompt, and of prompt and answers."""
+    def _plan(
+        self, prompt: bytes, answers: Sequence[bytes] = (), *, end: bool = False, following: bool = False
+    ) -> _Plan:
+        """Plan to read for the probabilities of the prompt, and of prompt and answers.
+
+        With `end`, the document ends after the only answer. With `following`, the next tokens are read too.
+        """
         certain, tail = self.paths.stable_prefix(prompt)
-        strings = []
-        for data in (tail, *(tail + answer for answer in answers)):
-            more, left = self.paths.stable_prefix(data)
-            strings.append([group._replace(prefix=(*more, *group.prefix)) for group in self._paths_of(left)])
+        strings = [self.paths.find(tail)]
+        for answer in answers:
+            more, left = self.paths.stable_prefix(tail + answer)
+            strings.append([group._replace(prefix=(*more, *group.prefix)) for group in self.paths.find(left)])
         if end:
             whole = self.paths.encoding(tail + answers[0])
             if whole is None:
                 raise UserError("a document cannot end inside a character")
             strings[1] = [PathGroup(whole, 0, np.array([self.lm.eos_id]))]
-        tree = PathTree(group.prefix for groups in strings for group in groups)
+        ended: list[Path] = [()] if following and not tail else []
+        for group in strings[0] if following else []:
+            ends = group.last[self.paths.lengths[group.last] == len(tail) - group.start]
+            ended += [(*group.prefix, last) for last in ends.tolist()]
+        tree = PathTree([*(group.prefix for groups in strings for group in groups), *ended])
         trunk = [self.lm.eos_id, *certain, *tree.shared]
-        return _Plan(tail, trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree, strings)
+        return _Plan(tail, trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree, strings, ended)
 
     def _score(self, plans: Sequence[_Plan]) -> Iterator[NDArray[np.float64]]:
         """float64[answers] for each plan: log-probabilities of the answers after the prompt."""
@@ -285,7 +254,7 @@ class ByteModel:
             base, *scores = (plan.tree.log_mass(table, groups) for groups in plan.strings)
             yield np.array(scores) - base
 
-    def _tables(self, plans: Sequence[_Plan]) -> Iterator[tuple[_Plan, LogProbs]]:
+    def _tables(self, plans: Sequence[_Plan]) -> Iterator[tuple[_Plan, NDArray[np.float64]]]:
         """Read the plans in batches."""
         batch: list[_Plan] = []
         for plan in [*plans, None]:
@@ -297,21 +266,9 @@ class ByteModel:
             if plan is not None:
                 batch.append(plan)
 
-    def _paths_of(self, data: bytes) -> list[PathGroup]:
-        """Paths of a string; the empty string has one, without a last token."""
-        if not data:
-            return [PathGroup((), 0, np.empty(0, np.int64))]
-        found = self.paths.find(data)
-        if not found:
-            raise UserError(f"no normalized text begins with {quoted(data)}; end it with a whole character")
-        return found
-
-    def _normalized(self, text: str | bytes) -> bytes:
-        return self.paths.normalized(_bytes(text))
-
     def _split(self, prompt: str | bytes, text: str | bytes) -> tuple[bytes, bytes]:
         """Bytes of the prompt, and bytes that the text adds to it."""
-        before, whole = self._normalized(prompt), self._normalized(_bytes(prompt) + _bytes(text))
+        before, whole = (self.paths.normalized(data) for data in (_bytes(prompt), _bytes(prompt) + _bytes(text)))
         if not whole.startswith(before):
             raise UserError(
                 f"normalization changes the end of the prompt, {quoted(prompt[-8:])}, together with the text after it, "

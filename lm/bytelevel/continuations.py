@@ -64,11 +64,10 @@ class Continuations:
         self._known = all(patterns.equivalent(regex) is not None for regex in self._scanners)
         # If whole pieces matter, a piece that continues and one that ends are different cases.
         self._local = not tokenizer.ignore_merges and tokenizer.eligible is None
-        named = {c for regex in self._scanners for c in regex if c.isprintable()}
-        self._tried = _CONTINUATIONS if self._known else [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))]
-        self._tried = self._unchanged("", self._tried)
-        self._completed: dict[tuple[str, bytes], list[str]] = {}
-        self._groups: dict[tuple[str, str, bytes], list[list[bytes]]] = {}
+        named = {c for regex in self._scanners for c in regex if c.isprintable() and not self._known}
+        self._tried = self._unchanged("", [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))])
+        self._grouped = lru_cache(_MOST)(self._groups)
+        self._completed = lru_cache(_MOST)(self._completions)
 
     def groups(self, text: str, partial: bytes) -> list[list[bytes]]:
         """Continuations of `text + partial`, grouped by how the scanners then cut the text.
@@ -82,33 +81,19 @@ class Continuations:
         """
         # The key itself is tried, so all texts with the same key have the same groups.
         combining = _combining(text) if partial and self._tokenizer.changes_text else ""
-        key = (_seen(text) if self._known else text, combining, partial)
-        found = self._groups.get(key)
-        if found is None:
-            if len(self._groups) > _MOST:
-                self._groups.clear()
-                self._completed.clear()
-            found = self._groups[key] = self._try(*key)
-        return found
+        return self._grouped(_seen(text) if self._known else text, combining, partial)
 
-    def _try(self, text: str, combining: str, partial: bytes) -> list[list[bytes]]:
+    def _groups(self, text: str, combining: str, partial: bytes) -> list[list[bytes]]:
         if not self._scanners[0] and len(self._scanners) == 1 and not partial:
             return [[b""], *([] if self._local else [[c.encode() for c in _SINGLE]])]  # nothing is ever cut
         end = len(text)
         groups: dict[object, tuple[list[str], list[str]]] = {}
-        for more in self._completions(combining, partial) if partial else self._tried:
+        for more in self._completed(combining, partial) if partial else self._tried:
             inside, ends = [], not partial
             for scanner in self._scanners:
-                cuts, at = [], 0
-                for piece in _native.split(text + more, scanner):
-                    at += len(piece)
-                    if at >= end:
-                        break
-                    cuts.append(at)
-                if at == end and partial:
-                    cuts.append(at)
-                inside.append(tuple(cuts))
-                ends = ends and at == end
+                cuts = list(itertools.accumulate(map(len, _native.split(text + more, scanner)), initial=0))
+                inside.append(tuple(cut for cut in cuts if cut < end or (partial and cut == end)))
+                ends = ends and end in cuts
             groups.setdefault(tuple(inside), ([], []))[not ends].append(more)
         result = []
         for ended, going in groups.values():
@@ -124,9 +109,6 @@ class Continuations:
 
     def _completions(self, combining: str, partial: bytes) -> list[str]:
         """Characters that begin with `partial`: a few of each class, alone and followed by others."""
-        found = self._completed.get((combining, partial))
-        if found is not None:
-            return found
         kinds: dict[tuple[object, str], list[tuple[bool, int, str]]] = {}
         for character in self._unchanged(combining, _characters(partial)):
             kind = tuple(
@@ -144,7 +126,6 @@ class Continuations:
             few = [character for *_, character in sorted(ranked)[:_FEW]]
             found += few
             found += [few[0] + more for more in _AFTER.get(category[0], "")]
-        self._completed[combining, partial] = found
         return found
 
 

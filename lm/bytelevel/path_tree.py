@@ -20,23 +20,6 @@ if TYPE_CHECKING:
     from lm.model.language_model import LanguageModel
 
 
-class LogProbs:
-    """Log-probabilities in nats, float64, normalized when they are looked up: `[node, ids]`.
-
-    Args:
-        logits: float[nodes, vocabulary].
-    """
-
-    def __init__(self, logits: Tensor) -> None:
-        self._sums: NDArray[np.float64] = logits.double().logsumexp(-1).cpu().numpy()
-        self._logits: NDArray[np.float32] = logits.float().cpu().numpy()
-
-    def __getitem__(self, key: tuple[int, NDArray[np.int64] | int]) -> NDArray[np.float64]:
-        node, ids = key
-        found: NDArray[np.float64] = np.float64(self._logits[node, ids]) - self._sums[node]
-        return found
-
-
 class PathTree:
     """A tree of paths without their common prefix; the root is the last token before the paths diverge.
 
@@ -66,7 +49,7 @@ class PathTree:
                     self.tokens.append(path[stop - 1])
                     self._nodes[path[:stop]] = len(self.tokens)
 
-    def log_probs(self, table: LogProbs, path: Path, last: NDArray[np.int64]) -> NDArray[np.float64]:
+    def log_probs(self, table: NDArray[np.float64], path: Path, last: NDArray[np.int64]) -> NDArray[np.float64]:
         """float64[n]: log-probabilities of the path and then each of the last tokens, after the shared prefix."""
         node = at = self._nodes[path]
         total = 0.0
@@ -74,9 +57,10 @@ class PathTree:
             parent = self.parents[at - 1]
             total += float(table[parent, self.tokens[at - 1]])
             at = parent
-        return table[node, last] + total if len(last) else np.array([total])
+        found: NDArray[np.float64] = table[node, last] + total if len(last) else np.array([total])
+        return found
 
-    def log_mass(self, table: LogProbs, groups: Iterable[PathGroup]) -> float:
+    def log_mass(self, table: NDArray[np.float64], groups: Iterable[PathGroup]) -> float:
         """Log of the sum over paths, after the shared prefix."""
         return float(np.logaddexp.reduce(np.concatenate([self.log_probs(table, g.prefix, g.last) for g in groups])))
 
@@ -98,8 +82,8 @@ class TreeReader:
         self._cached = np.empty((1, 0), np.int64)
 
     @torch.inference_mode()
-    def read(self, jobs: Sequence[tuple[list[int], PathTree]]) -> list[LogProbs]:
-        """Log-probabilities after each trunk and after each token of its tree, in one batch.
+    def read(self, jobs: Sequence[tuple[list[int], PathTree]]) -> list[NDArray[np.float64]]:
+        """float64[nodes, vocabulary], log-probabilities after each trunk and each token of its tree, in one batch.
 
         Args:
             jobs: Tokens before a tree, of which the last one is the root, and the tree.
@@ -122,7 +106,8 @@ class TreeReader:
         self._cached = np.full((len(jobs), max(lengths)), -1)
         for row, (trunk, _) in zip(self._cached, jobs, strict=True):
             row[: len(trunk)] = trunk
-        return [LogProbs(part) for part in torch.split(logits, [1 + len(tree.tokens) for _, tree in jobs])]
+        parts = torch.split(logits, [1 + len(tree.tokens) for _, tree in jobs])
+        return [part.log_softmax(-1, dtype=torch.float64).cpu().numpy() for part in parts]
 
     def _read_trunks(self, trunks: list[list[int]]) -> None:
         """Make the cache hold these tokens, each row starting from the cached row that shares most with it."""

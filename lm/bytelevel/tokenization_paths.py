@@ -21,7 +21,7 @@ import numpy as np
 
 from lm.bytelevel.continuations import Continuations
 from tokenizer import Batch
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,10 +63,10 @@ class TokenizationPaths:
         self._places = np.full(tokenizer.vocab_size, -1, np.int64)
         self._places[self._ids] = np.arange(len(ids))
         self._longest = max(map(len, self._tokens))
-        self._lengths = tokenizer.token_byte_lengths().astype(np.int64)
+        self.lengths = tokenizer.token_byte_lengths().astype(np.int64)
         self._continuations = Continuations(tokenizer)
         # Prompts and their answers are looked up several times.
-        self._search = lru_cache(maxsize=512)(self._uncached)
+        self.find = lru_cache(maxsize=512)(self._find)
 
     def normalized(self, data: bytes) -> bytes:
         """The bytes after the tokenizer's normalization; a character that is cut off at the end does not change.
@@ -96,15 +96,25 @@ class TokenizationPaths:
             if over:
                 break
             certain += ids.tolist()
-        return certain, data[int(self._lengths[certain].sum()) :]
+        return certain, data[int(self.lengths[certain].sum()) :]
 
-    def find(self, data: bytes) -> list[PathGroup]:
-        """All canonical paths that cover `data`; none for the empty string.
+    def _find(self, data: bytes) -> list[PathGroup]:
+        """All canonical paths that cover `data`; for the empty string a single one, without a last token.
 
         Raises:
-            UserError: If `data` is not a prefix of valid UTF-8.
+            UserError: If no text, or no normalized text, begins with `data`.
         """
-        return self._search(data, max(0, len(data) - self._longest), len(data) - 1)
+        if not data:
+            return [PathGroup((), 0, np.empty(0, np.int64))]
+        split_utf8(data)
+        found = _group(
+            (start, path, token)
+            for start in range(max(0, len(data) - self._longest), len(data))
+            for path, token in self._canonical(data[:start], self._range(data[start:]))
+        )
+        if not found:
+            raise UserError(f"no normalized text begins with {quoted(data)}; end it with a whole character")
+        return found
 
     def extend(self, data: bytes, among: NDArray[np.int64] | None = None) -> list[PathGroup]:
         """All canonical sequences that spell `data` followed by one more token, grouped as by `find`.
@@ -113,10 +123,7 @@ class TokenizationPaths:
             data: A prefix of valid UTF-8.
             among: int64[n], ids to try as the last token; None for all.
         """
-        if among is None:
-            return self._search(data, len(data), len(data))
-        split_utf8(data)
-        candidates = np.sort(self._places[among]).tolist()
+        candidates = range(len(self._ids)) if among is None else np.sort(self._places[among]).tolist()
         return _group((len(data), path, token) for path, token in self._canonical(data, candidates))
 
     def encoding(self, data: bytes) -> Path | None:
@@ -124,26 +131,15 @@ class TokenizationPaths:
         text, partial = split_utf8(data)
         return None if partial else tuple(self.tokenizer.encode_ordinary(text))
 
-    def _uncached(self, data: bytes, first: int, last: int) -> list[PathGroup]:
-        """Canonical sequences whose last token starts between these offsets and reaches the end of the string."""
-        split_utf8(data)
-        return _group(
-            (start, path, token)
-            for start in range(first, last + 1)
-            for path, token in self._canonical(data[:start], self._range(data[start:]))
-        )
-
     def _range(self, rest: bytes) -> range:
         """Indices of the sorted tokens that begin with `rest`."""
         begin = bisect.bisect_left(self._tokens, rest)
         return range(begin, bisect.bisect_right(self._tokens, rest + b"\xff" * self._longest))
 
     def _canonical(self, head: bytes, candidates: Iterable[int]) -> Iterator[tuple[bytes, int]]:
-        """For each candidate that is canonical after `head`: the ids before it (as uint32 bytes), and its id.
+        """Ids before a candidate, as uint32 bytes, and its id, for each that is canonical after the bytes `head`.
 
-        Args:
-            head: The bytes before the token.
-            candidates: Indices into the sorted tokens.
+        Candidates are indices into the sorted tokens.
         """
         # Try the first continuation of each group, and the others only if it proves nothing.
         waiting: list[tuple[int, str, bytes, list[bytes]]] = []
@@ -157,8 +153,8 @@ class TokenizationPaths:
         while waiting:
             texts = [text + (partial + group[attempt]).decode() for _, text, partial, group in waiting]
             ids, offsets = self.tokenizer.encode_batch(texts, threads=1)
-            ends = np.cumsum(self._lengths[ids])
-            starts = ends - self._lengths[ids]
+            ends = np.cumsum(self.lengths[ids])
+            starts = ends - self.lengths[ids]
             # Byte offset of each text in the batch; then whether the candidate is the token at its offset.
             origin = np.concatenate([[0], ends])[offsets[:-1]]
             places = np.minimum(np.searchsorted(starts, origin + len(head)), len(ids) - 1)

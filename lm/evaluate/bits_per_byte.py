@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 ARRAYS = "arrays.npz"
 FEWEST_CLUSTERS = 2
 """`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
@@ -71,7 +71,6 @@ class Evaluation:
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.
-        forward_tokens: Inputs of all forward passes, including tokens that were only context.
         groups: Groupings of the documents, by name: `source`, `script`.
     """
 
@@ -86,7 +85,6 @@ class Evaluation:
     limited_bytes: int
     short_context_bytes: int
     context_bytes_sum: int
-    forward_tokens: int
     groups: Mapping[str, Grouping] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -154,18 +152,14 @@ class Evaluation:
     def summary(self) -> dict[str, Any]:
         """Results as a JSON-able dictionary; the interval is None if one document (or source) has all of the text."""
         n_bytes, n_tokens = int(self.document_bytes.sum()), int(self.document_tokens.sum())
-        nats, n_documents = float(self.text_nats.sum()), len(self.text_nats)
         interval = self.ratio([self.text_nats]).known_interval(self.config.confidence)
         return {
             "bits_per_byte": self.bits_per_byte,
             "bits_per_byte_interval": None if interval is None else list(interval),
             "confidence": self.config.confidence,
-            "nats_per_byte": nats / n_bytes,
-            "nats_per_token": nats / n_tokens,
-            "nats_per_document": nats / n_documents,
             "eos_nats_per_document": float(self.eos_nats.mean()),
             "bytes_per_token": n_bytes / n_tokens,
-            "n_documents": n_documents,
+            "n_documents": len(self.text_nats),
             "n_bytes": n_bytes,
             "n_tokens": n_tokens,
             "context_bytes": self.config.context_bytes,
@@ -173,7 +167,6 @@ class Evaluation:
             "mean_context_bytes": self.context_bytes_sum / n_bytes,
             "position_limited_share": self.limited_bytes / n_bytes,
             "short_context_share": self.short_context_bytes / n_bytes,
-            "overlap_share": 1 - (n_tokens + n_documents) / self.forward_tokens,
             "cluster": self.cluster()[0],
             "tokenizer_sha256": self.tokenizer_sha256,
             **{f"by_{name}": self.by(name) for name in self.groups},
@@ -190,7 +183,6 @@ class Evaluation:
             {
                 "name": grouping.names[i],
                 "bits_per_byte": bits_per_byte(nats[i], sizes[i]),
-                "nats_per_byte": nats[i] / sizes[i],
                 "bytes_per_token": sizes[i] / tokens[i],
                 "eos_nats_per_document": eos[i] / documents[i],
                 "n_bytes": int(sizes[i]),
@@ -247,7 +239,4 @@ class Evaluation:
 _GROUPS_SHOWN = 100
 _PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats", "changed")
 _COUNTS = "token_counts"
-_SCALARS = (
-    "tokenizer_sha256",
-    *("limited_bytes", "short_context_bytes", "context_bytes_sum", "forward_tokens"),
-)
+_SCALARS = ("tokenizer_sha256", "limited_bytes", "short_context_bytes", "context_bytes_sum")

@@ -121,8 +121,46 @@ def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Evidence for a difference between an arm and another one, in percent of the other one's bits per byte.
+
+    Attributes:
+        confidence: Confidence level of all tested differences together.
+        level: Confidence level of each interval: corrected by Bonferroni for the number of arms if it is tested.
+        n_seeds: Pairs of runs; the two runs of a seed read the same documents in the same order.
+        cluster: Unit of sampling: "document" or "source".
+        n_clusters: Number of these units.
+        effective_clusters: Number of units of equal size that would give the same precision.
+        needed: Sample that would show a difference of 0.5 % (over budgets: the one at the largest, if that is larger)
+            with a probability of 80 %; None without an interval.
+        pooled: Names of the arms over which the variance of seeds is pooled; empty if it is that of this pair alone.
+        barred: Why one of the two takes part in no verdict; empty if both do (`eligible`).
+    """
+
+    confidence: float
+    level: float = 0.95
+    n_seeds: int = 1
+    cluster: str = "document"
+    n_clusters: int = 0
+    effective_clusters: float = 0.0
+    needed: Needed | None = None
+    pooled: tuple[str, ...] = ()
+    barred: str = ""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether there is too little held-out text for any conclusion."""
+        return not enough(self.effective_clusters, self.cluster)
+
+    @property
+    def withheld(self) -> str:
+        """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
+        return self.barred or reason_withheld(self.effective_clusters, self.cluster, self.n_seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Difference):
     """Models of two tokenizers on the same documents; differences are B minus A, in percent of A's bits per byte.
 
     With one seed each, the interval is about these two models on other text. With several seeds, it is about other
@@ -133,47 +171,24 @@ class Comparison:
         bits_per_byte_b: Bits per byte of B, mean over its seeds.
         percent: The difference, mean over the seeds; negative means that B is better.
         interval: Its interval at `level`; None if a single document (or source) has all of the text.
-        confidence: Confidence level of all tested comparisons together.
         n_documents: Number of documents.
-        n_seeds: Pairs of runs; the two runs of a seed read the same documents in the same order.
-        cluster: Unit of sampling: "document" or "source".
-        n_clusters: Number of these units.
-        effective_clusters: Number of units of equal size that would give the same precision.
         by_seed: Difference of each pair of runs.
         p_value: Two-sided p-value against no difference, corrected like `level`; None without an interval.
-        level: Confidence level of `interval`: corrected by Bonferroni if the comparison is tested.
         tested: Whether the comparison is one of those that may decide: with the reference, on all documents.
         seed_error: Standard error from seeds alone; None with one seed.
-        pooled: Names of the tokenizers over which `seed_error` is pooled; empty if it is that of this pair alone.
         document_error: Standard error from documents (or sources) alone; None without an interval.
-        needed: Sample that would show a difference of 0.5 % with a probability of 80 %; None without an interval.
-        barred: Why A or B takes part in no verdict; empty if both do (`eligible`).
     """
 
     bits_per_byte_a: float
     bits_per_byte_b: float
     percent: float
     interval: tuple[float, float] | None
-    confidence: float
     n_documents: int
-    n_seeds: int = 1
-    cluster: str = "document"
-    n_clusters: int = 0
-    effective_clusters: float = 0.0
     by_seed: tuple[float, ...] = ()
     p_value: float | None = None
-    level: float = 0.95
     tested: bool = True
     seed_error: float | None = None
-    pooled: tuple[str, ...] = ()
     document_error: float | None = None
-    needed: Needed | None = None
-    barred: str = ""
-
-    @property
-    def too_few(self) -> bool:
-        """Whether there is too little held-out text for any conclusion."""
-        return self.interval is None or not enough(self.effective_clusters, self.cluster)
 
     @property
     def lower(self) -> Literal["A", "B"] | None:
@@ -186,11 +201,6 @@ class Comparison:
     def decided(self) -> bool:
         """Whether a difference between these models is shown."""
         return self.lower is not None
-
-    @property
-    def withheld(self) -> str:
-        """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
-        return self.barred or reason_withheld(self.effective_clusters, self.cluster, self.n_seeds)
 
     @property
     def verdict(self) -> Verdict:
@@ -280,9 +290,6 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     return summary | {
         "bits_per_byte": mean,
         "bits_per_byte_interval": None if interval is None else list(interval),
-        "nats_per_byte": mean * math.log(2),
-        "nats_per_token": mean * math.log(2) * summary["bytes_per_token"],
-        "nats_per_document": mean * math.log(2) * summary["n_bytes"] / summary["n_documents"],
         "eos_nats_per_document": float(np.mean([each.eos_nats.mean() for each in evaluations])),
         **{f"by_{name}": _mean_rows([each.by(name) for each in evaluations]) for name in base.groups},
         "seeds": {"bits_per_byte": values, "standard_deviation": float(np.std(values, ddof=1))},

@@ -134,19 +134,11 @@ class PhaseCost(NamedTuple):
 
     Attributes:
         flops_per_byte: Forward FLOPs.
-        head_share: Share of the head in these FLOPs.
-        weight_bytes_per_byte: Bytes of weights that are read from memory, shared by the batch.
-        kv_bytes_per_byte: Bytes of keys and values that are read from memory or written to it.
         seconds_per_byte: The longer of the times for FLOPs and for traffic at the device's peak: a lower bound.
-        limited_by: Which of the two is longer: "compute" or "memory".
     """
 
     flops_per_byte: float
-    head_share: float
-    weight_bytes_per_byte: float
-    kv_bytes_per_byte: float
     seconds_per_byte: float
-    limited_by: Literal["compute", "memory"]
 
 
 @dataclass(frozen=True)
@@ -154,19 +146,11 @@ class ServingCost:
     """Cost of a deployment with one tokenizer.
 
     Attributes:
-        context_tokens: Length of the context in tokens.
-        tokens_per_byte: Tokens per byte of text.
-        weights_total: Weights that multiply activations, head included, embedding not.
-        weights_active: Those that one token uses.
         cache_bytes_per_byte: Size of the KV cache after the context, per byte of the context.
         prefill: Cost of reading a whole context at once. Only its last token needs the head.
         decode: Cost of one more token at the end of the context, as its last position.
     """
 
-    context_tokens: float
-    tokens_per_byte: float
-    weights_total: float
-    weights_active: float
     cache_bytes_per_byte: float
     prefill: PhaseCost
     decode: PhaseCost
@@ -220,22 +204,11 @@ def serving_cost(deployment: Deployment, *, vocab_size: int, tokens_per_byte: fl
         weight_bytes_per_byte = used * NUMBER_BYTES[d.weight_format] / (d.batch * text_bytes)
         compute = flops / text_bytes / d.device_flops
         memory = (weight_bytes_per_byte + kv_bytes_per_byte) / d.device_bandwidth
-        return PhaseCost(
-            flops / text_bytes,
-            2 * head / flops,
-            weight_bytes_per_byte,
-            kv_bytes_per_byte,
-            max(compute, memory),
-            "compute" if compute >= memory else "memory",
-        )
+        return PhaseCost(flops / text_bytes, max(compute, memory))
 
     prefill_flops = 2 * active * tokens + 2 * head + per_pair * d.pairs(tokens, window)
     decode_flops = 2 * (active + head) + per_pair * positions
     return ServingCost(
-        context_tokens=tokens,
-        tokens_per_byte=tokens_per_byte,
-        weights_total=d.weights(d.shared_experts + d.n_experts) + head,
-        weights_active=active + head,
         cache_bytes_per_byte=cache,
         prefill=phase(prefill_flops, d.context_bytes, d.batch * tokens, 2 * cache),
         decode=phase(decode_flops, 1 / tokens_per_byte, d.batch, positions * per_position * tokens_per_byte),
@@ -266,22 +239,17 @@ class Relative(NamedTuple):
     Attributes:
         prefill: FLOPs per byte of reading.
         decode: FLOPs per byte of generating.
-        prefill_seconds: Roofline seconds per byte of reading.
-        decode_seconds: Roofline seconds per byte of generating.
     """
 
     prefill: float
     decode: float
-    prefill_seconds: float
-    decode_seconds: float
 
 
 def relative_cost(cost: ServingCost, reference: ServingCost) -> Relative:
-    """The s of FLOP-equivalent bits per byte (`lm.scaling.equivalent`), for each phase, and the same for seconds."""
-    phases = ((cost.prefill, reference.prefill), (cost.decode, reference.decode))
+    """The s of FLOP-equivalent bits per byte (`lm.scaling.equivalent`), for each phase."""
     return Relative(
-        *(a.flops_per_byte / b.flops_per_byte for a, b in phases),
-        *(a.seconds_per_byte / b.seconds_per_byte for a, b in phases),
+        cost.prefill.flops_per_byte / reference.prefill.flops_per_byte,
+        cost.decode.flops_per_byte / reference.decode.flops_per_byte,
     )
 
 
@@ -290,37 +258,23 @@ class Cost:
     """Cost of inference per byte of text.
 
     Attributes:
-        context_bytes: Length of the context in bytes.
-        context_tokens: Length of the context in tokens.
-        bytes_per_token: Bytes per token of the held-out text.
         prefill_flops_per_byte: FLOPs of reading the context; see `serving_cost`.
         decode_flops_per_byte: FLOPs of decoding after the context; see `serving_cost`.
-        kv_bytes_per_byte: Bytes of keys and values per byte of context.
-        kv_dtype: Type of keys and values.
-        parameters_total: Parameters of the model.
+        kv_bytes_per_byte: Bytes of keys and values, in bf16, per byte of context.
     """
 
-    context_bytes: int
-    context_tokens: float
-    bytes_per_token: float
     prefill_flops_per_byte: float
     decode_flops_per_byte: float
     kv_bytes_per_byte: float
-    kv_dtype: str
-    parameters_total: int
 
 
-def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes: int, kv_dtype: str = "bf16") -> Cost:
+def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes: int) -> Cost:
     """Inference cost of a model on text with this many bytes per token.
 
     Args:
         model: The model; only its shape matters. Padding rows of the head are included.
         bytes_per_token: Bytes per token of held-out text.
         context_bytes: Length of the context; use the same for all models of a comparison.
-        kv_dtype: A key of `NUMBER_BYTES`.
-
-    Raises:
-        UserError: If `kv_dtype` is unknown.
     """
     config = model.config
     served = Deployment(
@@ -331,16 +285,10 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
         head_dim=config.head_dim,
         mlp_size=config.intermediate_size,
         context_bytes=context_bytes,
-        kv_format=kv_dtype,
     )
     cost = serving_cost(served, vocab_size=model.lm_head.weight.shape[0], tokens_per_byte=1 / bytes_per_token)
     return Cost(
-        context_bytes=context_bytes,
-        context_tokens=cost.context_tokens,
-        bytes_per_token=bytes_per_token,
         prefill_flops_per_byte=cost.prefill.flops_per_byte,
         decode_flops_per_byte=cost.decode.flops_per_byte,
         kv_bytes_per_byte=cost.cache_bytes_per_byte,
-        kv_dtype=kv_dtype,
-        parameters_total=model.n_parameters()["total"],
     )

@@ -80,7 +80,7 @@ def evaluate(
             precision=precision,
             progress=progress,
         )
-    limited, short, context_sum, forward = (int(total) for total in scores.totals)
+    limited, short, context_sum = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,
         tokenizer_sha256=shards.tokenizer_sha256,
@@ -93,7 +93,6 @@ def evaluate(
         limited_bytes=limited,
         short_context_bytes=short,
         context_bytes_sum=context_sum,
-        forward_tokens=forward,
         groups=dict(groups or {}),
     )
 

@@ -90,7 +90,7 @@ class HarnessModel(LM):  # type: ignore[misc]
         for first in range(0, len(groups), self.batch_rows):
             some = groups[first : first + self.batch_rows]
             for prompt, _ in some[: max(0, self._lost_sample - len(self.lost))]:
-                self.lost.append(self.bytewise.next_byte(prompt).lost)
+                self.lost.append(1 - float(self.bytewise.next_byte(prompt).sum()))
             scores = self.bytewise.choices(some)
             greedy = self.bytewise.greedy_of([(answer, prompt) for prompt, answers in some for answer in answers])
             results += zip(np.concatenate(scores).tolist(), greedy, strict=True)

@@ -43,21 +43,18 @@ class Scores:
         text_nats: float64[n_documents].
         eos_nats: float64[n_documents].
         token_counts: int64[vocab_size].
-        totals: int64[4]: limited_bytes, short_context_bytes, context_bytes_sum, forward_tokens.
+        totals: int64[3]: limited_bytes, short_context_bytes, context_bytes_sum.
     """
 
     text_nats: NDArray[np.float64]
     eos_nats: NDArray[np.float64]
     token_counts: NDArray[np.int64]
-    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
+    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
 
     @classmethod
     def zeros(cls, n_documents: int, vocab_size: int) -> Scores:
         """Scores of no documents."""
-        return cls(
-            *(np.zeros(n_documents), np.zeros(n_documents)),
-            token_counts=np.zeros(vocab_size, np.int64),
-        )
+        return cls(np.zeros(n_documents), np.zeros(n_documents), np.zeros(vocab_size, np.int64))
 
     def arrays(self) -> list[NDArray[Any]]:
         """All arrays, each of which adds up."""
@@ -166,7 +163,6 @@ def _queue(
             jobs.append((len(sequences), window))
         sequences.append(x)
     batches = list(_batches(jobs, batch_tokens))
-    read = sum(window.last - window.start for _, window in jobs)
     queued = [forward([(sequences[i], window) for i, window in batch]) for batch in batches]
 
     def finish() -> None:
@@ -184,7 +180,7 @@ def _queue(
             scores.eos_nats[document] = values[-1]
         ids = np.concatenate([x[1:] for x in sequences])
         scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
-        scores.totals += [limited, short, context_sum, read]
+        scores.totals += [limited, short, context_sum]
 
     return finish
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from tokenizer.errors import UserError, check_fields
+from tokenizer.errors import UserError, check_fields, check_whole
 
 # hidden_size / n_layers where only n_layers is given.
 _ASPECT_RATIO = 64
@@ -47,13 +47,10 @@ class ModelConfig:
             n_heads = max(1, round(_ASPECT_RATIO * self.n_layers / self.head_dim))
             object.__setattr__(self, "hidden_size", n_heads * self.head_dim)
         for name in ("n_layers", "hidden_size", "head_dim", "vocab_multiple"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
+            check_whole(name, getattr(self, name), 1)
         if self.hidden_size % self.head_dim:
-            raise UserError(
-                f"hidden_size={self.hidden_size} is not a multiple of head_dim={self.head_dim}; "
-                f"use hidden_size={max(1, self.hidden_size // self.head_dim) * self.head_dim}"
-            )
+            low = max(1, self.hidden_size // self.head_dim) * self.head_dim
+            raise UserError(f"hidden_size={self.hidden_size} is not a multiple of head_dim={self.head_dim}; use {low}")
         if self.head_dim % 2:
             raise UserError(f"head_dim={self.head_dim} is odd: rotary embeddings need an even number")
         if not 0 < self.mlp_ratio < math.inf:

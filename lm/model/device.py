@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from tokenizer.errors import UserError
@@ -29,18 +29,13 @@ def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and local_rank is not None:
         name = f"cuda:{local_rank}"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"device={name!r} is unknown; use auto, cpu or cuda") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"device={name!r} is not supported; use auto, cpu or cuda")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UserError(f"device={name!r} is unknown; use auto, cpu or cuda")
+    device = torch.device(name)
     n_gpus = torch.cuda.device_count()
     if device.type == "cuda" and local_rank is not None:
         if device.index != local_rank:
             raise UserError(f"device={name!r} is one GPU for several processes; use lm.train.device=cuda")
-        if not dist.is_nccl_available():
-            raise UserError("this PyTorch has no NCCL to connect GPUs; use one process, or lm.train.device=cpu")
         if local_rank >= n_gpus:
             raise UserError(
                 f"local rank {local_rank} has no GPU: Torch finds {n_gpus} CUDA devices on this machine; use "

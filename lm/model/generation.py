@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from lm.model.kv_cache import KVCache
-from tokenizer.errors import UserError, check_fields, quoted
+from tokenizer.errors import UserError, check_fields, check_whole, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,16 +49,11 @@ class SamplingConfig:
         check_fields(self)
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature={self.temperature} must be at least 0 (the most probable token)")
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"top_k={self.top_k} must be at least 1, or null for all tokens")
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p={self.top_p} must be greater than 0 and at most 1 (all tokens)")
-        if not 0 <= self.seed < 1 << 64:
-            raise UserError(f"seed={self.seed} must be between 0 and 2**64 - 1")
-        for name in ("max_new_tokens", "max_new_bytes"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise UserError(f"{name}={value} must be at least 0, or null for no limit")
+        for name in ("top_k", "seed", "max_new_tokens", "max_new_bytes"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), int(name == "top_k"))
         if self.max_new_tokens is None and self.max_new_bytes is None:
             raise UserError("no length limit: set max_new_tokens or max_new_bytes")
         if "" in self.stop:
@@ -123,7 +119,7 @@ def generate(
             if len(going) < len(active):
                 cache = cache.select(going)
                 active = [active[i] for i in going]
-    return [row.result() for row in rows]
+    return [Sample(row.prompt, row.data, row.ids, len(row.prompt_ids), row.finish or "end") for row in rows]
 
 
 def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -> int:
@@ -151,9 +147,7 @@ def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KVCache, Tensor]:
     """Read the rows into a new cache, as far as they fit; return it and the next-token logits."""
     windows = [row.window() for row in rows]
     lengths = torch.tensor([len(window) for window in windows])
-    ids = torch.full((len(rows), int(lengths.max())), lm.eos_id)
-    for row, window in enumerate(windows):
-        ids[row, : len(window)] = torch.tensor(window)
+    ids = pad_sequence([torch.tensor(window) for window in windows], batch_first=True, padding_value=lm.eos_id)
     cache = KVCache(lm.model, rows=len(rows), capacity=min(2 * ids.shape[1], lm.model.context_tokens))
     keep = torch.arange(ids.shape[1]) == lengths[:, None] - 1
     logits = lm.model(ids.to(lm.device), keep.to(lm.device), cache=cache)
@@ -171,11 +165,6 @@ class _Row:
         tokenizer = lm.tokenizer
         # What the prompt's own tokens spell: another text where the tokenizer normalises.
         given = tokenizer.decode_bytes(tokenizer.encode_ordinary(prompt)) if tokenizer.changes_text else prompt.encode()
-        spelled = tokenizer.decode_bytes(prompt_ids)
-        if not spelled.startswith(given):
-            raise ValueError(
-                f"the tokens spell {quoted(spelled)}, which does not begin with the prompt {quoted(given)}"
-            )
         state = np.random.SeedSequence([config.seed, index]).generate_state(1, np.uint64)
         self.generator = torch.Generator().manual_seed(int(state[0]) >> 1)
         self.forbidden = ~lm.text_ids
@@ -184,10 +173,8 @@ class _Row:
         self.ids: list[int] = []
         self._start = 0
         self.data = b""
-        self.finish: Finish | None = None
-        if config.max_new_tokens == 0:
-            self.finish = "tokens"
-        self._append(spelled[len(given) :])
+        self.finish: Finish | None = "tokens" if config.max_new_tokens == 0 else None
+        self._append(tokenizer.decode_bytes(prompt_ids)[len(given) :])
 
     def window(self) -> list[int]:
         """The part of the text that the model reads: at most its context length.
@@ -220,14 +207,5 @@ class _Row:
         if found and (limit is None or end <= limit):
             self.data, self.finish = self.data[:place], "stop"
         elif limit is not None and len(self.data) >= limit:
-            self.data, self.finish = _whole_characters(self.data[:limit]), "bytes"
-
-    def result(self) -> Sample:
-        """The finished text."""
-        assert self.finish is not None
-        return Sample(self.prompt, self.data, self.ids, len(self.prompt_ids), self.finish)
-
-
-def _whole_characters(data: bytes) -> bytes:
-    """Drop a character that is cut off at the end."""
-    return data[: codecs.utf_8_decode(data, "replace", False)[1]]
+            whole = codecs.utf_8_decode(self.data[:limit], "replace", False)[1]  # without a character that is cut off
+            self.data, self.finish = self.data[:whole], "bytes"

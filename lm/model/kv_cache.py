@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -59,8 +60,6 @@ class KVCache:
             parents: For each row and each token of the pass, the index of its parent, which must come before it; -1 for
                 the last cached token.
         """
-        if any(not -1 <= parent < node for row in parents for node, parent in enumerate(row)):
-            raise ValueError(f"parents {[list(row) for row in parents]} do not come before their children")
         self._parents = torch.tensor(parents, dtype=torch.int64)
 
     def rewind(self, lengths: int | Sequence[int] | Tensor) -> None:
@@ -72,10 +71,8 @@ class KVCache:
 
     def select(self, rows: Sequence[int]) -> KVCache:
         """Copy the given rows, in that order; a row may be repeated or left out."""
-        chosen = KVCache.__new__(KVCache)
-        index = torch.tensor(rows, dtype=torch.int64)
-        chosen._context_tokens, chosen._device, chosen._parents = self._context_tokens, self._device, None
-        chosen.lengths = self.lengths[index]
+        chosen, index = copy.copy(self), torch.tensor(rows, dtype=torch.int64)
+        chosen._parents, chosen.lengths = None, self.lengths[index]
         used, index = int(self.lengths.max()), index.to(self._device)
         chosen.layers = [
             LayerKVCache(layer.keys[:, :, :used][index], layer.values[:, :, :used][index]) for layer in self.layers

@@ -49,12 +49,3 @@ class LanguageModel:
     def device(self) -> torch.device:
         """Device of the model."""
         return self.model.lm_head.weight.device
-
-    def window(self, ids: list[int], n_more: int) -> list[int]:
-        """The last ids of a sequence that fit into the context together with `n_more` further ones.
-
-        A sequence that is too long is cut to at most half of the context, so that decoding does not have to read the
-        context again for every token.
-        """
-        limit = self.model.context_tokens - n_more
-        return ids if len(ids) <= limit else ids[-max(1, min(limit, self.model.context_tokens // 2)) :]

@@ -63,8 +63,7 @@ def linear_cross_entropy(
         rows = max(_FEWEST_ROWS, (_CUDA_LOGITS if hidden.is_cuda else _CPU_LOGITS) // len(weight))
         if hidden.is_cuda:  # chunks of equal size
             rows = math.ceil(len(targets) / math.ceil(len(targets) / rows))
-    total, nats = _LinearCrossEntropy.apply(hidden, weight, padding, targets, rows, chunk)  # type: ignore[no-untyped-call]
-    return total, nats
+    return _LinearCrossEntropy.apply(hidden, weight, padding, targets, rows, chunk)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class Objective(nn.Module):
@@ -84,7 +83,7 @@ class Objective(nn.Module):
         self.eos_id = eos_id
         self.document_mask = document_mask
         self.static = static
-        self._chunk: Callable[..., tuple[Tensor, Tensor]] = slopes_and_nats
+        self._chunk = slopes_and_nats
 
     def fuse(self, backend: str = "inductor") -> None:
         """Compile the decoder and the loss, each as one graph; an operation that cannot be compiled raises an error.
@@ -125,9 +124,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-        wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        grad_hidden = torch.empty_like(hidden) if wanted else None
-        grad_weight = torch.zeros_like(weight) if wanted else None
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         nats = torch.empty(len(targets), device=hidden.device)
         with torch.autocast(kind, enabled=False):
             table = weight.to(dtype)
@@ -136,15 +133,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 part = slice(start, start + rows)
                 inputs = hidden[part].to(dtype)
                 slopes, nats[part] = chunk(inputs, table, bias, targets[part, None])
-                if grad_hidden is None or grad_weight is None:
-                    continue
                 grad_hidden[part] = slopes @ table
                 if dtype == grad_weight.dtype:
                     grad_weight.addmm_(slopes.T, inputs)
                 else:
                     grad_weight += slopes.T @ inputs
-        if grad_hidden is not None and grad_weight is not None:
-            ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nats)
         return nats.sum(), nats
 

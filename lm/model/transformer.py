@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,14 +51,7 @@ class Transformer(nn.Module):
         self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
         self.padding: Tensor | None
 
-    def forward(
-        self,
-        ids: Tensor,
-        keep: Tensor | None = None,
-        *,
-        cache: KVCache | None = None,
-        documents: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, ids: Tensor, keep: Tensor | None = None, *, cache: KVCache | None = None) -> Tensor:
         """Logits of the next token.
 
         Args:
@@ -65,12 +59,11 @@ class Transformer(nn.Module):
             keep: bool[batch, seq_len]: positions for which the head computes logits, which is most of the work when
                 the vocabulary is large; None for all.
             cache: KV cache for decoding: the ids continue the cached ones and are added to them.
-            documents: As for `hidden`.
 
         Returns:
             float[batch, seq_len, vocabulary], or float[marked, vocabulary] with `keep`.
         """
-        hidden = self.hidden(ids, cache=cache, documents=documents)
+        hidden = self.hidden(ids, cache=cache)
         if keep is not None:
             hidden = hidden[keep]
         return self.head(hidden)[..., : self.vocab_size]
@@ -92,8 +85,6 @@ class Transformer(nn.Module):
         # A cache checks positions itself; a tree has fewer positions than tokens.
         if cache is None and ids.shape[1] > self.context_tokens:
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
-        if cache is not None and documents is not None:
-            raise ValueError("a cache holds one document per row: it cannot be combined with `documents`")
         mask = None
         if documents is not None:  # once for all layers
             mask = (documents[:, None, :, None] == documents[:, None, None, :]).tril_()
@@ -113,7 +104,7 @@ class Transformer(nn.Module):
             token_hashes: uint64[vocab_size], `lm.data.shards.token_hashes` of the tokenizer.
         """
         generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.model.layers.named_parameters():
+        for name, parameter in [*self.model.layers.named_parameters(), *self.model.norm.named_parameters()]:
             if parameter.ndim == 1:
                 parameter.fill_(1.0)
             elif "o_proj" in name or "down_proj" in name:
@@ -121,7 +112,6 @@ class Transformer(nn.Module):
             else:
                 bound = math.sqrt(3 / parameter.shape[1])
                 parameter.copy_(torch.rand(parameter.shape, generator=generator) * 2 * bound - bound)
-        self.model.norm.weight.fill_(1.0)
         draw_rows(self.lm_head.weight, token_hashes, stream=2 * seed, std=0.02)
         if not self.config.tie_embeddings:
             draw_rows(self.model.embed_tokens.weight, token_hashes, stream=2 * seed + 1, std=1.0)
@@ -150,7 +140,12 @@ class Transformer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embedding, blocks and final norm (HF: `model.`)."""
+    """Embedding, blocks and final norm (HF: `model.`).
+
+    Attributes:
+        measuring: Whether forward passes set `squares`.
+        squares: float32[batch, seq_len], mean square of the residual stream before the final norm in that pass.
+    """
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
         super().__init__()
@@ -163,6 +158,8 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
         self.cos: Tensor
         self.sin: Tensor
+        self.measuring = False
+        self.squares: Tensor
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, mask: Tensor | None = None) -> Tensor:
         """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len].
@@ -174,15 +171,13 @@ class Decoder(nn.Module):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
 
         x: Tensor = self.embed_tokens(ids)
-        if cache is None:
-            cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
-            for layer in self.layers:
-                x = layer(x, cos, sin, attend)
-        else:
-            positions = cache.begin(*ids.shape)[:, None]
-            cos, sin = self.cos[positions], self.sin[positions]
-            for layer, cached in zip(self.layers, cache.layers, strict=True):
-                x = layer(x, cos, sin, cached.attend)
+        attends = [attend] * len(self.layers) if cache is None else [layer.attend for layer in cache.layers]
+        positions = slice(ids.shape[1]) if cache is None else cache.begin(*ids.shape)[:, None]
+        cos, sin = self.cos[positions], self.sin[positions]
+        for layer, attend in zip(self.layers, attends, strict=True):
+            x = layer(x, cos, sin, attend)
+        if self.measuring:
+            self.squares = x.detach().float().square().mean(-1)
         normalized: Tensor = self.norm(x)
         return normalized
 
@@ -214,11 +209,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
         self.v_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
         self.o_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
-        self.q_norm: nn.Module = nn.Identity()
-        self.k_norm: nn.Module = nn.Identity()
-        if config.qk_norm:
-            self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
-            self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
+        norm = partial(nn.RMSNorm, config.head_dim, eps=config.norm_eps) if config.qk_norm else nn.Identity
+        self.q_norm, self.k_norm = norm(), norm()
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         """Mix the positions of float[batch, seq_len, hidden_size] with `attend`."""

@@ -12,14 +12,14 @@ read beyond them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from lm.evaluate.comparison import percent_change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -54,15 +54,6 @@ class Equivalent(NamedTuple):
     interval: Interval | None = None
 
 
-def equivalent_factor(rho: float, relative_cost: float) -> float:
-    """Training FLOPs of an arm over those of the reference at equal total cost, 1 + rho (1 - s); may be negative.
-
-    >>> equivalent_factor(4.5, 0.8)
-    1.9
-    """
-    return 1 + rho * (1 - relative_cost)
-
-
 class Place(NamedTuple):
     """Training FLOPs at the deployment at which the reference and an arm cost the same in total.
 
@@ -76,16 +67,16 @@ class Place(NamedTuple):
     arm: float
     budgets: tuple[Floats, Floats]
 
-    def change(self) -> Callable[[Floats, Floats], Floats]:
-        """The arm's bits per byte against the reference's there, in percent, from the bits per byte of each budget."""
-        (of_reference, of_arm), places = self.budgets, (self.reference, self.arm)
-        return lambda a, b: percent_change(interpolate(of_reference, a, places[0]), interpolate(of_arm, b, places[1]))
+    def change(self, reference: Floats, arm: Floats) -> Floats:
+        """The arm's bits per byte against the reference's there, in percent, from those of each budget."""
+        one = interpolate(self.budgets[0], reference, self.reference)
+        return percent_change(one, interpolate(self.budgets[1], arm, self.arm))
 
 
 def place(
     reference: Sequence[float], arm: Sequence[float], *, rho: float, relative_cost: float, tolerance: float
-) -> Place | str:
-    """Find the largest training budgets at equal cost of training and serving, or the reason why there are none.
+) -> Place | Equivalent:
+    """Find the largest training budgets at equal cost of training and serving, or the answer where there are none.
 
     Args:
         reference: Training FLOPs of the reference's budgets at the deployment, rising.
@@ -94,9 +85,10 @@ def place(
         relative_cost: Cost of serving the arm over that of the reference, the s of `deployment.relative_cost`.
         tolerance: Accepted relative difference of budgets.
     """
-    factor = equivalent_factor(rho, relative_cost)
+    factor = 1 + rho * (1 - relative_cost)
     if factor <= 0:
-        return f"it costs {relative_cost:.2f} times as much to serve: at ρ = {rho:g} that is more than training costs"
+        times = f"it costs {relative_cost:.2f} times as much to serve"
+        return Equivalent("no", f"{times}: at ρ = {rho:g} that is more than training costs")
     budgets = np.asarray(reference, np.float64), np.asarray(arm, np.float64)
     largest = min(budgets[0][-1], budgets[1][-1] / factor)
     if largest * (1 + tolerance) >= budgets[0][-1]:  # equal but for the rounding of steps
@@ -104,29 +96,27 @@ def place(
     at = float(largest), float(min(largest * factor, budgets[1][-1]))
     for flops, measured in zip(at, budgets, strict=True):
         if flops < measured[0] * (1 - tolerance):
-            return f"not measured: a budget of {flops:.2g} FLOPs is below the smallest one, {measured[0]:.2g}"
+            below = f"a budget of {flops:.2g} FLOPs is below the smallest one, {measured[0]:.2g}"
+            return Equivalent("unknown", f"not measured: {below}")
     return Place(*at, budgets)
 
 
-def answered(gap: Gap, found: Place | str, change: Ratio | None, bits_per_byte: float) -> Equivalent:
+def answered(gap: Gap, at: Place, change: Ratio, bits_per_byte: float) -> Equivalent:
     """Whether the arm is worth it.
 
     Args:
         gap: The gap at equal training FLOPs.
-        found: Where both were read.
-        change: The difference there; None if it is not measured.
+        at: Where both were read.
+        change: The difference there.
         bits_per_byte: Bits per byte of the arm there.
     """
-    if isinstance(found, str) or change is None:
-        unmatched = "unknown" if str(found).startswith("not measured") else "no"
-        return Equivalent("withheld", gap.withheld) if gap.barred else Equivalent(cast("Answer", unmatched), str(found))
     interval = change.known_interval(gap.level)
     answer: Answer = "undecided"
     if gap.withheld:
         answer = "withheld"
     elif interval is not None and not interval[0] <= 0 <= interval[1]:
         answer = "yes" if interval[1] < 0 else "no"
-    return Equivalent(answer, gap.withheld, found.reference, found.arm, bits_per_byte, float(change.value), interval)
+    return Equivalent(answer, gap.withheld, at.reference, at.arm, bits_per_byte, float(change.value), interval)
 
 
 def interpolate(flops: NDArray[np.float64], points: NDArray[np.float64], at: float) -> NDArray[np.float64]:

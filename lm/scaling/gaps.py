@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lm.evaluate.comparison import DETECTABLE, enough, percent_change, reason_withheld
-from lm.evaluate.significance import Needed, Ratio, family_level, pool, t_quantile
+from lm.bits import bits
+from lm.evaluate.comparison import DETECTABLE, Difference, enough, percent_change
+from lm.evaluate.significance import Ratio, family_level, pool, t_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -61,8 +62,8 @@ class Crossing(NamedTuple):
     high: float | None
 
 
-@dataclass(frozen=True)
-class Gap:
+@dataclass(frozen=True, kw_only=True)
+class Gap(Difference):
     """Difference of an arm to the reference, in percent of the reference's bits per byte; negative is better.
 
     Attributes:
@@ -72,19 +73,8 @@ class Gap:
         percent: Gap at each budget, mean over the seeds.
         intervals: Interval of each; None if one document has all of the text.
         signs: For each budget, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_arms`.
-        confidence: Confidence level of all signs of all arms together, and of the slope.
-        level: Confidence level of each interval: corrected for the number of arms, not for the number of budgets.
-        n_seeds: Number of seeds.
-        n_clusters: Number of documents or sources.
-        effective_clusters: Number of units of equal size that would give the same precision.
-        cluster: Unit of sampling: "document" or "source".
-        withheld: Why the verdict about the tokenizers is withheld; empty if it is not.
-        barred: Whether it is withheld because one of the arms takes part in no verdict.
-        slope: Slope over the budgets; None with a single one.
+        slope: Slope over the budgets, at the level `confidence`; None with a single one.
         crossings: Changes of sign between budgets.
-        needed: Sample that would show the gap at the largest budget, or 0.5 % if that is larger; None without an
-            interval.
-        pooled: Names of the arms over which the variance of seeds is pooled at every budget; empty if it is not.
     """
 
     arm: str
@@ -93,23 +83,8 @@ class Gap:
     percent: tuple[float, ...]
     intervals: tuple[Interval, ...] | None
     signs: tuple[int, ...]
-    confidence: float
-    level: float
-    n_seeds: int
-    n_clusters: int
-    effective_clusters: float
-    cluster: str
-    withheld: str
-    barred: bool
     slope: Slope | None
     crossings: tuple[Crossing, ...]
-    needed: Needed | None
-    pooled: tuple[str, ...] = ()
-
-    @property
-    def too_few(self) -> bool:
-        """Whether there is too little held-out text for any conclusion."""
-        return not enough(self.effective_clusters, self.cluster)
 
     @property
     def decided(self) -> bool:
@@ -118,36 +93,43 @@ class Gap:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """Losses of the reference and an arm, for estimates in percent of the reference.
+class Losses:
+    """Losses of all arms, for estimates in percent of the first one.
 
     Attributes:
-        bits: float64[2, n_budgets, n_seeds, n_units], of the reference and the arm, scaled by `HeldOut.scales`.
+        bits: float64[n_arms, n_budgets, n_seeds, n_units], scaled by `HeldOut.scales`.
         sizes: float64[n_units], scaled bytes of the units that have any.
-        flops: Training FLOPs of the budgets.
+        pooled: For each arm, whether the variance of its seeds is pooled with that of the others.
     """
 
     bits: Floats
     sizes: Floats
-    flops: Floats
+    pooled: Sequence[bool]
 
     @classmethod
-    def of(cls, reference: Points, arm: Points, heldout: HeldOut) -> Pair:
-        """Pair two arms by seeds and documents."""
+    def of(cls, arms: Sequence[Points], heldout: HeldOut) -> Losses:
+        """Pair the arms by seeds and documents."""
         scale = heldout.scales()
         sizes = heldout.document_bytes * scale
-        with_text = sizes > 0
-        bits = np.stack([each.nats for each in (reference, arm)]) * scale / math.log(2)
-        return cls(bits.swapaxes(1, 2)[..., with_text], sizes[with_text], np.asarray(reference.flops, np.float64))
+        losses = np.stack([bits(arm.nats) for arm in arms]) * scale
+        return cls(losses.swapaxes(1, 2)[..., sizes > 0], sizes[sizes > 0], [a.pooled and not a.barred for a in arms])
 
-    def estimate(self, function: Function) -> Ratio:
-        """Measure a function of the bits per byte of the reference and of the arm, float[n_budgets, ...] each."""
-        n = len(self.flops)
-        numerators = self.bits.reshape(2 * n, *self.bits.shape[2:])
-        return Ratio.of_function(lambda ratios: function(ratios[:n], ratios[n:]), numerators, self.sizes)
+    def estimate(self, functions: Mapping[int, Function]) -> dict[int, Ratio]:
+        """Measure a function of the bits per byte of the reference and of an arm, by the index of the arm."""
+        n = self.bits.shape[1]
+        found = {
+            (0, i): Ratio.of_function(
+                lambda ratios, function=function: function(ratios[:n], ratios[n:]),  # type: ignore[misc]
+                np.concatenate([self.bits[0], self.bits[i]]),
+                self.sizes,
+            )
+            for i, function in functions.items()
+        }
+        members = [pooled and (not i or i in functions) for i, pooled in enumerate(self.pooled)]
+        return {i: ratio for (_, i), ratio in pool(found, members).items()}
 
 
-def compare_arms(arms: Sequence[Points], heldout: HeldOut, *, confidence: float = 0.95) -> list[Gap]:
+def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confidence: float = 0.95) -> list[Gap]:
     """Compare all arms with the first one at every budget.
 
     The budgets are tested from the largest down, until one whose interval includes 0. Because the order is fixed
@@ -157,12 +139,12 @@ def compare_arms(arms: Sequence[Points], heldout: HeldOut, *, confidence: float 
     (`significance.pool`), never over budgets, because these share trunks.
 
     Args:
-        arms: The arms, see `check_comparable`; the first is the reference.
-        heldout: The held-out documents.
+        arms: The arms, the first is the reference.
+        losses: Their losses.
+        cluster: Unit of sampling: "document" or "source".
         confidence: Confidence level.
     """
     reference, *others = arms
-    pairs = [Pair.of(reference, arm, heldout) for arm in others]
     level = family_level(confidence, sum(not arm.barred for arm in others))
     functions: list[Function] = [
         lambda a, b, i=i: percent_change(a[i], b[i])  # type: ignore[misc]
@@ -170,37 +152,18 @@ def compare_arms(arms: Sequence[Points], heldout: HeldOut, *, confidence: float 
     ]
     if len(reference.flops) > 1:
         functions.append(lambda a, b: np.tensordot(_slope_weights(reference.flops), percent_change(a, b), 1))
-    estimates = [estimate_all(arms, pairs, [function] * len(pairs)) for function in functions]
+    estimates = [losses.estimate(dict.fromkeys(range(1, len(arms)), function)) for function in functions]
+    names = tuple(arm.name for arm, pooled in zip(arms, losses.pooled, strict=True) if pooled)
     return [
-        _gap(reference, arm, heldout, [each[i] for each in estimates], confidence, level, pooled_names(arms))
-        for i, arm in enumerate(others)
+        _gap(reference, arm, cluster, [each[i] for each in estimates], confidence, level, names)
+        for i, arm in enumerate(others, 1)
     ]
-
-
-def estimate_all(arms: Sequence[Points], pairs: Sequence[Pair], functions: Sequence[Function]) -> list[Ratio]:
-    """Measure a function of each pair, with the variance of seeds pooled over the arms that may be pooled.
-
-    Args:
-        arms: The arms; the first is the reference.
-        pairs: The pairs of the reference and the other arms.
-        functions: For each pair, the function.
-    """
-    found = {
-        (0, i): pair.estimate(function) for i, (pair, function) in enumerate(zip(pairs, functions, strict=True), 1)
-    }
-    return list(pool(found, [bool(arm.pooled and not arm.barred) for arm in arms]).values())
-
-
-def pooled_names(arms: Sequence[Points]) -> tuple[str, ...]:
-    """Names of the arms over which the variance of seeds is pooled; empty if it is not."""
-    names = tuple(arm.name for arm in arms if arm.pooled and not arm.barred)
-    return names if len(names) > 2 and arms[0].name in names and len(arms[0].seeds) > 1 else ()
 
 
 def _gap(
     reference: Points,
     arm: Points,
-    heldout: HeldOut,
+    cluster: str,
     estimates: Sequence[Ratio],
     confidence: float,
     level: float,
@@ -212,30 +175,27 @@ def _gap(
     barred = reference.barred or arm.barred
     level = confidence if barred else level
     percent = tuple(float(each.value) for each in at_budgets)
-    found = [each.known_interval(level) for each in at_budgets]
-    intervals = tuple(each for each in found if each is not None)
-    effective, n_seeds = float(last.effective_units), len(arm.seeds)
-    decides = not barred and len(intervals) == n and enough(effective, heldout.cluster)
-    signs = _shown(intervals) if decides else (0,) * n
+    intervals = tuple(each for ratio in at_budgets if (each := ratio.known_interval(level)) is not None)
+    known, effective, n_seeds = len(intervals) == n, float(last.effective_units), len(arm.seeds)
+    decides = not barred and known and enough(effective, cluster)
     return Gap(
         arm=arm.name,
         reference=reference.name,
         flops=tuple(map(float, reference.flops)),
         percent=percent,
-        intervals=intervals if len(intervals) == n else None,
-        signs=signs,
+        intervals=intervals if known else None,
+        signs=_shown(intervals) if decides else (0,) * n,
         confidence=confidence,
         level=level,
         n_seeds=n_seeds,
         n_clusters=last.n_units,
         effective_clusters=effective,
-        cluster=heldout.cluster,
-        withheld=barred or reason_withheld(effective, heldout.cluster, n_seeds),
-        barred=bool(barred),
+        cluster=cluster,
+        barred=barred,
         slope=_slope(estimates[n], reference.flops, percent, confidence) if n > 1 else None,
-        crossings=_crossings(np.asarray(reference.flops), percent, intervals if decides else ()),
-        needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if len(intervals) == n else None,
-        pooled=pooled if arm.name in pooled else (),
+        crossings=_crossings(reference.flops, percent, intervals if decides else ()),
+        needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if known else None,
+        pooled=pooled if arm.name in pooled and last.seed_degrees >= n_seeds else (),
     )
 
 
@@ -245,12 +205,8 @@ def _sign(interval: Interval) -> int:
 
 def _shown(intervals: Sequence[Interval]) -> tuple[int, ...]:
     """Signs of the budgets from the largest down to the first interval that includes 0."""
-    signs = [0] * len(intervals)
-    for i in reversed(range(len(intervals))):
-        signs[i] = _sign(intervals[i])
-        if not signs[i]:
-            break
-    return tuple(signs)
+    shown = list(itertools.takewhile(bool, map(_sign, reversed(intervals))))
+    return (0,) * (len(intervals) - len(shown)) + tuple(reversed(shown))
 
 
 def _slope_weights(flops: Sequence[float]) -> Floats:
@@ -265,14 +221,12 @@ def _slope(slope: Ratio, flops: Sequence[float], percent: Sequence[float], confi
     n = len(flops)
     if interval is not None or slope.by_seed.shape[-1] > 1 or slope.n_units > 1 or n < 3:
         return Slope(points, interval)
-    x = np.log(flops)
-    residuals = np.asarray(percent) - np.mean(percent) - points * (x - x.mean())
-    error = math.sqrt(float((residuals**2).sum() / (n - 2) / ((x - x.mean()) ** 2).sum()))
-    half = t_quantile(confidence, n - 2) * error
+    _, covariance = np.polyfit(np.log(flops), percent, 1, cov=True)
+    half = t_quantile(confidence, n - 2) * math.sqrt(covariance[0, 0])
     return Slope(points, (points - half, points + half), scatter=True)
 
 
-def _crossings(flops: Floats, percent: Sequence[float], intervals: Sequence[Interval]) -> tuple[Crossing, ...]:
+def _crossings(flops: Sequence[float], percent: Sequence[float], intervals: Sequence[Interval]) -> tuple[Crossing, ...]:
     """Changes of sign between neighbours, linear in ln FLOPs in between; gaps of exactly 0 are skipped."""
     signs = [_sign(interval) for interval in intervals] or [0] * len(flops)
     crossings = []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,22 +25,12 @@ _SOURCE_BYTES = 1_000_000
 """Size of every source, whose real size the table does not have: all have the same share."""
 
 
-class Measured(NamedTuple):
-    """A table of points.
-
-    Attributes:
-        arms: The arms in the order of the table; the first is the reference.
-        source_bytes: int64[n_sources].
-        sources: The sources, each its own unit of sampling.
-    """
-
-    arms: list[Points]
-    source_bytes: NDArray[np.int64]
-    sources: Grouping
-
-
-def read_points(path: Path) -> Measured:
+def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
     """Read a CSV table (RFC 4180): a row for each arm, seed and budget, with the bits per byte of each source.
+
+    Returns:
+        The arms in the order of the table, of which the first is the reference; int64[n_sources], bytes of each source;
+        and the sources, each its own unit of sampling.
 
     Raises:
         UserError: If a column or a row is missing, or a value is not a number above 0.
@@ -65,28 +56,20 @@ def read_points(path: Path) -> Measured:
         raise UserError(f"{path} has {len(arms)} arms; at least 2 are required")
     sizes = np.full(len(names), _SOURCE_BYTES)
     sources = Grouping(tuple(names), np.arange(len(names), dtype=np.int32))
-    return Measured([_points(path, arm, rows, names) for arm, rows in arms.items()], sizes, sources)
+    return [_points(path, arm, rows, names) for arm, rows in arms.items()], sizes, sources
 
 
 def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]], names: list[str]) -> Points:
     seeds, flops = (sorted(set(column)) for column in zip(*rows, strict=True))
-    for seed in seeds:
-        for each in flops:
-            if (seed, each) not in rows:
-                raise UserError(f"{path}: {arm} has no row of seed {seed:g} at {each:g} FLOPs")
+    for seed, each in itertools.product(seeds, flops):
+        if (seed, each) not in rows:
+            raise UserError(f"{path}: {arm} has no row of seed {seed:g} at {each:g} FLOPs")
     bits = np.array([[[rows[seed, each][name] for name in names] for each in flops] for seed in seeds])
     first = next(iter(rows.values()))
     tokens = np.full(len(names), round(first["tokens_per_byte"] * _SOURCE_BYTES))
     diverged = f"a model of {arm} needs {bits.max():.1f} bits per byte" if bits.max() >= UNIFORM_BITS else ""
-    return Points(
-        arm,
-        int(first["vocab_size"]),
-        flops,
-        [int(seed) for seed in seeds],
-        tokens,
-        bits * math.log(2) * _SOURCE_BYTES,
-        diverged,
-    )
+    nats = bits * math.log(2) * _SOURCE_BYTES
+    return Points(arm, int(first["vocab_size"]), flops, [int(seed) for seed in seeds], tokens, nats, diverged)
 
 
 def _number(at: str, name: str, text: str | None, *, least: float = math.ulp(0.0)) -> float:

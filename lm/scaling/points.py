@@ -58,7 +58,7 @@ class HeldOut:
         document_bytes: int64[n_documents], UTF-8 bytes of each original document. Where documents are not independent,
             larger units, such as sites, take their place here and in everything that is given by document.
         sources: Source of each document.
-        shares: Share of each source in the averages, summing to 1; see `source_shares`.
+        shares: Share of each source in the averages, summing to 1.
         cluster: Unit of sampling: "document" or "source".
     """
 
@@ -66,6 +66,44 @@ class HeldOut:
     sources: Grouping
     shares: Mapping[str, float]
     cluster: str = "document"
+
+    @classmethod
+    def of(
+        cls,
+        document_bytes: NDArray[np.int64],
+        sources: Grouping,
+        *,
+        average: Average = "micro",
+        fixed: Mapping[str, float] | None = None,
+        cluster: str = "document",
+    ) -> HeldOut:
+        """Weight the sources.
+
+        Args:
+            document_bytes: int64[n_documents].
+            sources: Source of each document.
+            average: `micro`: in proportion to the bytes of each source, as if all documents were one text; `macro`: the
+                same share for every source that has text.
+            fixed: Shares that are set by hand. The other sources divide the rest as `average` says.
+            cluster: Unit of sampling.
+
+        Raises:
+            UserError: If a source is unknown, or the shares are negative or do not sum to 1.
+        """
+        sizes = sources.sums(document_bytes)
+        fixed = dict(fixed or {})
+        if unknown := sorted(set(fixed) - {name for name, size in zip(sources.names, sizes, strict=True) if size}):
+            raise UserError(f"no held-out text is from {listed(unknown)}; the sources are {listed(sources.names)}")
+        base = sizes if average == "micro" else (sizes > 0).astype(float)
+        rest = {name: float(share) for name, share in zip(sources.names, base, strict=True) if name not in fixed}
+        left, total = 1 - sum(fixed.values()), sum(rest.values())
+        if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
+            raise UserError(
+                f"the shares of the sources are {fixed}; each must be at least 0, and they must sum to "
+                + ("at most 1" if total else "1")
+            )
+        shares = {name: max(left, 0.0) * share / (total or 1) for name, share in rest.items()}
+        return cls(document_bytes, sources, shares | fixed, cluster)
 
     def scales(self) -> NDArray[np.float64]:
         """float64[n_documents] that turns a weighted average over sources into a ratio of sums over documents.
@@ -82,79 +120,3 @@ class HeldOut:
         scale = self.scales()
         average: NDArray[np.float64] = (values @ scale) / (self.document_bytes @ scale)
         return average
-
-
-def source_shares(
-    document_bytes: NDArray[np.int64],
-    sources: Grouping,
-    *,
-    average: Average = "micro",
-    fixed: Mapping[str, float] | None = None,
-) -> dict[str, float]:
-    """Share of each source in an average over sources.
-
-    Args:
-        document_bytes: int64[n_documents].
-        sources: Source of each document.
-        average: `micro`: in proportion to the bytes of each source, as if all documents were one text; `macro`: the
-            same share for every source that has text.
-        fixed: Shares that are set by hand. The other sources divide the rest as `average` says.
-
-    Raises:
-        UserError: If a source is unknown, or the shares are negative or do not sum to 1.
-    """
-    sizes = sources.sums(document_bytes)
-    fixed = dict(fixed or {})
-    if unknown := sorted(set(fixed) - {name for name, size in zip(sources.names, sizes, strict=True) if size}):
-        raise UserError(f"no held-out text is from {listed(unknown)}; the sources are {listed(sources.names)}")
-    base = sizes if average == "micro" else (sizes > 0).astype(float)
-    rest = {name: float(share) for name, share in zip(sources.names, base, strict=True) if name not in fixed}
-    left, total = 1 - sum(fixed.values()), sum(rest.values())
-    if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
-        raise UserError(
-            f"the shares of the sources are {fixed}; each must be at least 0, and they must sum to "
-            + ("at most 1" if total else "1")
-        )
-    return {
-        name: fixed[name] if name in fixed else max(left, 0.0) * rest[name] / (total or 1) for name in sources.names
-    }
-
-
-def check_comparable(arms: Sequence[Points], n_documents: int, *, tolerance: float = 0.01) -> None:
-    """Reject arms that were not measured on the same documents, seeds and budgets.
-
-    Args:
-        arms: The arms; the first is the reference.
-        n_documents: Number of held-out documents.
-        tolerance: Accepted relative difference of the FLOPs of a budget.
-
-    Raises:
-        UserError: With the first reason.
-    """
-    reference = arms[0]
-    for arm in arms:
-        names = f"{arm.name} cannot be compared with {reference.name}"
-        if arm.nats.shape != (len(arm.seeds), len(arm.flops), n_documents):
-            raise UserError(
-                f"{arm.name} has losses of {listed(arm.nats.shape)} seeds, budgets and documents instead of "
-                f"{len(arm.seeds)}, {len(arm.flops)}, {n_documents}; evaluate it on the same held-out text"
-            )
-        if not (np.all(np.diff(arm.flops) > 0) and arm.flops[0] > 0 and math.isfinite(arm.flops[-1])):
-            raise UserError(
-                f"the budgets of {arm.name} are {listed(arm.flops)}; give positive FLOPs, each once, rising"
-            )
-        if len(arm.flops) != len(reference.flops):
-            raise UserError(
-                f"{names}: it has {len(arm.flops)} budgets instead of {len(reference.flops)}; train the missing ones, "
-                "or leave them out of both"
-            )
-        for one, two in zip(reference.flops, arm.flops, strict=True):
-            if abs(two / one - 1) > tolerance:
-                raise UserError(
-                    f"{names}: a budget is {two:.4g} instead of {one:.4g} FLOPs, more than {100 * tolerance:.0f} % "
-                    "apart; train both with budget=equal_deployed_flops, or accept a larger tolerance"
-                )
-        if list(arm.seeds) != list(reference.seeds):
-            raise UserError(
-                f"{names}: its seeds are {listed(arm.seeds)} instead of {listed(reference.seeds)}; train the same seeds"
-            )

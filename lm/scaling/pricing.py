@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
+from functools import cached_property
 
 from lm.bits import bits
 from lm.evaluate.deployment import (
@@ -19,13 +17,9 @@ from lm.evaluate.deployment import (
     training_flops,
 )
 from lm.scaling.equivalent import Equivalent, Place, answered, interpolate, place
-from lm.scaling.gaps import Gap, Pair, compare_arms, estimate_all
-from lm.scaling.points import Average, HeldOut, Points, check_comparable, source_shares
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from lm.evaluate.bits_per_byte import Grouping
+from lm.scaling.gaps import Gap, Losses, compare_arms
+from lm.scaling.points import HeldOut, Points
+from tokenizer.errors import UserError, listed
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
@@ -53,58 +47,42 @@ class Study:
     """Measurements under a weighting of the sources; what a deployment does not change.
 
     Attributes:
-        arms: The arms as measured; the first is the reference.
+        arms: The arms as measured; the first is the reference. They must have equal seeds and budgets (UserError).
         heldout: The held-out documents with the shares of their sources.
-        average: How sources are averaged.
-        gaps: Differences of the other arms to the reference.
-        pairs: Losses that the gaps are computed from.
-        confidence: Confidence level.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
+        confidence: Confidence level.
     """
 
     arms: Sequence[Points]
     heldout: HeldOut
-    average: Average
-    gaps: Sequence[Gap]
-    pairs: Sequence[Pair]
-    confidence: float
-    tolerance: float
+    tolerance: float = 0.01
+    confidence: float = 0.95
 
-    @classmethod
-    def of(
-        cls,
-        arms: Sequence[Points],
-        document_bytes: NDArray[np.int64],
-        sources: Grouping,
-        *,
-        average: Average = "micro",
-        shares: Mapping[str, float] | None = None,
-        cluster: str = "document",
-        tolerance: float = 0.01,
-        confidence: float = 0.95,
-    ) -> Study:
-        """Average over sources and compare the arms.
+    def __post_init__(self) -> None:
+        reference = self.arms[0]
+        for arm in self.arms:
+            problem = f"{arm.name} cannot be compared with {reference.name}"
+            sizes = len(arm.flops), len(reference.flops)
+            if sizes[0] != sizes[1]:
+                raise UserError(f"{problem}: it has {sizes[0]} budgets instead of {sizes[1]}; train the same budgets")
+            for one, two in zip(reference.flops, arm.flops, strict=True):
+                if abs(two / one - 1) > self.tolerance:
+                    apart = f"{two:.4g} instead of {one:.4g} FLOPs, more than {100 * self.tolerance:.0f} % apart"
+                    remedy = "train both with budget=equal_deployed_flops, or accept a larger tolerance"
+                    raise UserError(f"{problem}: a budget is {apart}; {remedy}")
+            if list(arm.seeds) != list(reference.seeds):
+                seeds = f"{listed(arm.seeds)} instead of {listed(reference.seeds)}"
+                raise UserError(f"{problem}: its seeds are {seeds}; train the same seeds")
 
-        Args:
-            arms: The arms; the first is the reference.
-            document_bytes: int64[n_documents], bytes of the held-out documents.
-            sources: Their sources.
-            average: How sources are averaged, see `source_shares`.
-            shares: Shares of sources that are set by hand.
-            cluster: Unit of sampling: "document", or "source" where sources take the place of documents.
-            tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
-            confidence: Confidence level.
+    @cached_property
+    def losses(self) -> Losses:
+        """Losses of the arms."""
+        return Losses.of(self.arms, self.heldout)
 
-        Raises:
-            UserError: If the arms cannot be compared.
-        """
-        check_comparable(arms, len(document_bytes), tolerance=tolerance)
-        heldout = HeldOut(
-            document_bytes, sources, source_shares(document_bytes, sources, average=average, fixed=shares), cluster
-        )
-        gaps = compare_arms(arms, heldout, confidence=confidence)
-        pairs = [Pair.of(arms[0], arm, heldout) for arm in arms[1:]]
-        return cls(arms, heldout, average, gaps, pairs, confidence, tolerance)
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        """Differences of the other arms to the reference."""
+        return compare_arms(self.arms, self.losses, self.heldout.cluster, confidence=self.confidence)
 
     def tokens_per_byte(self) -> list[float]:
         """Tokens per byte of each arm, averaged over sources."""
@@ -131,18 +109,17 @@ class Study:
         self, rho: float, relative: Sequence[Relative], training: Sequence[Sequence[float]], phase: Phase
     ) -> list[Equivalent]:
         """Each arm against the reference at equal cost of training and serving."""
-        places = [
-            place(training[0], flops, rho=rho, relative_cost=getattr(cost, phase), tolerance=self.tolerance)
-            for flops, cost in zip(training[1:], relative[1:], strict=True)
-        ]
-        measured = [i for i, found in enumerate(places) if isinstance(found, Place)]
-        arms = [self.arms[0], *(self.arms[i + 1] for i in measured)]
-        functions = [found.change() for found in places if isinstance(found, Place)]
-        estimates = estimate_all(arms, [self.pairs[i] for i in measured], functions)
-        changes = dict(zip(measured, estimates, strict=True))
+        places = {
+            i: place(training[0], training[i], rho=rho, relative_cost=getattr(cost, phase), tolerance=self.tolerance)
+            for i, cost in enumerate(relative)
+            if i
+        }
+        changes = self.losses.estimate({i: at.change for i, at in places.items() if isinstance(at, Place)})
         equivalents = []
-        for i, (gap, found) in enumerate(zip(self.gaps, places, strict=True)):
-            losses = bits(self.heldout.average(self.arms[i + 1].nats).mean(0))
-            loss = float(interpolate(found.budgets[1], losses, found.arm)) if isinstance(found, Place) else 0.0
-            equivalents.append(answered(gap, found, changes.get(i), loss))
+        for gap, (i, at) in zip(self.gaps, places.items(), strict=True):
+            if isinstance(at, Equivalent):
+                equivalents.append(Equivalent("withheld", gap.withheld) if gap.barred else at)
+                continue
+            losses = bits(self.heldout.average(self.arms[i].nats).mean(0))
+            equivalents.append(answered(gap, at, changes[i], float(interpolate(at.budgets[1], losses, at.arm))))
         return equivalents

@@ -58,7 +58,8 @@ def train(
         keep_checkpoint: Keep the checkpoint of the last step, so that longer runs can start from it.
         log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
-            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds.
+            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping), activation_norm (root mean square
+            of the residual stream before the final norm, over all targets of the step) and seconds.
         progress: Called after every step with ("steps", steps done, steps). A `KeyboardInterrupt` that it raises is
             handled like Ctrl-C.
 

@@ -167,7 +167,10 @@ class Trainer:
         parts = list(batch.micro_batches(config.microbatch_size, self.multiple))
         self.longest_row = max(self.longest_row, batch.longest)
         factor = self.schedule.factor(self.step)
-        sums = self._backward(parts)
+        logged = (self.step + 1) % config.log_every == 0 or self.step + 1 >= config.steps
+        # A compiled decoder always measures, which costs nothing there: another graph would be compiled otherwise.
+        self.model.model.measuring = logged or bool(self.identity.get("compile"))
+        sums, squares = self._backward(parts)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.grad_clip or math.inf)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -177,10 +180,12 @@ class Trainer:
         self.step += 1
         self.tokens += batch.n_tokens
         self.bytes_seen += batch.n_bytes
-        if self.step % config.log_every and self.step < config.steps:
+        if not logged:
             self.seconds += time.perf_counter() - began
             return None
-        entry = self._entry(sums, batch) | {"lr": config.matrix_lr * factor, "grad_norm": norm.item()}
+        activation_norm = math.sqrt(self.world.sum(squares).item() / batch.n_tokens)
+        norms = {"grad_norm": norm.item(), "activation_norm": activation_norm}
+        entry = self._entry(sums, batch) | {"lr": config.matrix_lr * factor, **norms}
         self.seconds += time.perf_counter() - began
         # Since the last entry: in between, a GPU only queues its work.
         tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
@@ -214,7 +219,7 @@ class Trainer:
                     f"{name} of step {self.step} is {value}: training diverged; lower the learning rates"
                 )
 
-    def _backward(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    def _backward(self, parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         """Accumulate the gradients of the loss over this process's rows, in micro-batches.
 
         The loss of a step is its nats over the mean number of tokens of a step, so that equal text has equal weight
@@ -224,12 +229,14 @@ class Trainer:
             parts: Inputs and targets of the micro-batches.
 
         Returns:
-            float64[2]: nats of all targets in these rows, and of the text targets.
+            float64[2], nats of all targets in these rows, and of the text targets; and float64[], the sum of
+            `Decoder.squares` over all targets, if it is measured.
         """
         # DDP averages gradients; multiply by the number of processes to get the sum.
         scale = self.world.size / (self.config.batch_size * self.rows.mean_tokens)
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        squares = sums.new_zeros(())
         for number, (inputs, targets) in enumerate(parts, 1):
             more = isinstance(self.objective, DistributedDataParallel) and number < len(parts)
             # Exchange gradients once, after the last micro-batch.
@@ -239,7 +246,9 @@ class Trainer:
                 torch.autograd.backward(total * scale)
             nats = nats.double()
             sums += torch.stack((nats.sum(), (nats * (targets != self.shards.eos_id)).sum()))
-        return sums
+            if self.model.model.measuring:
+                squares += (self.model.model.squares * (targets >= 0)).double().sum()
+        return sums, squares
 
     def save_checkpoint(self) -> None:
         """Write the state that the next step depends on; a collective call."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from experiments.report.ladder_page import render
 from experiments.stages.outlook import Step
-from experiments.stages.over_compute import describe
+from experiments.stages.over_compute import Assumptions, describe
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
-from lm.scaling.points import Points
+from lm.scaling.points import HeldOut, Points
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import FLOPS, points
 
@@ -40,8 +40,8 @@ def write(
     run: str = "outputs/a run",
 ) -> Study:
     """Write the page of a ladder."""
-    study = Study.of(measured, SIZES, Grouping(sources, np.repeat([0, 1, 2], 50).astype(np.int32)))
+    study = Study(measured, HeldOut.of(SIZES, Grouping(sources, np.repeat([0, 1, 2], 50).astype(np.int32))))
     step = Step("train 5 seeds instead of 3", "to show a difference", "superbpe pipeline lm.n_seeds=5", 900.0)
-    numbers = describe(study, Deployment(), step=step, run=run)
+    numbers = describe(study, Assumptions(Deployment()), step=step, run=run)
     file.write_text(render(numbers, study), encoding="utf-8")
     return study

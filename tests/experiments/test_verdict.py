@@ -21,6 +21,7 @@ from lm.data.shards import TextLoss
 from lm.evaluate.comparison import Comparison
 from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
+from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
 from tests.experiments.report.sample import sample_report
 from tests.lm.scaling.ladders import SIZES, SOURCES, gap, points
@@ -59,7 +60,15 @@ def compared(difference: float, *, n_documents: int = 50, apart: bool = True, **
     counts = {"n_clusters": n_documents, "effective_clusters": float(n_documents), "n_seeds": 3}
     interval = settings.pop("interval", interval)
     settings = {**counts, "seed_error": 0.21, "document_error": 0.13, **settings}
-    return Comparison(2.0, 2.0 + difference, percent, interval, 0.95, n_documents, **settings)
+    return Comparison(
+        bits_per_byte_a=2.0,
+        bits_per_byte_b=2.0 + difference,
+        percent=percent,
+        interval=interval,
+        confidence=0.95,
+        n_documents=n_documents,
+        **settings,
+    )
 
 
 def result(difference: float, **settings: Any) -> Result:
@@ -118,9 +127,8 @@ def test_the_detail_says_what_the_interval_holds():
     assert "3 paired seeds; standard error from seeds 0.21, from documents 0.13" in detail(result(-0.2))
     clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
     assert "the 40 sources of 1,000 held-out documents, which count as 17.2 of equal size" in clustered
-    assert "no interval, because one document has all of the text" in detail(
-        Result(result(-0.2).arms, {(0, 1): Comparison(2.0, 1.8, -0.2, None, 0.95, 1)})
-    )
+    alone = compared(-0.2, interval=None, n_documents=1)
+    assert "no interval, because one document has all of the text" in detail(Result(result(-0.2).arms, {(0, 1): alone}))
 
 
 def test_the_detail_says_what_else_differs():
@@ -240,14 +248,14 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
     assert said[0].startswith("the verdict is withheld: lower changes or loses text; between 2e15 and 6e16 FLOPs, ")
     assert len(said) == 1
     assert set(decisions(found)) == {"withheld"}
-    (priced,) = Study.of(arms, SIZES, SOURCES).at(Deployment())[1:]
+    (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
     assert worth(found, priced, 1.0).startswith("lower instead of ref: no verdict (lower changes or loses text); −7.0")
     assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
 
 
 def test_worth_is_said_of_every_arm():
     arms = points("bpe", [0.0] * 4), points("superbpe", [0.5] * 4, bytes_per_token=5.0)
-    (priced,) = Study.of(arms, SIZES, SOURCES).at(Deployment())[1:]
+    (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
     said = worth(compared_over_compute(*arms)[0], priced, 1.0)
     assert said.startswith("superbpe instead of bpe: worth it; +0.5 % (+0.5 to +0.5) bits per byte at 6e16 training")
     assert "where training and serving together cost the same (ρ = 1)." in said

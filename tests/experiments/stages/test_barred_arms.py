@@ -39,13 +39,7 @@ def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> A
         counts=None,
     )
     shards: Any = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
-    cost = {"context_bytes": 1, "context_tokens": 1.0, "bytes_per_token": 1.0, "prefill_flops_per_byte": 1.0}
-    cost |= {
-        "decode_flops_per_byte": 1.0,
-        "kv_bytes_per_byte": 1.0,
-        "kv_dtype": "bf16",
-        "parameters_total": 1,
-    }
+    cost = {"prefill_flops_per_byte": 1.0, "decode_flops_per_byte": 1.0, "kv_bytes_per_byte": 1.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)
         artifacts = [

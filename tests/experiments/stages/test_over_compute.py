@@ -145,7 +145,7 @@ def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute() -> None
 
     arms = [runs("bpe", 0.0, 0), runs("lower", -0.07, 40)]
     found, note = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95)
-    numbers = describe(found, Deployment())
+    numbers = describe(found, Assumptions(Deployment()))
     assert note == ""
     reason = "lower changes or loses text in 40 of 40 documents, 100 % of the bytes"
     (row, last) = csv.DictReader(io.StringIO(verdicts_csv(numbers)))

@@ -17,7 +17,6 @@ import torch._dynamo
 
 from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping
-from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward, fast_nats
 from lm.model.transformer import ModelConfig, Transformer
@@ -64,7 +63,7 @@ def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path)
     assert sum(row["n_bytes"] for row in rows.values()) == shards.n_bytes
     for number, name in enumerate(groups["source"].names):
         alone = score(Table(table), make_shards([text for text, i in zip(texts, index, strict=True) if i == number]))
-        for key in ("bits_per_byte", "nats_per_byte", "bytes_per_token", "eos_nats_per_document"):
+        for key in ("bits_per_byte", "bytes_per_token", "eos_nats_per_document"):
             assert rows[name][key] == pytest.approx(alone.summary()[key]), (name, key)
     evaluation.save(tmp_path / "e")
     again = Evaluation.load(tmp_path / "e")
@@ -93,17 +92,6 @@ def test_logits_beyond_the_range_of_exp_are_scored(make_shards):
     table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
     far = score(Table(table + 200), shards)
     assert far.text_nats == pytest.approx(score(Table(table), shards).text_nats, rel=1e-5)
-
-
-def test_overlap_and_padding_are_reported(make_shards, toy):
-    shards = make_shards(["abcdefgh" * 20, "ab"], toy(words=()))
-    model = Table(torch.zeros(257, 257), context_tokens=17)
-    # Windows of at most 17 inputs, 6 of them context again: 17 + 15 * 10 + ... = what `forward_tokens` counts.
-    half = score(model, shards)
-    none = score(model, shards, EvalConfig(context_bytes=16, min_context_bytes=0, batch_tokens=64))
-    assert half.forward_tokens > none.forward_tokens == shards.n_tokens
-    assert half.summary()["overlap_share"] == pytest.approx(1 - shards.n_tokens / half.forward_tokens)
-    assert none.summary()["overlap_share"] == 0
 
 
 @pytest.mark.slow
@@ -166,7 +154,7 @@ def test_the_path_of_gpus_gives_the_same_loss(make_shards, texts, monkeypatch, l
     like_a_gpu(precision=precision)
     found = score(model, shards)
     assert abs(found.bits_per_byte - expected.bits_per_byte) < bound
-    for name in ("token_counts", "forward_tokens", "context_bytes_sum"):
+    for name in ("token_counts", "context_bytes_sum"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 

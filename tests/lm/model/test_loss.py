@@ -76,7 +76,7 @@ def test_objective_is_the_cross_entropy_of_the_logits(tied, masked):
     ids = torch.randint(45, (3, 13))
     ids[1, 4] = ids[1, 9] = ids[2, 0] = 44
     documents = (ids[:, :-1] == 44).cumsum(1) if masked else None
-    logits = model(ids[:, :-1], documents=documents)
+    logits = model.head(model.hidden(ids[:, :-1], documents=documents))[..., :45]
     expected = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
     expected.sum().backward()
     gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}

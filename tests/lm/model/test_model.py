@@ -117,7 +117,6 @@ def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
     hidden = model.hidden(ids, documents=documents)
     torch.testing.assert_close(hidden, separate(model, ids, documents), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(hidden, model.hidden(ids), atol=1e-2)
-    torch.testing.assert_close(model(ids, documents=documents), F.linear(hidden, model.lm_head.weight[:300]))
     whole = torch.full_like(documents, 7)
     torch.testing.assert_close(model.hidden(ids, documents=whole), model.hidden(ids), rtol=1e-4, atol=1e-5)
     # Backwards too: what a document's loss asks of the embeddings comes from that document's ids alone.

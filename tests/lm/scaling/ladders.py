@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lm.evaluate.bits_per_byte import Grouping
-from lm.scaling.gaps import Gap, compare_arms
-from lm.scaling.points import HeldOut, Points, source_shares
+from lm.scaling.gaps import Gap, Losses, compare_arms
+from lm.scaling.points import HeldOut, Points
 
 FLOPS = np.geomspace(2e15, 6e16, 4)
 N = 60
@@ -23,7 +23,7 @@ def loss(flops: np.ndarray) -> np.ndarray:
 
 
 def heldout(sizes: np.ndarray = SIZES, sources: Grouping = SOURCES, cluster: str = "document") -> HeldOut:
-    return HeldOut(sizes, sources, source_shares(sizes, sources), cluster)
+    return HeldOut.of(sizes, sources, cluster=cluster)
 
 
 def points(
@@ -59,7 +59,8 @@ def points(
 
 
 def compared(*arms: Points, confidence: float = 0.95, text: HeldOut | None = None) -> list[Gap]:
-    return compare_arms(arms, text or heldout(), confidence=confidence)
+    text = text or heldout()
+    return compare_arms(arms, Losses.of(arms, text), text.cluster, confidence=confidence)
 
 
 def gap(percent: Sequence[float], **options: float) -> Gap:

@@ -12,7 +12,7 @@ import pytest
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.significance import Ratio
-from lm.scaling.gaps import Pair
+from lm.scaling.gaps import Losses
 from tests.lm.evaluate.test_evaluation import made_up
 from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
 
@@ -100,7 +100,7 @@ def test_barred_arms_have_gaps_and_no_part_in_the_verdict():
     found, barred = compared(reference, arm, lossy)
     assert found == compared(reference, arm)[0]
     assert barred.percent == pytest.approx([-7.0] * 4)
-    assert (barred.signs, barred.withheld, barred.barred) == ((0,) * 4, lossy.barred, True)
+    assert (barred.signs, barred.withheld, barred.barred) == ((0,) * 4, lossy.barred, lossy.barred)
     assert {each.withheld for each in compared(lossy, reference, arm)} == {lossy.barred}
 
 
@@ -145,8 +145,8 @@ def test_documents_are_paired():
     """Documents differ much more between each other than between arms."""
     found = gap([-0.7], n_seeds=1, documents=0.1)
     assert found.intervals[0][1] - found.intervals[0][0] < 0.1
-    pair = Pair.of(points("ref", [0.0], n_seeds=1), points("arm", [0.0], n_seeds=1), heldout())
-    alone = pair.estimate(lambda a, _: a[0]).known_interval(0.95)
+    losses = Losses.of([points("ref", [0.0], n_seeds=1), points("arm", [0.0], n_seeds=1)], heldout())
+    alone = losses.estimate({1: lambda a, _: a[0]})[1].known_interval(0.95)
     assert 100 * (alone[1] - alone[0]) > 5
 
 

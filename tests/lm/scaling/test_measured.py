@@ -9,6 +9,7 @@ import pytest
 
 from lm.bits import bits
 from lm.scaling.measured import read_points
+from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
 from tokenizer.errors import UserError
 
@@ -27,6 +28,11 @@ def table(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def studied(path: Path) -> Study:
+    arms, sizes, sources = read_points(path)
+    return Study(arms, HeldOut.of(sizes, sources, cluster="source"))
+
+
 def test_a_table_of_points(tmp_path: Path) -> None:
     arms, sizes, sources = read_points(table(tmp_path, TABLE))
     assert [(arm.name, arm.flops, arm.seeds, arm.vocab_size) for arm in arms] == [
@@ -34,7 +40,7 @@ def test_a_table_of_points(tmp_path: Path) -> None:
     ]
     assert sources.names == ("web", "code")
     assert bits(arms[1].nats) / sizes == pytest.approx(np.array([[[1.1, 0.8], [1.0, 0.7]]]))
-    found = Study.of(arms, sizes, sources, cluster="source")
+    found = Study(arms, HeldOut.of(sizes, sources, cluster="source"))
     assert found.tokens_per_byte() == pytest.approx([0.25, 0.2])
     assert found.gaps[0].percent == pytest.approx([100 * 0.1 / 1.8, 100 * 0.1 / 1.6])
 
@@ -53,11 +59,11 @@ def test_a_table_of_points(tmp_path: Path) -> None:
 )
 def test_mistakes_in_a_table_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Study.of(*read_points(table(tmp_path, TABLE.replace(old, new))), cluster="source")
+        studied(table(tmp_path, TABLE.replace(old, new)))
 
 
 def test_a_public_bake_off_has_a_slope_and_names_no_tokenizer() -> None:
-    (gap,) = Study.of(*read_points(EXAMPLE), cluster="source").gaps
+    (gap,) = studied(EXAMPLE).gaps
     assert gap.percent == pytest.approx([0.4, 0.4, 1.1, 1.5, 1.9], abs=0.01)
     assert gap.slope is not None
     assert gap.slope.scatter

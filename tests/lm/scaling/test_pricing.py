@@ -11,8 +11,9 @@ import pytest
 
 from lm.evaluate.deployment import Deployment, serving_cost, training_flops
 from lm.scaling.equivalent import interpolate
+from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
-from tests.lm.scaling.ladders import FLOPS, SIZES, SOURCES, loss, points
+from tests.lm.scaling.ladders import FLOPS, SIZES, SOURCES, heldout, loss, points
 
 ARMS = [
     points("bpe", [0.0] * 4),
@@ -21,8 +22,8 @@ ARMS = [
 ]
 
 
-def study(**options):
-    return Study.of(ARMS, SIZES, SOURCES, **options)
+def study():
+    return Study(ARMS, heldout())
 
 
 def test_one_set_of_measurements_at_several_deployments():
@@ -31,7 +32,7 @@ def test_one_set_of_measurements_at_several_deployments():
     bpe, superbpe, byte = found.at(Deployment())
     expected = serving_cost(Deployment(), vocab_size=100_000, tokens_per_byte=0.2)
     assert superbpe.cost.decode == expected.decode
-    assert tuple(bpe.relative) == (1, 1, 1, 1)
+    assert tuple(bpe.relative) == (1, 1)
     assert superbpe.relative.decode < 1 < byte.relative.decode
     assert bpe.equivalents == {}
     # Bytes cost four times as much to serve.
@@ -58,7 +59,7 @@ def test_another_deployment_reads_between_the_measured_budgets():
     read = [[(1.1**i * t, 4 * t) for t in tokens] for i in range(2)]
     arms = [points(name, [0.0] * 4, read=each) for name, each in zip(("ref", "arm"), read, strict=True)]
     deployment = Deployment(rho=0.0)
-    reference, arm = Study.of(arms, SIZES, SOURCES).at(deployment)
+    reference, arm = Study(arms, heldout()).at(deployment)
     assert arm.training == [training_flops(deployment, vocab_size=50_000, tokens=t, n_bytes=b) for t, b in read[1]]
     found = arm.equivalents["decode"]
     assert found.reference_flops == found.flops == reference.training[-1] < arm.training[-1]
@@ -67,7 +68,7 @@ def test_another_deployment_reads_between_the_measured_budgets():
     assert found.percent == pytest.approx(100 * (there / loss(FLOPS)[-1] - 1))
     assert found.percent > 0.5
     first = [replace(each, flops=each.flops[:1], nats=each.nats[:, :1], read=each.read[:1]) for each in arms]
-    one = Study.of(first, SIZES, SOURCES)
+    one = Study(first, heldout())
     assert one.gaps[0].percent == pytest.approx([0.0])
     answer = one.at(deployment)[1].equivalents["decode"]
     assert (answer.answer, answer.reason.partition(":")[0]) == ("unknown", "not measured")
@@ -77,10 +78,9 @@ def test_shares_of_sources_move_both_loss_and_cost():
     arms = [points("a", [0.0]), points("b", [0.0])]
     arms[1].nats[..., SOURCES.index == 0] *= 1.1
     arms[1].document_tokens[SOURCES.index == 0] //= 2
-    gaps = [Study.of(arms, SIZES, SOURCES, shares={"code": share}).gaps[0].percent[0] for share in (0.0, 1.0)]
-    assert gaps == pytest.approx([0.0, 10.0], abs=0.1)
-    tokens = [Study.of(arms, SIZES, SOURCES, shares={"code": share}).tokens_per_byte()[1] for share in (0.0, 1.0)]
-    assert tokens == pytest.approx([0.25, 0.125], abs=0.01)
+    weighted = [Study(arms, HeldOut.of(SIZES, SOURCES, fixed={"code": share})) for share in (0.0, 1.0)]
+    assert [each.gaps[0].percent[0] for each in weighted] == pytest.approx([0.0, 10.0], abs=0.1)
+    assert [each.tokens_per_byte()[1] for each in weighted] == pytest.approx([0.25, 0.125], abs=0.01)
 
 
 def test_pricing_does_not_import_torch():

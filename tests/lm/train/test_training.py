@@ -16,6 +16,7 @@ from lm.model import transformer
 from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model
+from lm.train.batches import read_batch
 from lm.train.config import TrainConfig
 from lm.train.loop import train
 from lm.train.summary import TrainingSummary
@@ -50,7 +51,17 @@ def run(shards, folder, config=CONFIG, model=MODEL, stop_at=None):
     return None, entries
 
 
-EXACT = ("step", "loss", "train_bits_per_byte", "bytes_seen", "tokens_seen", "flops", "lr", "grad_norm")
+EXACT = (
+    "step",
+    "loss",
+    "train_bits_per_byte",
+    "bytes_seen",
+    "tokens_seen",
+    "flops",
+    "lr",
+    "grad_norm",
+    "activation_norm",
+)
 
 
 def exact(entries):
@@ -187,7 +198,7 @@ def test_impossible_budgets(settings, message):
         dataclasses.replace(CONFIG, **settings)
 
 
-@pytest.mark.parametrize(("device", "message"), [("tpu9", "unknown"), ("meta", "not supported"), ("cuda:99", "finds")])
+@pytest.mark.parametrize(("device", "message"), [("tpu9", "unknown"), ("meta", "unknown"), ("cuda:99", "finds")])
 def test_unknown_devices(make_shards, tmp_path, device, message):
     with pytest.raises(UserError, match=message):
         run(make_shards(), tmp_path / "run", dataclasses.replace(CONFIG, device=device))
@@ -292,3 +303,20 @@ def test_gradients_are_clipped_before_the_optimizers_see_them(make_shards, corpu
     seen.clear()
     run(shards, tmp_path / "free", dataclasses.replace(CONFIG, grad_clip=0, max_steps=3))
     assert all(norm > 1e-2 for norm in seen)
+
+
+def test_the_norm_of_activations_is_that_of_the_stream_before_the_head(make_shards, corpus, tmp_path):
+    """At the first step the blocks add nothing, so it is that of the embedding; padding has no part in it."""
+    shards = make_shards(corpus)
+    _, whole = run(shards, tmp_path / "whole")
+    parts = dataclasses.replace(CONFIG, microbatch_size=3, log_every=5)
+    trainer = Trainer(MODEL, parts, shards, tmp_path / "parts")
+    trainer.begin()
+    table = trainer.model.model.embed_tokens.weight.detach().double().square().mean(1)
+    batch = read_batch(trainer.rows, 0, trainer.device, trainer.world)
+    ids = torch.cat([row[:n] for row, n in zip(batch.ids, batch.lengths, strict=True)])
+    assert whole[0]["activation_norm"] == pytest.approx(table[ids].mean().sqrt().item(), rel=1e-6)
+    entries = [trainer.advance() for _ in range(5)]
+    assert entries[:4] == [None] * 4
+    assert entries[4]["activation_norm"] == pytest.approx(whole[4]["activation_norm"], rel=1e-3)
+    assert len({entry["activation_norm"] for entry in whole}) == len(whole)
