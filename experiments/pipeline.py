@@ -271,7 +271,7 @@ def _shown(
     page, result = None, rungs[-1]
     context.reporter.enter("report")
     if "report" in stages:
-        artifact = reporting.report(context, config.report, text, result, recorded(config))
+        artifact = reporting.report(context, text, result, recorded(config))
         page = artifact.path / reporting.PAGE
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
     if len(rungs) > 1:

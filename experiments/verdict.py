@@ -109,16 +109,6 @@ def _count(result: Result) -> str:
     return "two" if n_models == 2 else f"{n_models}"
 
 
-def decision(result: Result, pair: tuple[int, int]) -> str:
-    """The result of one comparison for a table: the better tokenizer, or why there is none."""
-    found = result.comparisons[pair]
-    if found.withheld:
-        return f"withheld: {found.withheld}"
-    if not found.tested:
-        return "not tested"
-    return "undecided" if found.lower is None else result.labels[pair["AB".index(found.lower)]]
-
-
 def detail(result: Result) -> str:
     """The difference of `Result.pair` with its uncertainty, what the uncertainty includes, and what is unequal."""
     if len(result.arms) == 1:

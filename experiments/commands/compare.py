@@ -16,13 +16,11 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, add_figures, number, out_folder, whole
 from experiments.cli.console import Reporter, finish
-from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
@@ -36,7 +34,6 @@ PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.
 
 def parser() -> Parser:
     """Arguments of the command."""
-    usual = ReportConfig()
     options = Parser(
         "compare",
         "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
@@ -50,12 +47,8 @@ def parser() -> Parser:
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
-    page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
     page.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
-    page.add_argument(
-        "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
-    )
     add_figures(page, FORMATS)
     ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
     ladder.add_argument(
@@ -119,10 +112,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
         result = comparing.with_downstream(result, arguments.downstream)
     if arguments.labels:
         result = comparing.rename(result, arguments.labels)
-    settings = dataclasses.replace(ReportConfig(), title=arguments.title, n_samples=arguments.samples)
     numbers = gather(
         result,
-        settings,
         command=done[0].command,
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
-from experiments.results import GROUPS
 from experiments.stages.contamination import sentence
 from experiments.stages.differences import differences
 from experiments.stages.outlook import next_step
-from experiments.verdict import at_scale, conditions, decision, detail, lost_text, verdict
+from experiments.verdict import at_scale, conditions, detail, lost_text, verdict
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -20,7 +19,6 @@ from tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
     from tokenizer.interface import TokenizerLike
 
@@ -30,7 +28,6 @@ _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
 
 def gather(
     result: Result,
-    settings: ReportConfig,
     *,
     provenance: Mapping[str, Any],
     command: str,
@@ -40,7 +37,6 @@ def gather(
 
     Args:
         result: The comparison.
-        settings: Contents of the report.
         provenance: Output of `experiments.stages.reporting.provenance`.
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
@@ -51,8 +47,8 @@ def gather(
     winner, clean = result.winner, result.clean_bits_per_byte()
     step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
-        "title": settings.title or _title(result.labels),
-        "demonstration": result.demonstration if settings.demonstration is None else settings.demonstration,
+        "title": _title(result.labels),
+        "demonstration": result.demonstration,
         "verdict": {
             "winner": winner.key if winner else None,
             "withheld": result.withheld,
@@ -77,7 +73,6 @@ def gather(
             {**_row(arm), "clean_bits_per_byte": None if clean is None else clean[i]}
             for i, arm in enumerate(result.arms)
         ],
-        "pairs": _pairs(result),
         "differences": differences(result),
         "contamination": None
         if result.overlap is None
@@ -88,7 +83,6 @@ def gather(
             for run in tuned.runs
         ],
         "downstream": _downstream(result),
-        "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
             {"tokenizer": arm.label, "vocab_size": size, "bytes_per_token": density}
@@ -97,7 +91,6 @@ def gather(
         ],
         "superwords": texts.superwords(result, heldout, threads),
         "sample": texts.segmented(result),
-        "generated": texts.generated(result, settings),
         "provenance": dict(provenance),
     }
 
@@ -177,32 +170,7 @@ def _transition(tokenizer: TokenizerLike) -> int | None:
     return 256 + tokenizer.n_phase1_merges
 
 
-def _pairs(result: Result) -> list[dict[str, Any]]:
-    labels = result.labels
-    return [
-        {
-            "a": labels[i],
-            "b": labels[j],
-            "percent": compared.percent,
-            "low": compared.interval[0] if compared.interval else None,
-            "high": compared.interval[1] if compared.interval else None,
-            "p": compared.p_value,
-            "level": compared.level,
-            "verdict": compared.verdict,
-            "withheld": compared.withheld,
-            "decision": decision(result, (i, j)),
-        }
-        for (i, j), compared in result.comparisons.items()
-    ]
-
-
 def _downstream(result: Result) -> list[dict[str, Any]]:
     """Scores on downstream tasks; those of one task and metric follow each other."""
     rows = [{"tokenizer": arm.label, **dataclasses.asdict(score)} for arm in result.arms for score in arm.downstream]
     return sorted(rows, key=lambda row: (row["task"], row["metric"]))
-
-
-def _groups(result: Result, name: str) -> list[dict[str, Any]]:
-    """Bits per byte and bytes per token of each source or script; empty if there is only one."""
-    rows = [{"tokenizer": arm.label, **row.save()} for arm in result.arms for row in arm.scores.by(name)]
-    return rows if len({row["name"] for row in rows}) > 1 else []

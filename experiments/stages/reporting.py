@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from experiments.config import ReportConfig
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
 
 PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
 
 
-def report(
-    context: Context, settings: ReportConfig, text: Text, result: Result, config: Mapping[str, Any]
-) -> Artifact[Folder]:
+def report(context: Context, text: Text, result: Result, config: Mapping[str, Any]) -> Artifact[Folder]:
     """Write `report.html`, `report.json` and `differences.csv`.
 
     Args:
         context: Context of the run.
-        settings: Contents of the report.
         text: The corpus.
         result: The comparison.
         config: The configuration of the run, which the report shows.
@@ -48,7 +43,7 @@ def report(
             corpus=[list(fact) for fact in text.facts],
             config=OmegaConf.to_yaml(OmegaConf.create(dict(config))),
         )
-        numbers = gather(result, settings, provenance=origin, command=command_line(), threads=context.runner.threads)
+        numbers = gather(result, provenance=origin, command=command_line(), threads=context.runner.threads)
         write_json(folder / NUMBERS, numbers)
         write_whole(folder / DIFFERENCES, to_csv(numbers["differences"]))
         write_whole(folder / PAGE, render(numbers))
@@ -66,7 +61,7 @@ def report(
         "report",
         Folder,
         "report",
-        config={**dataclasses.asdict(settings), "arms": arms, "looks": version(), **tuning},
+        config={"arms": arms, "looks": version(), **tuning},
         inputs={**inputs, "corpus": text.hash, **overlap},
         build=build,
         describe=lambda _: PAGE,

@@ -127,8 +127,8 @@ def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: st
 @pytest.mark.slow
 def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) -> None:
     """The models are the same; the page's differences have another sign."""
-    assert run("report", [*tiny, "report.n_samples=0"]) == 0
-    assert run("report", [*tiny, "report.n_samples=0", "reference=superbpe", "arms.bpe.label=plain"]) == 0
+    assert run("report", tiny) == 0
+    assert run("report", [*tiny, "reference=superbpe", "arms.bpe.label=plain"]) == 0
     reports = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("report-*/report.json")]
     assert {tuple(row["label"] for row in report["tokenizers"]) for report in reports} == {
         ("BPE", "SuperBPE"),
@@ -165,7 +165,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     file = next((tmp_path / "artifacts").glob("tokenizer-*"))
-    chosen = ["arms=[bpe,superbpe,bytes,small,fences,mine]", f"arms.mine.file={file}", "report.n_samples=1"]
+    chosen = ["arms=[bpe,superbpe,bytes,small,fences,mine]", f"arms.mine.file={file}"]
     chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
     chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small"]
     assert run("report", [*tiny, *chosen]) == 0
@@ -173,9 +173,8 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     numbers = json.loads(report.read_text())
     labels = ["small BPE", "BPE", "SuperBPE", "bytes", "fences", "mine"]
     assert [row["label"] for row in numbers["tokenizers"]] == labels
-    assert len(numbers["pairs"]) == 15
+    assert sum(row["by"] == "all" for row in numbers["differences"]) == 15
     assert [side["label"] for side in numbers["sample"]["sides"]] == labels
-    assert [side["label"] for side in numbers["generated"]["sides"]] == labels
     assert [arm["label"] for arm in numbers["superwords"]] == ["SuperBPE", "fences"]
     assert {row["tokenizer"] for row in numbers["compression"]} == set(labels)
     by_label = {row["label"]: row for row in numbers["tokenizers"]}
@@ -200,11 +199,11 @@ def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path
     made = tokenizers.Tokenizer(model)
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(file))
-    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}", "report.n_samples=1"]) == 0
+    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0
     (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
     bpe, words_row = json.loads(report.read_text())["tokenizers"]
     assert bpe["text_lost"] == ""
     assert "documents changed" in words_row["text_lost"]
     assert words_row["software"].startswith("tokenizers")
     assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
-    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}", "report.n_samples=1"]) == 0  # reused
+    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0  # reused
