@@ -7,7 +7,6 @@ from typing import Any
 from experiments.cli.console import si
 from experiments.report import charts, page
 from experiments.report.figures import Figure
-from experiments.verdict import comparison_headings
 
 _NAMED = 4
 
@@ -19,7 +18,6 @@ def render(report: dict[str, Any]) -> str:
         title=report["title"],
         figures=figures(report),
         report=report,
-        headings=comparison_headings(report),
     )
 
 

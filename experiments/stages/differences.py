@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.verdict import decision
 from lm.evaluate.comparison import Eligibility, compare_all
 
 if TYPE_CHECKING:
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 ALL, CLEAN = "all", "clean"
 GROUPS = ("kind", "source", "script")
 """Groupings of held-out documents."""
+_COMPARED = (
+    "reference_bits_per_byte",
+    "percent",
+    "low",
+    "high",
+    "level",
+    "p",
+    "seeds_pooled_over",
+    "decision",
+    "withheld",
+)
 _MOST_GROUPS = 100
 
 
@@ -76,12 +88,17 @@ def _row(
         "bytes_per_token": n_bytes / max(n_tokens, 1),
         "bits_per_byte": fmean(each.bits_per_byte for each in part),
     }
-    compared = ("reference_bits_per_byte", "percent", "low", "high", "level", "p", "seeds_pooled_over", "decision")
     if found is None:
-        return row | dict.fromkeys((*compared, "withheld"))
-    decisions = {"A better": first, "B better": second, "no significant difference": "undecided"}
-    decision = decisions.get(found.verdict, found.verdict)
+        return row | dict.fromkeys(_COMPARED)
     low, high = found.interval or (None, None)
-    numbers = (found.bits_per_byte_a, found.percent, low, high, found.level, found.p_value)
-    values = (*numbers, " + ".join(found.pooled), decision)
-    return row | dict(zip(compared, values, strict=True)) | {"withheld": found.withheld}
+    return row | {
+        "reference_bits_per_byte": found.bits_per_byte_a,
+        "percent": found.percent,
+        "low": low,
+        "high": high,
+        "level": found.level,
+        "p": found.p_value,
+        "seeds_pooled_over": " + ".join(found.pooled),
+        "decision": decision(found, (first, second)),
+        "withheld": found.withheld,
+    }
