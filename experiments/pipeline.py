@@ -275,7 +275,7 @@ def _shown(
         page = artifact.path / reporting.PAGE
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
     if len(rungs) > 1:
-        over_compute.show(context, rungs, config.deployment, config.budget.tolerance, folder)
+        over_compute.show(context, list(map(record, rungs)), config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page, rungs)

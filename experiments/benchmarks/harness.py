@@ -213,10 +213,10 @@ def environment(folder: Path) -> Path:
 # The command line.
 
 
-def parser(description: str, *, paths: str = "+") -> argparse.ArgumentParser:
-    """Return the options of all benchmarks, `paths` times a path."""
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return the options of the benchmarks that read text."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("paths", nargs=paths, help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
+    options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
     options.add_argument("--rounds", type=whole(), default=3, help="runs of each contender, in turn (default 3)")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--max-bytes", type=size, metavar="SIZE", help="10MB (default: all)")

@@ -6,7 +6,7 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
   `differences.csv`, and with `--figures` the charts for papers.
 - With settings of the model that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`), `average=macro` for
   equal shares of all sources, or `shares.NAME=0.4`: the arms of a ladder of budgets under these assumptions, as
-  `ladder.html`, `ladder.json` and `ladder.csv`.
+  `ladder.html` and `ladder.json`.
 - With a CSV table of points that were measured elsewhere, instead of a run, the same page: a row for each arm, seed and
   budget, with the columns `arm,seed,flops,vocab_size,tokens_per_byte` and the bits per byte of each source
   (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.

@@ -19,8 +19,9 @@ from experiments.results import (
     TrainedModel,
     TrainedTokenizer,
 )
-from experiments.stages.comparison import ArmModels, ArmResult, Result, TaskScore, scored
+from experiments.stages.comparison import ArmResult, Result, TaskScore, scored
 from experiments.stages.contamination import KIND, HeldoutOverlap
+from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
@@ -201,7 +202,7 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
         settings=group.settings,
     )
     training, heldout = store.open_all([entry.shards, entry.heldout], ShardsFolder)
-    return scored(ArmModels(arm, training, heldout, models), evaluations)
+    return scored(Encoded(arm, training, heldout), models, evaluations)
 
 
 def folder_facts(done: Sequence[Run]) -> list[list[str]]:
