@@ -332,7 +332,6 @@ class ArmRecord(Contents):
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
         percent: Difference of the bits per byte to those of the first arm, in percent of them.
-        percent_interval: Its confidence interval.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
     """
@@ -351,7 +350,6 @@ class ArmRecord(Contents):
     bits_per_byte: float
     interval: tuple[float, float] | None = None
     percent: float | None = None
-    percent_interval: tuple[float, float] | None = None
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 

@@ -142,7 +142,33 @@ def detail(result: Result) -> str:
     corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
     interval = f"{100 * compared.level:.4g} % interval {signed(low, 2)} to {signed(high, 2)}{corrected}"
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
-    return f"{difference}, {interval} ({how}).{note}{_unequal(result)}"
+    return f"{difference}, {interval} ({how}).{note}{_division(result)}{_unequal(result)}"
+
+
+def _division(result: Result) -> str:
+    """Divide the difference between superwords and a reference with another phase 1, if an arm is their phase 1 alone.
+
+    The arm `bpe_same` is one. The parts are measured and not tested.
+    """
+    settings = [result.arms[i].arm.settings for i in result.judged]
+    phase1 = [tuple(each.get(key) for key in ("pattern", "bpe.unit")) for each in settings]
+    recipes = [each.get("recipe") for each in settings]
+    if 0 not in result.judged or recipes[0] != "bpe":
+        return ""
+    places = range(1, len(settings))
+    superwords = next((j for j in places if recipes[j] == "superbpe" and phase1[j] != phase1[0]), None)
+    same = next((i for i in places if recipes[i] == "bpe" and superwords and phase1[i] == phase1[superwords]), None)
+    if superwords is None or same is None:
+        return ""
+    first, middle, last = (result.judged[i] for i in (0, same, superwords))
+    whole, part = (result.comparisons[first, other].percent for other in (last, middle))
+    rest = 100 * ((100 + whole) / (100 + part) - 1)
+    labels = result.labels
+    return (
+        f" Of the {signed(whole, 2)} % of {labels[last]}, pattern and unit account for {signed(part, 2)} % "
+        f"({labels[middle]} against {labels[first]}), and superwords for {signed(rest, 2)} % "
+        f"({labels[last]} against {labels[middle]})."
+    )
 
 
 def asymmetry(value: float, interval: Sequence[float], cluster: str) -> str:

@@ -12,6 +12,7 @@ from experiments.stages.contamination import sentence
 from experiments.stages.differences import differences
 from experiments.stages.outlook import next_step
 from experiments.verdict import at_scale, conditions, detail, lost_text, verdict
+from lm.evaluate.deployment import training_flops
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.stages.comparison import ArmResult, Result
+    from lm.evaluate.deployment import Deployment
     from tokenizer.interface import TokenizerLike
 
 _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
@@ -29,6 +31,7 @@ _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
 def gather(
     result: Result,
     *,
+    deployment: Deployment,
     provenance: Mapping[str, Any],
     command: str,
     threads: int | None = None,
@@ -37,11 +40,12 @@ def gather(
 
     Args:
         result: The comparison.
+        deployment: The model that will be deployed, whose training FLOPs the page shows too.
         provenance: Output of `experiments.stages.reporting.provenance`.
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
-    heldout = texts.heldout(result, _CURVE_BYTES)
+    heldout, parts = texts.heldout(result, _CURVE_BYTES), differences(result)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, clean = result.winner, result.clean_bits_per_byte()
@@ -68,12 +72,12 @@ def gather(
         "conditions": " ".join(
             filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
         ),
-        "tiles": _tiles(result),
+        "tiles": _tiles(result, parts),
         "tokenizers": [
-            {**_row(arm), "clean_bits_per_byte": None if clean is None else clean[i]}
+            {**_row(arm, deployment), "clean_bits_per_byte": None if clean is None else clean[i]}
             for i, arm in enumerate(result.arms)
         ],
-        "differences": differences(result),
+        "differences": parts,
         "contamination": None
         if result.overlap is None
         else {**result.overlap.contents.save(), "sentence": sentence(result.overlap.contents)},
@@ -109,20 +113,27 @@ def _title(labels: Sequence[str]) -> str:
     return f"{' and '.join(labels)} compared" if len(labels) == 2 else f"{len(labels)} tokenizers compared"
 
 
-def _tiles(result: Result) -> list[dict[str, str]]:
-    """The main numbers: the two arms of `Result.pair`."""
+def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The main numbers: the two arms of `Result.pair`, with the tokens for each kind of text."""
     if len(result.arms) == 1:
         return []
     first, second = (result.arms[i] for i in result.pair)
     interval, barred = result.shown.interval, result.shown.barred
     spread = f" ({signed(interval[0], 2)} to {signed(interval[1], 2)})" if interval else ""
     tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
+    density = {(row["group"], row["tokenizer"]): row["bytes_per_token"] for row in parts if row["by"] == "kind"}
+    kinds = [
+        f"{kind} {percent_change(value, density[kind, second.label])}"
+        for (kind, label), value in density.items()
+        if label == first.label
+    ]
+    tokens += " tokens for the held-out text" + (f" ({', '.join(kinds)})" if kinds else "")
     costs = [arm.scores.cost.decode_flops_per_byte for arm in (first, second)]
     flops = [arm.lm.contents.summary.flops for arm in (first, second)]
     return [
         {
             "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
-            "text": f"bytes per token, {second.label} against {first.label}: {tokens} tokens for the held-out text",
+            "text": f"bytes per token, {second.label} against {first.label}: {tokens}",
         },
         {
             "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
@@ -133,7 +144,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     ]
 
 
-def _row(arm: ArmResult) -> dict[str, Any]:
+def _row(arm: ArmResult, deployment: Deployment) -> dict[str, Any]:
     tokenizer, model, scores = arm.tokenizer, arm.lm.contents.summary, arm.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     return {
@@ -156,6 +167,9 @@ def _row(arm: ArmResult) -> dict[str, Any]:
         "train_bytes": model.bytes,
         "train_steps": model.steps,
         "train_flops": model.flops,
+        "deployed_flops": training_flops(
+            deployment, vocab_size=tokenizer.vocab_size, tokens=model.tokens, n_bytes=model.bytes
+        ),
         "train_seconds": model.seconds,
         "parameters": model.parameters_total,
         "context_tokens": model.context_tokens,

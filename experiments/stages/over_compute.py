@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from experiments.results import ComparisonRecord
     from experiments.stages.context import Context
+    from experiments.store.runs import Run
     from lm.evaluate.deployment import Deployment
 
 PAGE, NUMBERS = "ladder.html", "ladder.json"
@@ -195,6 +196,13 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
     return Assumptions(load(deployment).deployment, cast("Average", average), shares)
 
 
+def deployment_of(run: Run) -> Deployment:
+    """Deployment that the command of a run chose."""
+    return load(
+        [text for text in run.overrides if text.lstrip("+").partition(".")[0].startswith("deployment")]
+    ).deployment
+
+
 def _divided(text: str) -> tuple[str, str, str]:
     """Divide `KEY=VALUE`; the name of a source may contain `=`."""
     return text.rpartition("=") if text.startswith("shares.") else text.partition("=")
@@ -225,10 +233,9 @@ def reprice(
     # The run's own deployment, unless another one is chosen.
     kept = [] if "deployment" in replaced else [key for key in own if key.partition(".")[0] == "deployment"]
     chosen = assumptions([*(own[key] for key in kept if key not in replaced), *settings])
-    then = assumptions([text for key, text in own.items() if key.partition(".")[0] == "deployment"]).deployment
     accepted = tolerance or float(own.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
     store = Store.at(artifacts or run.store)
-    _compare(Reporter(), store, run.rungs, chosen, then, accepted, run.command, folder, out)
+    _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
 
 def compare_points(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.arms import check_name, resolve_arms
+from experiments.cli import main
 from experiments.cli.compose import check, load
 from experiments.config import part
 from experiments.store import runs
@@ -207,3 +209,42 @@ def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path
     assert words_row["software"].startswith("tokenizers")
     assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
     assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0  # reused
+
+
+@pytest.mark.slow
+def test_arms_that_are_lossy_diverged_smaller_or_of_another_pattern_in_one_comparison(
+    tiny: list[str], tmp_path: Path
+) -> None:
+    """The first two are shown and decide nothing; the others are compared, and the page says what else differs."""
+    assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
+    content = json.loads(next((tmp_path / "artifacts").glob("tokenizer-*/tokenizer.json")).read_text())
+    (tmp_path / "lower.json").write_text(json.dumps(content | {"normalizer": {"type": "Lowercase"}}))
+    chosen = ["arms=[bpe,superbpe,lower,small,llama]", f"arms.lower.file={tmp_path / 'lower.json'}"]
+    chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300"]
+    chosen += ["arms.llama.recipe=bpe", "arms.llama.pattern=llama3"]
+    assert run("evaluate", [*tiny, "lm.n_seeds=3", *chosen]) == 0
+    rates = [f"lm.train.{name}_lr=1000" for name in ("matrix", "embedding", "head", "vector")]
+    other = ["arms=[bpe]", "arms.bpe.label=diverged", *rates, f"hydra.run.dir={tmp_path / 'other'}"]
+    assert run("evaluate", [*tiny, "lm.n_seeds=3", *other]) == 0
+    out = tmp_path / "comparison"
+    assert main.run(["compare", str(tmp_path / "outputs"), str(tmp_path / "other"), "--out", str(out)]) == 0
+    numbers = json.loads((out / "comparison.json").read_text())
+    rows = {row["label"]: row for row in numbers["tokenizers"]}
+    assert "lower changes or loses text in" in rows["lower"]["barred"]
+    assert re.search(
+        r"a model of diverged needs [\d,.]+ bits per byte, where a uniform guess", rows["diverged"]["barred"]
+    )
+    assert {label for label, row in rows.items() if not row["barred"]} == {"BPE", "SuperBPE", "small", "llama"}
+    tested = {
+        row["tokenizer"]: row for row in numbers["differences"] if (row["by"], row["reference"]) == ("all", "BPE")
+    }
+    for label in ("lower", "diverged"):
+        assert (tested[label]["decision"], tested[label]["withheld"]) == ("withheld", rows[label]["barred"])
+        assert rows[label]["barred"] in numbers["verdict"]["sentence"]
+    assert all(not tested[label]["withheld"] for label in ("SuperBPE", "small", "llama"))
+    assert numbers["verdict"]["pooled"] == ["BPE", "small", "llama", "SuperBPE"]
+    # The small vocabulary saves much of a small model's head, and little of a deployed model.
+    saved = [1 - rows["small"][key] / rows["BPE"][key] for key in ("train_flops", "deployed_flops")]
+    assert saved[0] > saved[1]
+    assert saved[1] < 0
+    assert "The tokenizers differ in the pattern or unit of phase 1" in numbers["conditions"]

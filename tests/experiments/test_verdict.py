@@ -33,11 +33,13 @@ def scored(
     layers: int = 600,
     n_seeds: int = 1,
     barred: str = "",
+    settings: dict[str, str] | None = None,
 ) -> ArmResult:
     summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
     model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
     found = SimpleNamespace(
         label=label,
+        arm=SimpleNamespace(settings=settings or {}),
         tokenizer=SimpleNamespace(vocab_size=vocab_size),
         lm=model,
         lms=[model] * n_seeds,
@@ -172,6 +174,20 @@ def test_several_arms_are_each_compared_with_the_reference():
     assert "t=0 predicts held-out text better than t=1 and t=2: t=1 and t=2 need 5.00 to 10.00 % more" in verdict(best)
     pooled = result_of_many(2.0, 1.8, 2.2, pooled=("t=0", "t=1", "t=2"))
     assert "standard error from seeds 0.21 (pooled over t=0, t=1 and t=2)" in detail(pooled)
+
+
+def test_the_phase_1_of_superwords_alone_divides_the_difference():
+    settings = [{"recipe": recipe, "pattern": pattern} for recipe, pattern in (("bpe", "o200k"), ("superbpe", "old"))]
+    arms = [scored(f"arm {i}", 2.0, settings=each, n_seeds=3) for i, each in enumerate([*settings, {**settings[1]}])]
+    cast("Any", arms[2]).arm.settings["recipe"] = "bpe"
+    percent = {(0, 1): 0.2, (0, 2): -0.02, (1, 2): 0.0}
+    said = detail(Result(arms, {pair: compared(difference) for pair, difference in percent.items()}))
+    assert (
+        "Of the +10.00 % of arm 1, pattern and unit account for −1.00 % (arm 2 against arm 0), and superwords for "
+        "+11.11 % (arm 1 against arm 2)."
+    ) in said
+    cast("Any", arms[2]).arm.settings["pattern"] = "o200k"
+    assert "account for" not in detail(Result(arms, {pair: compared(0.1) for pair in percent}))
 
 
 def test_of_many_the_verdict_stays_a_sentence():
