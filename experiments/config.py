@@ -273,22 +273,6 @@ class RunnerConfig:
 
 
 @dataclass(frozen=True)
-class ReportConfig:
-    """Contents of the report.
-
-    Attributes:
-        title: Heading of the report; None to name the arms.
-        demonstration: Mark the result as a demonstration that is not evidence about tokenizers. None to do so if the
-            models read less than 100 MB each.
-        n_samples: Number of prompts (beginnings of held-out documents) that every model continues; 0 for none.
-    """
-
-    title: str | None = None
-    demonstration: bool | None = None
-    n_samples: int = 3
-
-
-@dataclass(frozen=True)
 class Config:
     """Configuration of a run.
 
@@ -315,7 +299,6 @@ class Config:
     deployment: Deployment = field(default_factory=Deployment)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)
-    report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
     verify: str = "once"
     logger: str = "none"

@@ -271,11 +271,11 @@ def _shown(
     page, result = None, rungs[-1]
     context.reporter.enter("report")
     if "report" in stages:
-        artifact = reporting.report(context, config.report, text, result, recorded(config))
+        artifact = reporting.report(context, config.deployment, text, result, recorded(config))
         page = artifact.path / reporting.PAGE
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
     if len(rungs) > 1:
-        over_compute.show(context, rungs, config.deployment, config.budget.tolerance, folder)
+        over_compute.show(context, list(map(record, rungs)), config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page, rungs)
@@ -303,7 +303,6 @@ def record(result: Result) -> ComparisonRecord:
                 bits_per_byte=arm.scores.bits_per_byte,
                 interval=arm.scores.bits_per_byte_interval,
                 percent=None if compared is None else compared.percent,
-                percent_interval=None if compared is None else compared.interval,
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.arm.settings,
             )

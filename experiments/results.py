@@ -279,17 +279,6 @@ class Tuning(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupScores(Contents):
-    """Scores of the documents of one source or script; see `Scores`."""
-
-    name: str
-    bits_per_byte: float
-    bytes_per_token: float
-    n_bytes: int
-    n_documents: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scores(Contents):
     """Held-out scores of one model, or of one tokenizer's models with several seeds (`aggregate`).
 
@@ -306,9 +295,6 @@ class Scores(Contents):
         position_limited_share: Share of bytes whose context was limited by the trained positions.
         short_context_share: Share of bytes with a context shorter than `eval.min_context_bytes`.
         cost: Cost of inference.
-        by_source: Scores by source.
-        by_script: Scores by script.
-        by_kind: Scores by kind, if the sources are named `KIND: NAME`.
         seeds: Loss of each training seed and their standard deviation, if there are several.
     """
 
@@ -324,18 +310,7 @@ class Scores(Contents):
     position_limited_share: float
     short_context_share: float
     cost: Cost
-    by_source: list[GroupScores] = field(default_factory=list)
-    by_script: list[GroupScores] = field(default_factory=list)
-    by_kind: list[GroupScores] = field(default_factory=list)
     seeds: dict[str, Any] | None = None
-
-    def by(self, name: str) -> list[GroupScores]:
-        """Scores by one of `GROUPS`."""
-        return {"kind": self.by_kind, "source": self.by_source, "script": self.by_script}[name]
-
-
-GROUPS = ("kind", "source", "script")
-"""Groupings of held-out documents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +332,6 @@ class ArmRecord(Contents):
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
         percent: Difference of the bits per byte to those of the first arm, in percent of them.
-        percent_interval: Its confidence interval.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
     """
@@ -376,7 +350,6 @@ class ArmRecord(Contents):
     bits_per_byte: float
     interval: tuple[float, float] | None = None
     percent: float | None = None
-    percent_interval: tuple[float, float] | None = None
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Every sentence that says what was found: verdicts, their uncertainty, and the headings of pages.
+"""Every sentence that says what was found: verdicts and their uncertainty.
 
 A sentence claims nothing beyond its decision: a difference that the tests do not show is called undecided, a withheld
 verdict is called withheld, and what is only measured is stated about the measured text.
@@ -13,10 +13,11 @@ from experiments.cli.console import percent, si, signed
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from experiments.stages.comparison import ArmResult, Result
     from lm.data.shards import TextLoss
+    from lm.evaluate.comparison import Comparison
     from lm.scaling.equivalent import Answer, Equivalent
     from lm.scaling.gaps import Gap
     from lm.scaling.pricing import Priced
@@ -109,14 +110,10 @@ def _count(result: Result) -> str:
     return "two" if n_models == 2 else f"{n_models}"
 
 
-def decision(result: Result, pair: tuple[int, int]) -> str:
-    """The result of one comparison for a table: the better tokenizer, or why there is none."""
-    found = result.comparisons[pair]
-    if found.withheld:
-        return f"withheld: {found.withheld}"
-    if not found.tested:
-        return "not tested"
-    return "undecided" if found.lower is None else result.labels[pair["AB".index(found.lower)]]
+def decision(compared: Comparison, labels: Sequence[str]) -> str:
+    """The result of a comparison for a table: the better of two tokenizers, or why there is none."""
+    decisions = {"A better": labels[0], "B better": labels[1], "no significant difference": "undecided"}
+    return decisions.get(compared.verdict, compared.verdict)
 
 
 def detail(result: Result) -> str:
@@ -145,7 +142,33 @@ def detail(result: Result) -> str:
     corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
     interval = f"{100 * compared.level:.4g} % interval {signed(low, 2)} to {signed(high, 2)}{corrected}"
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
-    return f"{difference}, {interval} ({how}).{note}{_unequal(result)}"
+    return f"{difference}, {interval} ({how}).{note}{_division(result)}{_unequal(result)}"
+
+
+def _division(result: Result) -> str:
+    """Divide the difference between superwords and a reference with another phase 1, if an arm is their phase 1 alone.
+
+    The arm `bpe_same` is one. The parts are measured and not tested.
+    """
+    settings = [result.arms[i].arm.settings for i in result.judged]
+    phase1 = [tuple(each.get(key) for key in ("pattern", "bpe.unit")) for each in settings]
+    recipes = [each.get("recipe") for each in settings]
+    if 0 not in result.judged or recipes[0] != "bpe":
+        return ""
+    places = range(1, len(settings))
+    superwords = next((j for j in places if recipes[j] == "superbpe" and phase1[j] != phase1[0]), None)
+    same = next((i for i in places if recipes[i] == "bpe" and superwords and phase1[i] == phase1[superwords]), None)
+    if superwords is None or same is None:
+        return ""
+    first, middle, last = (result.judged[i] for i in (0, same, superwords))
+    whole, part = (result.comparisons[first, other].percent for other in (last, middle))
+    rest = 100 * ((100 + whole) / (100 + part) - 1)
+    labels = result.labels
+    return (
+        f" Of the {signed(whole, 2)} % of {labels[last]}, pattern and unit account for {signed(part, 2)} % "
+        f"({labels[middle]} against {labels[first]}), and superwords for {signed(rest, 2)} % "
+        f"({labels[last]} against {labels[middle]})."
+    )
 
 
 def asymmetry(value: float, interval: Sequence[float], cluster: str) -> str:
@@ -395,85 +418,6 @@ def _are(names: Sequence[str]) -> str:
     return "are" if len(names) > 1 else "is"
 
 
-# Headings of pages: what a section shows. A section without one is headed by its topic.
-
-
-def comparison_headings(report: Report) -> dict[str, str]:
-    """Headings of the page of a comparison, from the numbers of `report.json`."""
-    sides = {side["label"]: side["n_tokens"] for side in report["sample"]["sides"]}
-    headings = {"sample": _extremes("tokens for this text", sides)}
-    rows, found = report["tokenizers"], report["verdict"]
-    if len(rows) > 1:
-        headings["loss"] = "Undecided which tokenizer predicts held-out text best"
-        if found["withheld"]:
-            headings["loss"] = f"No verdict about the tokenizers: {found['withheld']}"
-        elif found["winner"]:
-            best = next(row for row in rows if row["key"] == found["winner"])
-            others = [row["label"] for row in rows if row is not best and not row["barred"]]
-            against = rows[0]["label"] if best is not rows[0] else _listed(others)
-            headings["loss"] = f"{best['label']} needs fewer bits per byte than {against}"
-        tokens = {row["label"]: 1 / row["bytes_per_token"] for row in rows if not row["text_lost"]}
-        if rows[0]["label"] in tokens and len(tokens) > 1:
-            headings["compression"] = _fewest(tokens, rows[0]["label"])
-    if report["superwords"]:
-        shares = {arm["label"]: arm["share_of_tokens"] for arm in report["superwords"]}
-        headings["superwords"] = _extremes("of the held-out tokens are superwords", shares, percent)
-    return headings
-
-
-def _fewest(tokens: Mapping[str, float], reference: str) -> str:
-    """Who needs the fewest tokens for the measured text. The text is the same, so this is a count, not an estimate."""
-    best = min(tokens, key=lambda label: tokens[label])
-    saved = percent(1 - tokens[best] / tokens[reference])
-    if saved == percent(0):
-        return f"No tokenizer needs fewer tokens than {reference} for the held-out text"
-    return f"{best} needs {saved} fewer tokens than {reference} for the held-out text"
-
-
-def _extremes(what: str, numbers: Mapping[str, float], form: Callable[[Any], str] = "{:,}".format) -> str:
-    """The smallest and the largest number and whose they are."""
-    low, high = (end(numbers, key=lambda label: numbers[label]) for end in (min, max))
-    if form(numbers[low]) == form(numbers[high]):
-        return f"{form(numbers[low])} {what}" + (f" in {low}" if len(numbers) == 1 else " in every tokenizer")
-    return f"From {form(numbers[low])} ({low}) to {form(numbers[high])} ({high}) {what}"
-
-
-def fertility_headings(report: Report) -> dict[str, str]:
-    """Headings of a fertility report; those of sources and scripts by `source` and `script`."""
-    overall = [row for row in report["rows"] if row["by"] == "all"]
-    densities = {row["tokenizer"]: row["bytes_per_token"] for row in overall if row["bytes_per_token"] is not None}
-    headings = {"comparison": _extremes("bytes per token", densities, "{:.3f}".format)}
-    others = [row for row in overall if row["tokenizer"] != report["reference"] and not loses_text(row)]
-    if not others:
-        return headings
-    best = min(others, key=lambda row: row["tokens"])["tokenizer"]
-    for by in ("source", "script"):
-        rows = [row for row in report["rows"] if row["by"] == by and row["tokenizer"] == best]
-        rows = [row for row in rows if row["parity"] is not None]
-        if len(rows) > 1:
-            changes = {row["group"]: 100 * (row["parity"] - 1) for row in rows}
-            unsure = sum(row["parity_low"] is None or row["parity_low"] <= 1 <= row["parity_high"] for row in rows)
-            undecided = f"; undecided in {unsure} of {len(rows)} {by}s" if unsure else ""
-            what = f"tokens for {best} against {report['reference']}{undecided}"
-            headings[by] = _extremes(what, changes, lambda value: f"{signed(value, 1)} %")
-    return headings
-
-
 def loses_text(row: Report) -> bool:
     """Whether a tokenizer loses text of a row of `fertility.json`: it may need fewer tokens for that reason alone."""
     return bool(row["lost_bytes"] or row["changed_documents"])
-
-
-def vocabulary_headings(report: Report) -> dict[str, str]:
-    """Headings of a vocabulary report; those of other tokenizers by `against LABEL`."""
-    one, *others = report["tokenizers"]
-    never = "" if one["never_produced"] is None else f", and {one['never_produced']:,} never occur in the text"
-    headings = {
-        "superwords": f"{one['superwords']:,} of {one['ordinary']:,} tokens of {one['label']} are superwords",
-        "wasted": f"{one['unreachable']:,} tokens of {one['label']} are unreachable{never}",
-    }
-    for other, (here, there) in zip(others, report["only"], strict=True):
-        headings[f"against {other['label']}"] = (
-            f"{here['tokens']:,} tokens are only in {one['label']}, {there['tokens']:,} only in {other['label']}"
-        )
-    return headings

@@ -47,7 +47,6 @@ def test_every_option_composes(option: str) -> None:
 def test_the_default_is_the_demo() -> None:
     config = load()
     assert config.corpus.source == "embedded"
-    assert config.report.demonstration
     assert config.logger == "none"
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes

@@ -62,8 +62,6 @@ DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
 }
 """Text of about n bytes that is constructed to be slow, by name."""
 
-_MARK = "superbpe-benchmark.json"
-
 
 @dataclass
 class Job:
@@ -181,42 +179,28 @@ def print_growth(title: str, job: Callable[[str, Path], Job], options: argparse.
 
 
 def environment(folder: Path) -> Path:
-    """Return the interpreter of the peers' environment; create the environment in `folder` if it does not exist.
+    """Return the interpreter of the peers' environment.
 
     Raises:
-        UserError: If the packages cannot be installed, or the folder has other content.
+        UserError: If there is no environment in the folder.
     """
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    mark = folder / _MARK
-    if mark.is_file() and mark.read_text(encoding="utf-8") == json.dumps(PEERS):
-        return python
-    if folder.exists() and not mark.is_file() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not an environment that this benchmark made; name a new folder with --peers-venv")
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = [f"{name}=={version}" for name, version in PEERS.items()]
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in ([sys.executable, "-m", "venv", "--clear", str(folder)], [*pip, *wanted]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        # From now on an unfinished folder is recognized as ours and cleared.
-        mark.write_text("unfinished", encoding="utf-8")
-        if done.returncode != 0:
-            output = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            raise UserError(
-                f"installing {', '.join(wanted)} in {folder} failed: {(output or ['no output'])[-1]}. The first run "
-                "needs the package index; without it, use --peers none, or pass an environment that this benchmark "
-                "created elsewhere as --peers-venv"
-            )
-    mark.write_text(json.dumps(PEERS), encoding="utf-8")
+    if not python.is_file():
+        wanted = " ".join(f"{name}=={version}" for name, version in PEERS.items())
+        raise UserError(
+            f"{folder} has no environment with the other software; use --peers none, or make it with: "
+            f"python -m venv {folder} && {python} -m pip install {wanted}"
+        )
     return python
 
 
 # The command line.
 
 
-def parser(description: str, *, paths: str = "+") -> argparse.ArgumentParser:
-    """Return the options of all benchmarks, `paths` times a path."""
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return the options of the benchmarks that read text."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("paths", nargs=paths, help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
+    options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
     options.add_argument("--rounds", type=whole(), default=3, help="runs of each contender, in turn (default 3)")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--max-bytes", type=size, metavar="SIZE", help="10MB (default: all)")
@@ -236,7 +220,7 @@ def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argpar
     """Parse the command line; `peers` is empty for `--peers none`, and `python` is the peers' interpreter.
 
     Raises:
-        UserError: If the peers cannot be installed.
+        UserError: If the peers have no environment.
     """
     arguments = options.parse_args(argv)
     arguments.peers = [peer for peer in arguments.peers if peer != "none"]

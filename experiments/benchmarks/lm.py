@@ -1,16 +1,18 @@
-"""Training steps and evaluation beside `transformers`: `python -m experiments.benchmarks.lm FILES`.
+"""Training steps and evaluation beside `transformers`, on a CPU or a GPU: `python -m experiments.benchmarks.lm`.
 
-Steps: our model and Hugging Face's Llama have the same shape, weights, rows of real text, precision and optimizers, and
-take their steps in turn in one process, so that drift of the machine affects both. The first step must give the same
-loss. Evaluation: our scoring of documents, Llama's loss on full rows of the same text, and our plain forward pass,
-which discards the logits. On a CPU, time is the process's CPU time divided by its threads, which other processes affect
-less.
+Steps: our model and Hugging Face's Llama have the same shape, weights, rows, precision and optimizers, and take their
+steps in turn in one process, so that drift of the machine affects both. The first step must give the same loss.
+Evaluation: our scoring of documents, Llama's loss on full rows of the same text, and our plain forward pass, which
+discards the logits. Tokens are random, with the frequencies of a Zipf law, so it needs no text and no network. On a
+CPU, time is the process's CPU time divided by its threads, which other processes affect less. Each combination of
+layers, row length and vocabulary has a table.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import statistics
 import sys
 import tempfile
@@ -18,18 +20,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from experiments.benchmarks import harness
 from experiments.cli.arguments import whole
 from experiments.cli.console import si
-from lm.data.sharding import write_shards
-from lm.data.shards import Shards
+from lm.data.shards import Shards, TextLoss
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.model.config import ModelConfig
@@ -37,13 +40,34 @@ from lm.train.batches import read_batch
 from lm.train.config import PRECISIONS, TrainConfig
 from lm.train.optim import Muon
 from lm.train.trainer import Trainer
-from tokenizer import count_pretokens, train_bpe
 
 MODELS = ("ours", "llama")
 """Ours, and the Llama of `transformers`."""
 MEDIANS = "medians; MFU: of a large matrix product; on a CPU, seconds of CPU time by threads"
 PRODUCT = "a matrix product's FLOP"
 HAS_LLAMA = importlib.util.find_spec("transformers") is not None
+
+
+class SyntheticShards(Shards):
+    """Documents of random tokens in memory; tokens have the frequencies of a Zipf law and 4 bytes each."""
+
+    def __init__(self, vocab_size: int, n_tokens: int, document_tokens: int = 600) -> None:
+        rng = np.random.default_rng(0)
+        weights = np.cumsum(1 / (np.arange(vocab_size - 1) + 10))
+        tokens = np.searchsorted(weights, rng.random(n_tokens) * weights[-1]).clip(max=vocab_size - 2)
+        lengths = rng.lognormal(0, 1, 2 + 2 * n_tokens // document_tokens) * document_tokens / math.exp(0.5)
+        ends = np.cumsum(lengths.astype(np.int64) + 2)
+        self.document_ends = np.append(ends[ends < n_tokens - 2], n_tokens)
+        self.vocab_size, self.eos_id, self.n_tokens = vocab_size, vocab_size - 1, n_tokens
+        tokens[np.concatenate(([0], self.document_ends[:-1]))] = self.eos_id
+        self._files, self._starts = [tokens.astype(np.uint32)], np.array([0, n_tokens])
+        self.n_documents = len(self.document_ends)
+        self.document_bytes = 4 * (np.diff(self.document_ends, prepend=0) - 1)
+        self.n_bytes = int(self.document_bytes.sum())
+        self.normalized_bytes, self.covered_bytes = np.zeros(self.n_documents, np.int64), None
+        self.token_byte_lengths = np.append(np.full(vocab_size - 1, 4), 0)
+        self.token_hashes = np.arange(vocab_size, dtype=np.uint64)
+        self.folder, self.tokenizer_sha256, self.text_loss = Path("synthetic"), "", TextLoss()
 
 
 @dataclass
@@ -199,21 +223,16 @@ def measure(run: Trainer, shards: Shards, rounds: int) -> dict[str, float]:
     return row | {f"evaluation, {name}": evaluated[name] / evaluation.median(name) for name in evaluated}
 
 
-def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
-    """Train a tokenizer on the text, write its shards, and set up a run over them."""
-    text = harness.corpus(arguments.paths, arguments.field, arguments.max_bytes)
-    tokenizer = train_bpe(count_pretokens(text.batches(), "gpt2"), arguments.vocab_size)
-    write_shards(folder / "shards", tokenizer, text.batches())
+def prepare(arguments: argparse.Namespace, depth: int, context: int, vocab_size: int, folder: Path) -> Trainer:
+    """Set up a run over synthetic shards; the width of its model is 64 times its depth."""
     hidden_size = arguments.hidden_size or 0
     # No padding of the vocabulary: Llama would predict it.
-    model = ModelConfig(
-        n_layers=arguments.n_layers, hidden_size=hidden_size, head_dim=min(64, hidden_size or 64), vocab_multiple=1
-    )
+    model = ModelConfig(depth, hidden_size=hidden_size, head_dim=min(64, hidden_size or 64), vocab_multiple=1)
     train = TrainConfig(
-        train_bytes=arguments.rows * arguments.rounds,
-        bytes_per_step=arguments.rows,
-        context_bytes=1,
-        context_tokens=arguments.context,
+        train_bytes=arguments.tokens * arguments.rounds,
+        bytes_per_step=arguments.tokens,
+        context_bytes=context,
+        context_tokens=context,
         document_mask=arguments.document_mask,
         precision=arguments.precision,
         compile=arguments.compile,
@@ -223,7 +242,8 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
         head_lr=1e-3,
         vector_lr=1e-3,
     )
-    run = Trainer(model, train, Shards.open(folder / "shards"), folder / "run")
+    shards = SyntheticShards(vocab_size, 32 * arguments.tokens, min(600, context))
+    run = Trainer(model, train, shards, folder)
     with torch.no_grad():  # with zero projections, attention would have no gradients to compute
         for parameter in run.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
@@ -233,31 +253,37 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
 
 @harness.command
 def main(argv: list[str]) -> int:
-    """Parse the command line, measure and print the tables; return the exit code."""
-    options = harness.parser("Training steps and evaluation beside Hugging Face's Llama.")
-    options.set_defaults(rounds=7)
-    options.add_argument("--n-layers", type=whole(), default=4, help="layers (default 4)")
-    options.add_argument("--hidden-size", type=whole(), help="default 64 times the layers")
-    options.add_argument("--vocab-size", type=whole(), default=8192, help="default 8192")
-    options.add_argument("--rows", type=whole(), default=8, help="rows of a step (default 8)")
-    options.add_argument("--context", type=whole(), default=256, help="tokens of a row (default 256)")
-    options.add_argument("--precision", choices=PRECISIONS, default="auto")
-    options.add_argument("--compile", action="store_true", help="fuse both models' layers with torch.compile")
-    options.add_argument("--document-mask", action="store_true", help="only for ours: Llama attends to whole rows")
-    options.add_argument("--device", default="auto")
-    options.add_argument("--threads", type=whole(), help="threads on a CPU (default: Torch's)")
+    """Parse the command line, measure and print a table for each case; return the exit code."""
+    options = argparse.ArgumentParser(description="Training steps and evaluation beside Hugging Face's Llama.")
+    add = options.add_argument
+    add("--n-layers", type=whole(), nargs="+", default=[4], help="layers (default 4)")
+    add("--context", type=whole(), nargs="+", default=[256], help="tokens of a row (default 256)")
+    add("--vocab-size", type=whole(), nargs="+", default=[8192], help="default 8192")
+    add("--hidden-size", type=whole(), help="default 64 times the layers")
+    add("--tokens", type=whole(), default=2048, help="tokens of a step (default 2048; for a GPU: 32768)")
+    add("--rounds", type=whole(), default=7, help="steps of each model, in turn (default 7)")
+    add("--precision", choices=PRECISIONS, default="auto")
+    add("--compile", action="store_true", help="fuse both models' layers with torch.compile")
+    add("--document-mask", action="store_true", help="only for ours: Llama attends to whole rows")
+    add("--device", default="auto")
+    add("--threads", type=whole(), help="threads on a CPU (default: Torch's)")
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    with tempfile.TemporaryDirectory() as folder:
-        run = prepare(arguments, Path(folder))
-        row = measure(run, Shards.open(Path(folder) / "shards"), arguments.rounds)
-    shape = (
-        f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} tokens, "
-        f"{run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
-    )
     columns: dict[str, Callable[[Any], str]] = {"": itemgetter(0), "tokens / s, or share": lambda row: f"{row[1]:,.4g}"}
-    harness.print_table(shape, columns, list(row.items()), MEDIANS)
+    for case in product(arguments.n_layers, arguments.context, arguments.vocab_size):
+        torch.compiler.reset()  # Torch keeps a limited number of graphs
+        with tempfile.TemporaryDirectory() as folder:
+            run = prepare(arguments, *case, Path(folder))
+            rows = measure(run, run.shards, arguments.rounds)
+        if run.device.type == "cuda":
+            rows["peak GB"] = torch.cuda.max_memory_allocated() / 1e9
+            torch.cuda.reset_peak_memory_stats()
+        shape = (
+            f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} "
+            f"tokens, {run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
+        )
+        harness.print_table(shape, columns, list(rows.items()), MEDIANS)
     return 0
 
 

@@ -163,11 +163,6 @@ def add_threads(options: argparse.ArgumentParser) -> None:
     options.add_argument("--threads", type=whole(1, MOST_THREADS), help="threads (all cores)")
 
 
-def add_figures(options: argparse._ActionsContainer, formats: Sequence[str]) -> None:
-    """Add `--figures`, the formats in which to write the charts of a page for papers."""
-    options.add_argument("--figures", nargs="*", choices=formats, metavar="FORM", help=f"charts: {', '.join(formats)}")
-
-
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
     """Return the documents of these paths, read as the arguments say.
 

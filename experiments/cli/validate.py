@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
     from experiments.config import Config
 
 
-_GROUPS = ("runner", "bpe", "shards", "budget", "report")
+_GROUPS = ("runner", "bpe", "shards", "budget")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
 _MORE = (
     *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
@@ -28,7 +28,7 @@ _MORE = (
 )
 _MAY_BE_ZERO = {
     *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
-    *("eval.contamination", "report.n_samples"),
+    "eval.contamination",
 }
 _REMEDIES = {
     "runner.memory_mb": ", or null for no limit",

@@ -3,10 +3,10 @@
 RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is trained.
 
 - Without settings: `comparison.html`, a page that opens offline, its numbers as `comparison.json` and
-  `differences.csv`, and with `--figures` the charts for papers.
+  `differences.csv`. The page saves its charts as CSV, SVG and PNG.
 - With settings of the model that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`), `average=macro` for
   equal shares of all sources, or `shares.NAME=0.4`: the arms of a ladder of budgets under these assumptions, as
-  `ladder.html`, `ladder.json` and `ladder.csv`.
+  `ladder.html` and `ladder.json`.
 - With a CSV table of points that were measured elsewhere, instead of a run, the same page: a row for each arm, seed and
   budget, with the columns `arm,seed,flops,vocab_size,tokens_per_byte` and the bits per byte of each source
   (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
@@ -16,14 +16,11 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_figures, number, out_folder, whole
+from experiments.cli.arguments import Parser, number, out_folder, whole
 from experiments.cli.console import Reporter, finish
-from experiments.config import ReportConfig
-from experiments.report.figures import FORMATS, save
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -36,7 +33,6 @@ PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.
 
 def parser() -> Parser:
     """Arguments of the command."""
-    usual = ReportConfig()
     options = Parser(
         "compare",
         "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
@@ -50,13 +46,7 @@ def parser() -> Parser:
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
-    page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
-    page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
     page.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
-    page.add_argument(
-        "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
-    )
-    add_figures(page, FORMATS)
     ladder = options.add_argument_group("a ladder of budgets (with KEY=VALUE)")
     ladder.add_argument(
         "--tolerance", type=number(0), help="accepted difference in training FLOPs at a budget (that of the run)"
@@ -104,10 +94,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
     from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
-    from experiments.report.comparison_page import figures, render
+    from experiments.report.comparison_page import render
     from experiments.report.data import gather
     from experiments.report.figures import to_csv
     from experiments.stages.outlook import Step
+    from experiments.stages.over_compute import deployment_of
     from experiments.stages.reporting import provenance
     from experiments.stages.terminal import result_table
     from experiments.verdict import detail, verdict
@@ -117,12 +108,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
     if arguments.downstream:
         result = comparing.with_downstream(result, arguments.downstream)
-    if arguments.labels:
-        result = comparing.rename(result, arguments.labels)
-    settings = dataclasses.replace(ReportConfig(), title=arguments.title, n_samples=arguments.samples)
     numbers = gather(
         result,
-        settings,
+        deployment=deployment_of(done[0]),
         command=done[0].command,
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )
@@ -130,8 +118,6 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     write_json(out / NUMBERS, numbers)
     write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
     write_whole(out / PAGE, render(numbers))
-    if arguments.figures is not None:
-        save(figures(numbers), out / "figures", arguments.figures or FORMATS)
     for note in numbers["notes"]:
         reporter.say(f"left out: {note}", style="yellow")
     reporter.table("Held-out text", *result_table(result))

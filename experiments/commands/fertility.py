@@ -2,7 +2,7 @@
 
 TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
 .txt, .jsonl or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that opens
-offline, its numbers as `fertility.json` and `fertility.csv`, and with `--figures` the charts for papers.
+offline, its numbers as `fertility.json` and `fertility.csv`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from experiments.cli.arguments import (
     TOKENIZER,
     TOKENIZER_FILES,
     Parser,
-    add_figures,
     add_text_settings,
     add_threads,
     named,
@@ -37,7 +36,7 @@ from experiments.fertility.counting import tally
 from experiments.fertility.deployments import deployment
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
 from experiments.report import fertility_page as page
-from experiments.report.figures import FORMATS, save, to_csv
+from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
@@ -112,7 +111,6 @@ def parser() -> Parser:
     )  # fmt: skip
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
-    add_figures(options, FORMATS)
     return options
 
 
@@ -166,8 +164,6 @@ def run(arguments: argparse.Namespace) -> None:
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["rows"]))
         write_whole(out / PAGE, page.render(report))
-        if arguments.figures is not None:
-            save(page.figures(report), out / "figures", arguments.figures or FORMATS)
     _print(reporter, report)
     first = next(named(entry)[1] for entry in arguments.given if not _is_text(entry))
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", first])

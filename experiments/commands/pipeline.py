@@ -42,7 +42,7 @@ SHOWN = (
     *("superbpe", "superbpe.transition", "shards.tokens_per_shard"),
     *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),
     *("budget", "budget.train_bytes", "budget.train_flops", "budget.ladder"),
-    *("eval.context_bytes", "eval.cluster", "deployment", "report.title"),
+    *("eval.context_bytes", "eval.cluster", "deployment"),
     *("runner", "runner.threads", "runner.memory_mb", "runner.gpus", "artifacts", "logger"),
 )
 """Settings in `--help`; `--cfg job` prints all of them."""

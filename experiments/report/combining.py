@@ -19,8 +19,9 @@ from experiments.results import (
     TrainedModel,
     TrainedTokenizer,
 )
-from experiments.stages.comparison import ArmModels, ArmResult, Result, TaskScore, scored
+from experiments.stages.comparison import ArmResult, Result, TaskScore, scored
 from experiments.stages.contamination import KIND, HeldoutOverlap
+from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, Store
@@ -201,7 +202,7 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
         settings=group.settings,
     )
     training, heldout = store.open_all([entry.shards, entry.heldout], ShardsFolder)
-    return scored(ArmModels(arm, training, heldout, models), evaluations)
+    return scored(Encoded(arm, training, heldout), models, evaluations)
 
 
 def folder_facts(done: Sequence[Run]) -> list[list[str]]:
@@ -250,21 +251,3 @@ def _over_seeds(arm: ArmResult, by_model: Mapping[str, Sequence[TaskScore]]) -> 
         for score in by_model.get(model.name, []):
             by_task.setdefault((score.task, score.metric), []).append(score)
     return [TaskScore.mean(scores) for scores in by_task.values()]
-
-
-def rename(result: Result, labels: Sequence[str]) -> Result:
-    """Return the result with other labels, one per tokenizer.
-
-    Raises:
-        UserError: If the number of labels is wrong.
-    """
-    if len(labels) != len(result.arms) or len(set(labels)) != len(labels):
-        raise UserError(
-            f"{len(labels)} labels were given for {len(result.arms)} tokenizers; give one distinct label for each of "
-            + ", ".join(result.labels)
-        )
-    arms = [
-        dataclasses.replace(arm, arm=dataclasses.replace(arm.arm, key=label, label=label))
-        for label, arm in zip(labels, result.arms, strict=True)
-    ]
-    return Result.of(arms, overlap=result.overlap)

@@ -7,7 +7,6 @@ from typing import Any
 from experiments.cli.console import si
 from experiments.report import charts, page
 from experiments.report.figures import Figure
-from experiments.verdict import comparison_headings
 
 _NAMED = 4
 
@@ -19,7 +18,6 @@ def render(report: dict[str, Any]) -> str:
         title=report["title"],
         figures=figures(report),
         report=report,
-        headings=comparison_headings(report),
     )
 
 
@@ -49,7 +47,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
     if report["verdict"]["low"] is not None:
         withheld = report["verdict"]["withheld"]
         note = f" They are about these models; a verdict about the tokenizers is withheld ({withheld})."
-        compared = [row for row in report["differences"] if row["by"] == "all"]
+        compared = [row for row in report["differences"] if row["by"] == "all" and row["reference"] == labels[0]]
         drawn.append(
             Figure(
                 "differences",

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.console import percent_change, signed
 from experiments.report import texts
 from experiments.report.labels import describe_phase1
-from experiments.results import GROUPS
 from experiments.stages.contamination import sentence
 from experiments.stages.differences import differences
 from experiments.stages.outlook import next_step
-from experiments.verdict import at_scale, conditions, decision, detail, lost_text, verdict
+from experiments.verdict import at_scale, conditions, detail, lost_text, verdict
+from lm.evaluate.deployment import training_flops
 from superbpe.inspection import history
 from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
@@ -20,8 +20,8 @@ from tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
+    from lm.evaluate.deployment import Deployment
     from tokenizer.interface import TokenizerLike
 
 _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
@@ -30,8 +30,8 @@ _CURVE_BYTES, _CURVE_POINTS = 2_000_000, 10
 
 def gather(
     result: Result,
-    settings: ReportConfig,
     *,
+    deployment: Deployment,
     provenance: Mapping[str, Any],
     command: str,
     threads: int | None = None,
@@ -40,19 +40,19 @@ def gather(
 
     Args:
         result: The comparison.
-        settings: Contents of the report.
+        deployment: The model that will be deployed, whose training FLOPs the page shows too.
         provenance: Output of `experiments.stages.reporting.provenance`.
         command: Command line of the run, for the command that would settle what is open.
         threads: Threads for encoding; None for all cores.
     """
-    heldout = texts.heldout(result, _CURVE_BYTES)
+    heldout, parts = texts.heldout(result, _CURVE_BYTES), differences(result)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
     winner, clean = result.winner, result.clean_bits_per_byte()
     step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
-        "title": settings.title or _title(result.labels),
-        "demonstration": result.demonstration if settings.demonstration is None else settings.demonstration,
+        "title": _title(result.labels),
+        "demonstration": result.demonstration,
         "verdict": {
             "winner": winner.key if winner else None,
             "withheld": result.withheld,
@@ -72,13 +72,12 @@ def gather(
         "conditions": " ".join(
             filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
         ),
-        "tiles": _tiles(result),
+        "tiles": _tiles(result, parts),
         "tokenizers": [
-            {**_row(arm), "clean_bits_per_byte": None if clean is None else clean[i]}
+            {**_row(arm, deployment), "clean_bits_per_byte": None if clean is None else clean[i]}
             for i, arm in enumerate(result.arms)
         ],
-        "pairs": _pairs(result),
-        "differences": differences(result),
+        "differences": parts,
         "contamination": None
         if result.overlap is None
         else {**result.overlap.contents.save(), "sentence": sentence(result.overlap.contents)},
@@ -88,7 +87,6 @@ def gather(
             for run in tuned.runs
         ],
         "downstream": _downstream(result),
-        "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
             {"tokenizer": arm.label, "vocab_size": size, "bytes_per_token": density}
@@ -97,7 +95,6 @@ def gather(
         ],
         "superwords": texts.superwords(result, heldout, threads),
         "sample": texts.segmented(result),
-        "generated": texts.generated(result, settings),
         "provenance": dict(provenance),
     }
 
@@ -116,20 +113,27 @@ def _title(labels: Sequence[str]) -> str:
     return f"{' and '.join(labels)} compared" if len(labels) == 2 else f"{len(labels)} tokenizers compared"
 
 
-def _tiles(result: Result) -> list[dict[str, str]]:
-    """The main numbers: the two arms of `Result.pair`."""
+def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The main numbers: the two arms of `Result.pair`, with the tokens for each kind of text."""
     if len(result.arms) == 1:
         return []
     first, second = (result.arms[i] for i in result.pair)
     interval, barred = result.shown.interval, result.shown.barred
     spread = f" ({signed(interval[0], 2)} to {signed(interval[1], 2)})" if interval else ""
     tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
+    density = {(row["group"], row["tokenizer"]): row["bytes_per_token"] for row in parts if row["by"] == "kind"}
+    kinds = [
+        f"{kind} {percent_change(value, density[kind, second.label])}"
+        for (kind, label), value in density.items()
+        if label == first.label
+    ]
+    tokens += " tokens for the held-out text" + (f" ({', '.join(kinds)})" if kinds else "")
     costs = [arm.scores.cost.decode_flops_per_byte for arm in (first, second)]
     flops = [arm.lm.contents.summary.flops for arm in (first, second)]
     return [
         {
             "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
-            "text": f"bytes per token, {second.label} against {first.label}: {tokens} tokens for the held-out text",
+            "text": f"bytes per token, {second.label} against {first.label}: {tokens}",
         },
         {
             "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
@@ -140,7 +144,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     ]
 
 
-def _row(arm: ArmResult) -> dict[str, Any]:
+def _row(arm: ArmResult, deployment: Deployment) -> dict[str, Any]:
     tokenizer, model, scores = arm.tokenizer, arm.lm.contents.summary, arm.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     return {
@@ -163,6 +167,9 @@ def _row(arm: ArmResult) -> dict[str, Any]:
         "train_bytes": model.bytes,
         "train_steps": model.steps,
         "train_flops": model.flops,
+        "deployed_flops": training_flops(
+            deployment, vocab_size=tokenizer.vocab_size, tokens=model.tokens, n_bytes=model.bytes
+        ),
         "train_seconds": model.seconds,
         "parameters": model.parameters_total,
         "context_tokens": model.context_tokens,
@@ -177,32 +184,7 @@ def _transition(tokenizer: TokenizerLike) -> int | None:
     return 256 + tokenizer.n_phase1_merges
 
 
-def _pairs(result: Result) -> list[dict[str, Any]]:
-    labels = result.labels
-    return [
-        {
-            "a": labels[i],
-            "b": labels[j],
-            "percent": compared.percent,
-            "low": compared.interval[0] if compared.interval else None,
-            "high": compared.interval[1] if compared.interval else None,
-            "p": compared.p_value,
-            "level": compared.level,
-            "verdict": compared.verdict,
-            "withheld": compared.withheld,
-            "decision": decision(result, (i, j)),
-        }
-        for (i, j), compared in result.comparisons.items()
-    ]
-
-
 def _downstream(result: Result) -> list[dict[str, Any]]:
     """Scores on downstream tasks; those of one task and metric follow each other."""
     rows = [{"tokenizer": arm.label, **dataclasses.asdict(score)} for arm in result.arms for score in arm.downstream]
     return sorted(rows, key=lambda row: (row["task"], row["metric"]))
-
-
-def _groups(result: Result, name: str) -> list[dict[str, Any]]:
-    """Bits per byte and bytes per token of each source or script; empty if there is only one."""
-    rows = [{"tokenizer": arm.label, **row.save()} for arm in result.arms for row in arm.scores.by(name)]
-    return rows if len({row["name"] for row in rows}) > 1 else []

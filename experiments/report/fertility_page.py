@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.console import percent, si, signed
 from experiments.report import charts, page
 from experiments.report.figures import Figure
-from experiments.verdict import fertility_headings, loses_text
+from experiments.verdict import loses_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,6 @@ def render(report: Mapping[str, Any]) -> str:
         groups={by: names for by, names in groups.items() if by != "all" and len(names) > 1},
         rows={(row["by"], row["group"], row["tokenizer"]): row for row in report["rows"]},
         headline=headline(report),
-        headings=fertility_headings(report),
         notes=notes(report),
         without_spaces=[name for name in groups["script"] if name in WITHOUT_SPACES],
         with_interval=with_interval,

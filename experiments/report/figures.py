@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
-import vl_convert
 
 from experiments.report.characters import all_harmless
-from tokenizer.durable import write_whole
-from tokenizer.errors import UserError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Rows = Sequence[Mapping[str, Any]]
 HEIGHT = 260
-FORMATS = ("csv", "svg", "png")
 
 COLOURS = 8
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right", "triangle-down", "triangle-left")
@@ -132,27 +124,3 @@ def to_csv(rows: Rows) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write figures for a paper as `NAME.csv`, `NAME.svg` and `NAME.png`, without browser or network.
-
-    Raises:
-        UserError: If a format is not one of `FORMATS`.
-    """
-    if unknown := set(formats) - set(FORMATS):
-        raise UserError(f"{min(unknown)!r} is not a figure format; use {', '.join(FORMATS)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for figure in figures:
-        drawing = {**copy.deepcopy(figure.spec), "width": PAPER_WIDTH, "config": PAPER}
-        for form in formats:
-            path = folder / f"{figure.name}.{form}"
-            if form == "csv":
-                write_whole(path, to_csv(figure.spec["datasets"]["rows"]))
-            elif form == "svg":
-                write_whole(path, vl_convert.vegalite_to_svg(drawing))
-            else:
-                write_whole(path, vl_convert.vegalite_to_png(drawing, scale=PNG_SCALE))
-            written.append(path)
-    return written

@@ -69,7 +69,7 @@ labelCells();
     const part = heading.closest("[id]");
     const place = part && part.querySelector("h2") === heading ? part : heading;
     place.id ||= `part-${i + 1}`;
-    return element("li", {}, element("a", { href: `#${place.id}` }, (heading.querySelector("small") ?? heading).textContent));
+    return element("li", {}, element("a", { href: `#${place.id}` }, heading.textContent));
   });
   document.querySelector("main > header").append(element("nav", { class: "contents", "aria-label": "On this page" }, element("ul", {}, ...links)));
 })();

@@ -13,7 +13,6 @@ import hashlib
 import importlib.resources
 import json
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -39,7 +38,6 @@ def render(
     *,
     title: str,
     figures: Sequence[Figure] = (),
-    headings: Mapping[str, str] | None = None,
     packed: Mapping[str, str] | None = None,
     **values: Any,
 ) -> str:
@@ -49,7 +47,6 @@ def render(
         template: File of this package that extends `base.html`; it places each figure with the macro `chart`.
         title: Title of the page.
         figures: Charts of the page; the template finds them by name in `figures`.
-        headings: Headings of sections (`experiments.verdict`), placed by the macro `heading`.
         packed: Large data by name, packed with `packing.pack`; the template places it.
         values: Other variables of the template.
     """
@@ -66,7 +63,6 @@ def render(
                 }
             ),
             library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
-            headings=defaultdict(str, headings or {}),
             packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)
             **values,
         )

@@ -1,4 +1,4 @@
-"""Text on a comparison page: segmented held-out documents, superwords, generated text."""
+"""Text on a comparison page: a segmented held-out document, and superwords."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.stages.shards import open_shards
-from lm.model.generation import SamplingConfig, generate
-from lm.model.language_model import LanguageModel
-from lm.model.weights import load_model
 from superbpe.inspection import tokens as inspection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
 
 
@@ -32,8 +28,6 @@ _SUPERWORDS = 60
 """Length of each list of superwords."""
 _SEGMENTED_BYTES = 1_600
 """Length of the segmented part of a document."""
-_PROMPT_BYTES = 80
-_SAMPLING = SamplingConfig(temperature=0.8, top_p=0.8, max_new_bytes=240)
 
 
 def original(result: Result) -> ArmResult:
@@ -108,29 +102,3 @@ def _choose(result: Result) -> tuple[int, str]:
             return number, document
         first = first or document
     return 0, first
-
-
-def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
-    """Continuations of the beginnings of held-out documents by the models of the first seed."""
-    prompts = _prompts(result, settings)
-    if not prompts:
-        return {"prompts": [], "sampling": {}, "sides": []}
-    sides = []
-    for arm in result.arms:
-        model = LanguageModel(load_model(arm.lm.path), arm.tokenizer)
-        samples = generate(model, prompts, _SAMPLING)
-        rows = [{"text": one.text, "n_tokens": len(one.ids), "finish": one.finish} for one in samples]
-        sides.append({"label": arm.label, "samples": rows})
-    return {"prompts": prompts, "sampling": dataclasses.asdict(_SAMPLING), "sides": sides}
-
-
-def _prompts(result: Result, settings: ReportConfig) -> list[str]:
-    """Beginnings of the first held-out documents that are long enough, cut before a space."""
-    prompts: list[str] = []
-    for document in documents(original(result)):
-        if len(prompts) == settings.n_samples:
-            break
-        start = document.encode()[:_PROMPT_BYTES].decode("utf-8", errors="ignore")
-        if len(start) < len(document) and " " in start.strip():
-            prompts.append(start[: start.rindex(" ")])
-    return prompts

@@ -20,54 +20,13 @@ if TYPE_CHECKING:
 
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.contamination import HeldoutOverlap
+    from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
 
 LEAST_EVIDENCE = 99_000_000
 """Models that read fewer bytes of text are a demonstration."""
-
-
-@dataclass(frozen=True)
-class ArmModels:
-    """The tokenizer of one arm, its shards and its trained models.
-
-    Attributes:
-        arm: The tokenizer.
-        training: Shards of the training text.
-        heldout: Shards of the held-out text.
-        lms: The trained models, one per seed.
-    """
-
-    arm: ArmTokenizer
-    training: Artifact[ShardsFolder]
-    heldout: Artifact[ShardsFolder]
-    lms: Sequence[Artifact[TrainedModel]]
-
-    @property
-    def key(self) -> str:
-        """Name of the arm."""
-        return self.arm.key
-
-    @property
-    def label(self) -> str:
-        """Name of the arm in tables and charts."""
-        return self.arm.label
-
-    @property
-    def tokenizer(self) -> TokenizerLike:
-        """Tokenizer of the arm."""
-        return self.arm.tokenizer
-
-    @property
-    def lm(self) -> Artifact[TrainedModel]:
-        """The model of the first seed."""
-        return self.lms[0]
-
-    @property
-    def reading(self) -> list[Artifact[Any]]:
-        """Artifacts of all stages before evaluation that read text; their contents are `Reading`."""
-        return [*self.arm.reading, self.training]
 
 
 @dataclass(frozen=True)
@@ -109,10 +68,14 @@ class TaskScore:
 
 
 @dataclass(frozen=True)
-class ArmResult(ArmModels):
-    """An arm with its scores on held-out text.
+class ArmResult:
+    """An arm with its trained models and their scores on held-out text.
 
     Attributes:
+        arm: The tokenizer.
+        training: Shards of the training text.
+        heldout: Shards of the held-out text.
+        lms: The trained models, one per seed.
         artifacts: The evaluations, one per seed.
         evaluations: The loaded evaluations, one per seed.
         compared: The evaluations on the documents that the arms are compared on (`Result.documents`).
@@ -121,12 +84,36 @@ class ArmResult(ArmModels):
         downstream: Scores on downstream tasks over all seeds, if `superbpe downstream` measured any.
     """
 
+    arm: ArmTokenizer
+    training: Artifact[ShardsFolder]
+    heldout: Artifact[ShardsFolder]
+    lms: Sequence[Artifact[TrainedModel]]
     artifacts: Sequence[Artifact[Scores]]
     evaluations: Sequence[Evaluation]
     compared: Sequence[Evaluation]
     scores: Scores
     barred: str = ""
     downstream: Sequence[TaskScore] = ()
+
+    @property
+    def key(self) -> str:
+        """Name of the arm."""
+        return self.arm.key
+
+    @property
+    def label(self) -> str:
+        """Name of the arm in tables and charts."""
+        return self.arm.label
+
+    @property
+    def tokenizer(self) -> TokenizerLike:
+        """Tokenizer of the arm."""
+        return self.arm.tokenizer
+
+    @property
+    def lm(self) -> Artifact[TrainedModel]:
+        """The model of the first seed."""
+        return self.lms[0]
 
 
 @dataclass(frozen=True)
@@ -256,17 +243,11 @@ class Result:
         return None if self.withheld else self.leader
 
 
-def scored(arm: ArmModels, artifacts: Sequence[Artifact[Scores]], **more: Any) -> ArmResult:
-    """Load the evaluations of an arm.
-
-    Args:
-        arm: The arm and its models.
-        artifacts: The evaluations, one per model.
-        **more: Further attributes of `ArmResult`.
-    """
+def scored(arm: Encoded, lms: Sequence[Artifact[TrainedModel]], artifacts: Sequence[Artifact[Scores]]) -> ArmResult:
+    """Load the evaluations of an arm's models, one per model."""
     evaluations = [Evaluation.load(artifact.path) for artifact in artifacts]
     scores = Scores.load({**aggregate(evaluations), "cost": artifacts[0].contents.cost})
-    return ArmResult(arm.arm, arm.training, arm.heldout, arm.lms, artifacts, evaluations, evaluations, scores, **more)
+    return ArmResult(*arm, lms, artifacts, evaluations, evaluations, scores)
 
 
 def _restricted(arm: ArmResult, documents: NDArray[np.bool_]) -> ArmResult:

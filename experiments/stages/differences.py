@@ -1,39 +1,58 @@
-"""Differences from the reference on all held-out text, on its clean part, and by source and script."""
+"""Differences between arms on all held-out text, and from the reference on its clean part, and by source and script."""
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.results import GROUPS
+from experiments.verdict import decision
 from lm.evaluate.comparison import Eligibility, compare_all
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from experiments.stages.comparison import Result
+    from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.comparison import Comparison
 
 ALL, CLEAN = "all", "clean"
+GROUPS = ("kind", "source", "script")
+"""Groupings of held-out documents."""
+_COMPARED = (
+    "reference_bits_per_byte",
+    "percent",
+    "low",
+    "high",
+    "level",
+    "p",
+    "seeds_pooled_over",
+    "decision",
+    "withheld",
+)
 _MOST_GROUPS = 100
 
 
 def differences(result: Result) -> list[dict[str, Any]]:
-    """Return one row per arm and group of documents; the first arm is the reference.
+    """Return one row per pair of arms on all documents, and one per arm and group of documents.
 
-    The comparisons on all text are corrected for the number of arms, and decide. Those on parts of it are shown with
-    uncorrected intervals, and decide nothing.
+    The comparisons with the reference on all text are corrected for the number of arms, and decide. Those of other
+    pairs and on parts of the text are shown with uncorrected intervals, and decide nothing.
     """
     arms = result.arms
-    rows = [_row(result, ALL, "", i, result.comparisons[0, i]) for i in range(1, len(arms))]
+    rows = [_row(result, ALL, "", pair, arms[pair[1]].compared, found) for pair, found in result.comparisons.items()]
     for by, groups in _groups(result).items():
         for name, chosen in groups:
             parts = [[each.only(chosen) for each in arm.compared] for arm in arms]
-            for i in range(1, len(arms)):
-                found = Eligibility([arms[0].barred, arms[i].barred], chosen, members=(False, False))
-                (part,) = compare_all([parts[0], parts[i]], found, tested=False).values()
-                rows.append(_row(result, by, name, i, part))
+            for i, part in enumerate(parts):
+                found = None
+                if i:
+                    eligibility = Eligibility([arms[0].barred, arms[i].barred], chosen, members=(False, False))
+                    (found,) = compare_all([parts[0], part], eligibility, tested=False).values()
+                rows.append(_row(result, by, name, (0, i), part, found))
     return rows
 
 
@@ -53,16 +72,26 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     return groups
 
 
-def _row(result: Result, by: str, group: str, place: int, found: Comparison) -> dict[str, Any]:
-    labels = {"A better": result.labels[0], "B better": result.labels[place], "no significant difference": "undecided"}
-    low, high = found.interval or (None, None)
-    return {
+def _row(
+    result: Result, by: str, group: str, pair: tuple[int, int], part: Sequence[Evaluation], found: Comparison | None
+) -> dict[str, Any]:
+    """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
+    first, second = (result.labels[i] for i in pair)
+    n_bytes, n_tokens = int(part[0].document_bytes.sum()), int(part[0].document_tokens.sum())
+    row = {
         "by": by,
         "group": group,
-        "tokenizer": result.labels[place],
-        "reference": result.labels[0],
-        "documents": found.n_documents,
-        "bits_per_byte": found.bits_per_byte_b,
+        "tokenizer": second,
+        "reference": first,
+        "documents": len(part[0].document_bytes),
+        "n_bytes": n_bytes,
+        "bytes_per_token": n_bytes / max(n_tokens, 1),
+        "bits_per_byte": fmean(each.bits_per_byte for each in part),
+    }
+    if found is None:
+        return row | dict.fromkeys(_COMPARED)
+    low, high = found.interval or (None, None)
+    return row | {
         "reference_bits_per_byte": found.bits_per_byte_a,
         "percent": found.percent,
         "low": low,
@@ -70,6 +99,6 @@ def _row(result: Result, by: str, group: str, place: int, found: Comparison) -> 
         "level": found.level,
         "p": found.p_value,
         "seeds_pooled_over": " + ".join(found.pooled),
-        "decision": labels.get(found.verdict, found.verdict),
+        "decision": decision(found, (first, second)),
         "withheld": found.withheld,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.console import si
 from experiments.results import Scores
-from experiments.stages.comparison import ArmModels, Result, scored
+from experiments.stages.comparison import Result, scored
 from experiments.stages.heldout import groupings
 from experiments.stages.plan import DEFAULT_DEPLOYMENT, Amounts, at_rung, check
 from experiments.stages.shards import open_shards
@@ -17,7 +17,7 @@ from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from experiments.config import BudgetConfig
@@ -120,9 +120,9 @@ def compare(
             check(at_rung(budget, amount), [amounts_of.of_mode(budget.mode) for amounts_of in amounts])
         compared = []
         for name, arm in arms.items():
-            trained = ArmModels(arm.arm, arm.training, arm.heldout, [models[run] for run in rung[name]])
-            check_heldout(text.hash, trained)
-            compared.append(scored(trained, [scores[run] for run in rung[name]]))
+            trained = [models[run] for run in rung[name]]
+            check_heldout(text.hash, arm, trained)
+            compared.append(scored(arm, trained, [scores[run] for run in rung[name]]))
         result = Result.of(compared)
         for (i, j), comparison in result.comparisons.items():
             names = {"a": compared[i].key, "b": compared[j].key, "layers": size, "budget": amount}
@@ -131,22 +131,24 @@ def compare(
     return results
 
 
-def check_heldout(corpus: str, arm: ArmModels) -> None:
+def check_heldout(corpus: str, arm: Encoded, models: Sequence[Artifact[TrainedModel]]) -> None:
     """Raise a UserError unless the manifests show that no model was trained on the text that it is scored on.
 
     A tokenizer that was trained elsewhere has no training record, so its training text is unknown.
 
     Args:
         corpus: Hash of the corpus; it determines which documents are held out.
-        arm: The arm to check.
+        arm: The tokenizer of the models and its shards.
+        models: The models to check.
     """
-    for artifact, split in [*((artifact, "train") for artifact in arm.reading), (arm.heldout, "heldout")]:
+    training = [*arm.arm.reading, arm.training]
+    for artifact, split in [*((artifact, "train") for artifact in training), (arm.heldout, "heldout")]:
         read: Reading = artifact.contents
         if (read.corpus, read.split) != (corpus, split):
             raise UserError(
                 f"{artifact.path} was made from the {read.split} split of corpus {str(read.corpus)[:12]}, not from the "
                 f"{split} split of {corpus[:12]}: held-out text may have been trained on; delete it and run again"
             )
-    for model in arm.lms:
+    for model in models:
         if model.manifest.inputs["shards"] != arm.training.hash:
             raise UserError(f"{model.path} was trained on other shards than this experiment's; delete it and run again")

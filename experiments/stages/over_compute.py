@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import numpy as np
 
+from experiments.cli.compose import load
 from experiments.cli.console import Reporter
+from experiments.results import Scores, TrainedModel
 from experiments.stages.outlook import Step, next_step
 from experiments.store import runs
+from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, decisions, over_compute, worth
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import SOURCE, Grouping
+from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
 from lm.evaluate.comparison import eligible
 from lm.evaluate.deployment import training_flops
 from lm.scaling.measured import read_points
@@ -32,14 +33,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.results import TrainedModel
-    from experiments.stages.comparison import Result
+    from experiments.results import ComparisonRecord
     from experiments.stages.context import Context
     from experiments.store.runs import Run
-    from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.deployment import Deployment
 
-PAGE, NUMBERS, TABLE = "ladder.html", "ladder.json", "ladder.csv"
+PAGE, NUMBERS = "ladder.html", "ladder.json"
 DEPLOYED = "equal_deployed_flops"
 """The budget mode whose budgets are equal at the deployment."""
 _TOLERANCE = 0.01
@@ -150,16 +149,12 @@ def _seed_seconds(arm: ArmRuns) -> float:
     return longest * trained_steps(configs) / configs[-1].steps
 
 
-def _stored(run: Run, artifacts: str | None) -> list[ArmRuns]:
-    """Models and evaluations of a finished run with several budgets."""
-    from experiments.results import Scores, TrainedModel
-    from experiments.store.artifacts import Store
-    from lm.evaluate.bits_per_byte import Evaluation
-
-    store, arms = Store.at(artifacts or run.store), []
-    for place, arm in enumerate(run.rungs[0].arms):
+def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
+    """Models and evaluations of the arms of a run at its budgets."""
+    arms = []
+    for place, arm in enumerate(rungs[0].arms):
         budgets = []
-        for rung in run.rungs:
+        for rung in rungs:
             models = store.open_all(rung.arms[place].lms, TrainedModel)
             scores = store.open_all(rung.arms[place].evaluations, Scores)
             pairs = zip(models, scores, strict=True)
@@ -174,8 +169,6 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
     Raises:
         UserError: If a key or a value is wrong.
     """
-    from experiments.cli.compose import load
-
     average, shares, deployment = "micro", {}, []
     for text in settings:
         key, equals, value = _divided(text)
@@ -195,6 +188,13 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
     return Assumptions(load(deployment).deployment, cast("Average", average), shares)
 
 
+def deployment_of(run: Run) -> Deployment:
+    """Deployment that the command of a run chose."""
+    return load(
+        [text for text in run.overrides if text.lstrip("+").partition(".")[0].startswith("deployment")]
+    ).deployment
+
+
 def _divided(text: str) -> tuple[str, str, str]:
     """Divide `KEY=VALUE`; the name of a source may contain `=`."""
     return text.rpartition("=") if text.startswith("shares.") else text.partition("=")
@@ -208,7 +208,7 @@ def reprice(
     Args:
         folder: Folder of a run with `budget.ladder`.
         settings: Assumptions that replace those of the run, see `assumptions`.
-        out: Folder of the page, its numbers and its table.
+        out: Folder of the page and its numbers.
         artifacts: Folder of the artifacts; None for the folder where the run stored them.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget; None for that of the run.
 
@@ -225,19 +225,9 @@ def reprice(
     # The run's own deployment, unless another one is chosen.
     kept = [] if "deployment" in replaced else [key for key in own if key.partition(".")[0] == "deployment"]
     chosen = assumptions([*(own[key] for key in kept if key not in replaced), *settings])
-    arms, settings_then = _stored(run, artifacts), run.rungs[0].arms[0].settings
-    equal_at = None
-    if settings_then.get("budget.mode") == DEPLOYED:
-        equal_at = assumptions([text for key, text in own.items() if key.partition(".")[0] == "deployment"]).deployment
-    compared = study(
-        arms,
-        chosen,
-        tolerance=tolerance or float(own.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2]),
-        confidence=run.rungs[0].confidence,
-        equal_at=equal_at,
-    )
-    step = next_step(compared[0].gaps, settings_then, run.command, sum(map(_seed_seconds, arms)))
-    _write(Reporter(), out, folder, *compared, chosen, step)
+    accepted = tolerance or float(own.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
+    store = Store.at(artifacts or run.store)
+    _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
 
 def compare_points(
@@ -248,7 +238,7 @@ def compare_points(
     Args:
         path: The table.
         settings: Assumptions, see `assumptions`.
-        out: Folder of the page, its numbers and its table.
+        out: Folder of the page and its numbers.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
 
@@ -262,7 +252,9 @@ def compare_points(
     _write(Reporter(), out, path, compared, "", chosen, None)
 
 
-def show(context: Context, rungs: Sequence[Result], deployment: Deployment, tolerance: float, folder: Path) -> None:
+def show(
+    context: Context, rungs: Sequence[ComparisonRecord], deployment: Deployment, tolerance: float, folder: Path
+) -> None:
     """Compare the arms of a run: tables and sentences, and the page in the folder of the run.
 
     Args:
@@ -272,42 +264,46 @@ def show(context: Context, rungs: Sequence[Result], deployment: Deployment, tole
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         folder: Folder of the run.
     """
-    first = rungs[0].arms[0]
-    arms = [
-        ArmRuns(
-            each[0].label,
-            each[0].tokenizer.vocab_size,
-            [list(zip((lm.contents for lm in rung.lms), rung.evaluations, strict=True)) for rung in each],
-            each[0].arm.record is not None,
-        )
-        for each in zip(*(rung.arms for rung in rungs), strict=True)
-    ]
-    chosen = Assumptions(deployment)
+    reporter, chosen = context.reporter, Assumptions(deployment)
     try:
-        compared = study(
-            arms,
-            chosen,
-            tolerance=tolerance,
-            confidence=first.scores.confidence,
-            equal_at=deployment if first.arm.settings.get("budget.mode") == DEPLOYED else None,
-        )
+        _compare(reporter, context.store, rungs, chosen, deployment, tolerance, command_line(), folder, folder)
     except UserError as error:
-        context.reporter.say(f"No comparison over compute: {error}", style="yellow")
-        return
-    step = next_step(compared[0].gaps, first.arm.settings, command_line(), sum(map(_seed_seconds, arms)))
-    _write(context.reporter, folder, folder, *compared, chosen, step)
+        reporter.say(f"No comparison over compute: {error}", style="yellow")
+
+
+def _compare(
+    reporter: Reporter,
+    store: Store,
+    rungs: Sequence[ComparisonRecord],
+    chosen: Assumptions,
+    configured: Deployment,
+    tolerance: float,
+    command: str,
+    run: Path,
+    out: Path,
+) -> None:
+    """Compare the arms of a run under assumptions; `configured` is the deployment at which they were trained."""
+    arms, settings = _stored(rungs, store), rungs[0].arms[0].settings
+    compared, note = study(
+        arms,
+        chosen,
+        tolerance=tolerance,
+        confidence=rungs[0].confidence,
+        equal_at=configured if settings.get("budget.mode") == DEPLOYED else None,
+    )
+    step = next_step(compared.gaps, settings, command, sum(map(_seed_seconds, arms)))
+    _write(reporter, out, run, compared, note, chosen, step)
 
 
 def _write(
     reporter: Reporter, out: Path, run: Path, compared: Study, note: str, chosen: Assumptions, step: Step | None
 ) -> None:
-    """Write the page, its numbers and the verdicts, and print the result."""
+    """Write the page and its numbers, and print the result."""
     from experiments.report import ladder_page  # imports Altair, which is slow
 
     numbers = describe(compared, chosen, note=note, step=step, run=str(run))
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / NUMBERS, numbers)
-    write_whole(out / TABLE, verdicts_csv(numbers).encode())
     write_whole(out / PAGE, ladder_page.render(numbers, compared))
     reporter.table("Held-out bits per byte by budget", *ladder_page.loss_table(numbers))
     for gap in numbers["gaps"]:
@@ -375,20 +371,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
-
-
-def verdicts_csv(numbers: Mapping[str, Any]) -> str:
-    """The verdict about every arm at every budget, as CSV (RFC 4180)."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(
-        ["arm", "reference", "flops", "gap_percent", "low", "high", "level", "decision", "withheld", "pooled"]
-    )
-    for gap in numbers["gaps"]:
-        ends = gap["intervals"] or [("", "")] * len(gap["flops"])
-        for flops, value, (low, high), decision in zip(
-            gap["flops"], gap["percent"], ends, gap["decisions"], strict=True
-        ):
-            row = [gap["arm"], gap["reference"], flops, value, low, high, gap["level"], decision, gap["withheld"]]
-            writer.writerow([*row, " + ".join(gap["pooled"])])
-    return text.getvalue()

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from experiments.config import ReportConfig
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
+    from lm.evaluate.deployment import Deployment
 
 PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
 
 
 def report(
-    context: Context, settings: ReportConfig, text: Text, result: Result, config: Mapping[str, Any]
+    context: Context, deployment: Deployment, text: Text, result: Result, config: Mapping[str, Any]
 ) -> Artifact[Folder]:
     """Write `report.html`, `report.json` and `differences.csv`.
 
     Args:
         context: Context of the run.
-        settings: Contents of the report.
+        deployment: The model that will be deployed.
         text: The corpus.
         result: The comparison.
         config: The configuration of the run, which the report shows.
@@ -48,7 +48,9 @@ def report(
             corpus=[list(fact) for fact in text.facts],
             config=OmegaConf.to_yaml(OmegaConf.create(dict(config))),
         )
-        numbers = gather(result, settings, provenance=origin, command=command_line(), threads=context.runner.threads)
+        numbers = gather(
+            result, deployment=deployment, provenance=origin, command=command_line(), threads=context.runner.threads
+        )
         write_json(folder / NUMBERS, numbers)
         write_whole(folder / DIFFERENCES, to_csv(numbers["differences"]))
         write_whole(folder / PAGE, render(numbers))
@@ -66,7 +68,7 @@ def report(
         "report",
         Folder,
         "report",
-        config={**dataclasses.asdict(settings), "arms": arms, "looks": version(), **tuning},
+        config={"arms": arms, "deployment": dataclasses.asdict(deployment), "looks": version(), **tuning},
         inputs={**inputs, "corpus": text.hash, **overlap},
         build=build,
         describe=lambda _: PAGE,

@@ -291,7 +291,6 @@ def aggregate(runs: Runs) -> dict[str, Any]:
         "bits_per_byte": mean,
         "bits_per_byte_interval": None if interval is None else list(interval),
         "eos_nats_per_document": float(np.mean([each.eos_nats.mean() for each in evaluations])),
-        **{f"by_{name}": _mean_rows([each.by(name) for each in evaluations]) for name in base.groups},
         "seeds": {"bits_per_byte": values, "standard_deviation": float(np.std(values, ddof=1))},
     }
 
@@ -348,17 +347,6 @@ def _comparison(
         barred=barred,
         **described,
     )
-
-
-def _mean_rows(tables: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Average tables of `Evaluation.by` over seeds; the documents are the same, so the rows are too."""
-    return [
-        {
-            key: value if isinstance(value, str | int) else float(np.mean([row[key] for row in rows]))
-            for key, value in rows[0].items()
-        }
-        for rows in zip(*tables, strict=True)
-    ]
 
 
 def _runs(runs: Runs) -> list[Evaluation]:

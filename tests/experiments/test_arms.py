@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.arms import check_name, resolve_arms
+from experiments.cli import main
 from experiments.cli.compose import check, load
 from experiments.config import part
 from experiments.store import runs
@@ -127,8 +129,8 @@ def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: st
 @pytest.mark.slow
 def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) -> None:
     """The models are the same; the page's differences have another sign."""
-    assert run("report", [*tiny, "report.n_samples=0"]) == 0
-    assert run("report", [*tiny, "report.n_samples=0", "reference=superbpe", "arms.bpe.label=plain"]) == 0
+    assert run("report", tiny) == 0
+    assert run("report", [*tiny, "reference=superbpe", "arms.bpe.label=plain"]) == 0
     reports = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("report-*/report.json")]
     assert {tuple(row["label"] for row in report["tokenizers"]) for report in reports} == {
         ("BPE", "SuperBPE"),
@@ -165,7 +167,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     file = next((tmp_path / "artifacts").glob("tokenizer-*"))
-    chosen = ["arms=[bpe,superbpe,bytes,small,fences,mine]", f"arms.mine.file={file}", "report.n_samples=1"]
+    chosen = ["arms=[bpe,superbpe,bytes,small,fences,mine]", f"arms.mine.file={file}"]
     chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
     chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small"]
     assert run("report", [*tiny, *chosen]) == 0
@@ -173,9 +175,8 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     numbers = json.loads(report.read_text())
     labels = ["small BPE", "BPE", "SuperBPE", "bytes", "fences", "mine"]
     assert [row["label"] for row in numbers["tokenizers"]] == labels
-    assert len(numbers["pairs"]) == 15
+    assert sum(row["by"] == "all" for row in numbers["differences"]) == 15
     assert [side["label"] for side in numbers["sample"]["sides"]] == labels
-    assert [side["label"] for side in numbers["generated"]["sides"]] == labels
     assert [arm["label"] for arm in numbers["superwords"]] == ["SuperBPE", "fences"]
     assert {row["tokenizer"] for row in numbers["compression"]} == set(labels)
     by_label = {row["label"]: row for row in numbers["tokenizers"]}
@@ -200,11 +201,50 @@ def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path
     made = tokenizers.Tokenizer(model)
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(file))
-    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}", "report.n_samples=1"]) == 0
+    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0
     (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
     bpe, words_row = json.loads(report.read_text())["tokenizers"]
     assert bpe["text_lost"] == ""
     assert "documents changed" in words_row["text_lost"]
     assert words_row["software"].startswith("tokenizers")
     assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
-    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}", "report.n_samples=1"]) == 0  # reused
+    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0  # reused
+
+
+@pytest.mark.slow
+def test_arms_that_are_lossy_diverged_smaller_or_of_another_pattern_in_one_comparison(
+    tiny: list[str], tmp_path: Path
+) -> None:
+    """The first two are shown and decide nothing; the others are compared, and the page says what else differs."""
+    assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
+    content = json.loads(next((tmp_path / "artifacts").glob("tokenizer-*/tokenizer.json")).read_text())
+    (tmp_path / "lower.json").write_text(json.dumps(content | {"normalizer": {"type": "Lowercase"}}))
+    chosen = ["arms=[bpe,superbpe,lower,small,llama]", f"arms.lower.file={tmp_path / 'lower.json'}"]
+    chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300"]
+    chosen += ["arms.llama.recipe=bpe", "arms.llama.pattern=llama3"]
+    assert run("evaluate", [*tiny, "lm.n_seeds=3", *chosen]) == 0
+    rates = [f"lm.train.{name}_lr=1000" for name in ("matrix", "embedding", "head", "vector")]
+    other = ["arms=[bpe]", "arms.bpe.label=diverged", *rates, f"hydra.run.dir={tmp_path / 'other'}"]
+    assert run("evaluate", [*tiny, "lm.n_seeds=3", *other]) == 0
+    out = tmp_path / "comparison"
+    assert main.run(["compare", str(tmp_path / "outputs"), str(tmp_path / "other"), "--out", str(out)]) == 0
+    numbers = json.loads((out / "comparison.json").read_text())
+    rows = {row["label"]: row for row in numbers["tokenizers"]}
+    assert "lower changes or loses text in" in rows["lower"]["barred"]
+    assert re.search(
+        r"a model of diverged needs [\d,.]+ bits per byte, where a uniform guess", rows["diverged"]["barred"]
+    )
+    assert {label for label, row in rows.items() if not row["barred"]} == {"BPE", "SuperBPE", "small", "llama"}
+    tested = {
+        row["tokenizer"]: row for row in numbers["differences"] if (row["by"], row["reference"]) == ("all", "BPE")
+    }
+    for label in ("lower", "diverged"):
+        assert (tested[label]["decision"], tested[label]["withheld"]) == ("withheld", rows[label]["barred"])
+        assert rows[label]["barred"] in numbers["verdict"]["sentence"]
+    assert all(not tested[label]["withheld"] for label in ("SuperBPE", "small", "llama"))
+    assert numbers["verdict"]["pooled"] == ["BPE", "small", "llama", "SuperBPE"]
+    # The small vocabulary saves much of a small model's head, and little of a deployed model.
+    saved = [1 - rows["small"][key] / rows["BPE"][key] for key in ("train_flops", "deployed_flops")]
+    assert saved[0] > saved[1]
+    assert saved[1] < 0
+    assert "The tokenizers differ in the pattern or unit of phase 1" in numbers["conditions"]

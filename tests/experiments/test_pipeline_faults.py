@@ -15,6 +15,7 @@ import pytest
 
 from experiments.results import Folder, Reading
 from experiments.stages.evaluate import check_heldout
+from experiments.stages.shards import Encoded
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, manifests, paths, rejected
@@ -80,18 +81,14 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
         return store.make(Reading, stage, config=contents, inputs={}, build=lambda folder: Reading(**contents))
 
     training = made("shards", "a", "train")
-    arm: Any = SimpleNamespace(
-        training=training,
-        reading=[made("count", "a", "train"), training],
-        lms=[store.make(Folder, "lm", config={}, inputs={"shards": training.hash}, build=lambda folder: Folder())],
-        heldout=made("shards", "a", "heldout"),
-    )
-    check_heldout("a", arm)
+    tokenizer: Any = SimpleNamespace(reading=[made("count", "a", "train")])
+    arm = Encoded(tokenizer, training, made("shards", "a", "heldout"))
+    models: Any = [store.make(Folder, "lm", config={}, inputs={"shards": training.hash}, build=lambda _: Folder())]
+    check_heldout("a", arm, models)
     with pytest.raises(UserError, match="held-out text may have been trained on"):
-        check_heldout("b", arm)
-    arm.heldout = made("shards", "a", "train")
+        check_heldout("b", arm, models)
     with pytest.raises(UserError, match="heldout"):
-        check_heldout("a", arm)
+        check_heldout("a", arm._replace(heldout=training), models)
 
 
 @pytest.mark.parametrize("stage", ["count", "train_bpe", "shard", "train_lm"])

@@ -4,14 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from experiments.report.comparison_page import render
 from experiments.stages.comparison import ArmResult, Result
 from experiments.verdict import (
-    comparison_headings,
     decision,
     decisions,
     detail,
-    fertility_headings,
     over_compute,
     verdict,
     worth,
@@ -23,7 +20,6 @@ from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
 from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
-from tests.experiments.report.sample import sample_report
 from tests.lm.scaling.ladders import SIZES, SOURCES, gap, points
 from tests.lm.scaling.ladders import compared as compared_over_compute
 
@@ -38,11 +34,13 @@ def scored(
     layers: int = 600,
     n_seeds: int = 1,
     barred: str = "",
+    settings: dict[str, str] | None = None,
 ) -> ArmResult:
     summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
     model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
     found = SimpleNamespace(
         label=label,
+        arm=SimpleNamespace(settings=settings or {}),
         tokenizer=SimpleNamespace(vocab_size=vocab_size),
         lm=model,
         lms=[model] * n_seeds,
@@ -96,15 +94,15 @@ def test_fewer_than_three_seeds_name_no_better_tokenizer():
         "Of these two models, that of SuperBPE predicts held-out text better than that of BPE: 10.00 % fewer bits per "
         f"byte (one training run each).{_REQUIRES}"
     )
-    assert decision(one, (0, 1)) == "withheld: 1 seed, at least 3 are required"
+    assert (decision(one.shown, one.labels), one.withheld) == ("withheld", "1 seed, at least 3 are required")
     assert verdict(result(0.1, n_seeds=2, apart=False)) == (
         "No significant difference between these 4 models in how well they predict held-out text "
         f"(2 seeds each).{_REQUIRES}"
     )
     three = result(-0.2)
     assert three.winner is three.arms[1]
-    assert decision(three, (0, 1)) == "SuperBPE"
-    assert decision(result(0.1, apart=False), (0, 1)) == "undecided"
+    assert decision(three.shown, three.labels) == "SuperBPE"
+    assert decision(compared(0.1, apart=False), ("BPE", "SuperBPE")) == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_few_effective_documents_allow_no_conclusion(unit, n, effective, fewest)
         f"equal size, "
         f"and at least {fewest} are required."
     )
-    assert decision(few, (0, 1)).startswith(f"withheld: {effective:.1f} effective {unit}s")
+    assert few.withheld.startswith(f"{effective:.1f} effective {unit}s")
 
 
 def test_the_detail_says_what_the_interval_holds():
@@ -168,7 +166,9 @@ def test_several_arms_are_each_compared_with_the_reference():
         "no significant difference between t=0 and t=4 (3 seeds each)."
     )
     assert (one.winner, one.pair) == (None, (0, 1))  # nothing is said about t=1 and t=2
-    assert [decision(one, pair) for pair in ((0, 1), (0, 3), (0, 4), (1, 2))] == [
+    assert [
+        decision(one.comparisons[i, j], (one.labels[i], one.labels[j])) for i, j in ((0, 1), (0, 3), (0, 4), (1, 2))
+    ] == [
         "t=1",
         "t=0",
         "undecided",
@@ -182,6 +182,20 @@ def test_several_arms_are_each_compared_with_the_reference():
     assert "t=0 predicts held-out text better than t=1 and t=2: t=1 and t=2 need 5.00 to 10.00 % more" in verdict(best)
     pooled = result_of_many(2.0, 1.8, 2.2, pooled=("t=0", "t=1", "t=2"))
     assert "standard error from seeds 0.21 (pooled over t=0, t=1 and t=2)" in detail(pooled)
+
+
+def test_the_phase_1_of_superwords_alone_divides_the_difference():
+    settings = [{"recipe": recipe, "pattern": pattern} for recipe, pattern in (("bpe", "o200k"), ("superbpe", "old"))]
+    arms = [scored(f"arm {i}", 2.0, settings=each, n_seeds=3) for i, each in enumerate([*settings, {**settings[1]}])]
+    cast("Any", arms[2]).arm.settings["recipe"] = "bpe"
+    percent = {(0, 1): 0.2, (0, 2): -0.02, (1, 2): 0.0}
+    said = detail(Result(arms, {pair: compared(difference) for pair, difference in percent.items()}))
+    assert (
+        "Of the +10.00 % of arm 1, pattern and unit account for −1.00 % (arm 2 against arm 0), and superwords for "
+        "+11.11 % (arm 1 against arm 2)."
+    ) in said
+    cast("Any", arms[2]).arm.settings["pattern"] = "o200k"
+    assert "account for" not in detail(Result(arms, {pair: compared(0.1) for pair in percent}))
 
 
 def test_of_many_the_verdict_stays_a_sentence():
@@ -264,43 +278,3 @@ def test_worth_is_said_of_every_arm():
         "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "
         "bpe; undecided whether undecided is worth it; no verdict about unknown"
     )
-
-
-def headings(**found: Any) -> dict[str, str]:
-    report = sample_report()
-    report["verdict"] |= found
-    return comparison_headings(report)
-
-
-def test_a_heading_claims_no_more_than_the_verdict() -> None:
-    assert headings(withheld="1 seed, at least 3 are required")["loss"] == (
-        "No verdict about the tokenizers: 1 seed, at least 3 are required"
-    )
-    assert headings(withheld="")["loss"] == "Undecided which tokenizer predicts held-out text best"
-    assert headings(withheld="", winner="superbpe")["loss"] == "SuperBPE needs fewer bits per byte than BPE"
-    assert "<h2><small>Compression</small>SuperBPE needs 20.1\N{NO-BREAK SPACE}% fewer" in render(sample_report())
-
-
-def test_compression_is_stated_of_tokenizers_that_lose_no_text() -> None:
-    report = sample_report(["BPE", "SuperBPE", "third"])
-    assert comparison_headings(report)["compression"].startswith("SuperBPE needs 20.1 % fewer tokens than BPE")
-    report["tokenizers"][1]["text_lost"] = "3 documents changed"
-    assert comparison_headings(report)["compression"].startswith("third needs 18.6 % fewer tokens")
-    report["tokenizers"] = report["tokenizers"][:2]
-    assert "compression" not in comparison_headings(report)
-
-
-def test_intervals_decide_the_headings_of_fertility() -> None:
-    def report(reach: float, lost: int = 0) -> dict[str, Any]:
-        rows = [
-            {"tokenizer": name, "by": by, "group": group, "tokens": 100 * parity, "bytes_per_token": 4 / parity}
-            | {"parity": parity, "parity_low": parity - reach, "parity_high": parity + reach}
-            | {"lost_bytes": 0, "changed_documents": lost if name == "B" else 0}
-            for by, group, b in (("all", "all text", 0.9), ("source", "code", 0.8), ("source", "web", 0.95))
-            for name, parity in (("A", 1.0), ("B", b))
-        ]
-        return {"reference": "A", "rows": rows}
-
-    assert fertility_headings(report(0.01))["source"] == "From −20.0 % (code) to −5.0 % (web) tokens for B against A"
-    assert fertility_headings(report(0.1))["source"].endswith("; undecided in 1 of 2 sources")
-    assert "source" not in fertility_headings(report(0.01, lost=3))

@@ -361,9 +361,9 @@ def test_help_loads_no_slow_package(arguments: list[str], package: str) -> None:
 
 def test_sizes() -> None:
     assert size("1.5 gb") == 1_500_000_000
-    config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "report.title=1MB"])
+    config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "project=1MB"])
     assert (config.budget.train_bytes, config.budget.rungs()) == (1_000_000, [100_000, 500_000, 1_000_000])
-    assert config.report.title == "1MB"
+    assert config.project == "1MB"
     for wrong in ("10 apples", "", "0"):
         with pytest.raises(Exception, match="is not a size; write a number of bytes, or 400MB"):
             size(wrong)

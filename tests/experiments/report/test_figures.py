@@ -1,14 +1,9 @@
 from __future__ import annotations
 
 import csv
-import xml.etree.ElementTree as ET
-from pathlib import Path
-
-import pytest
 
 from experiments.report import charts
-from experiments.report.figures import Figure, save, to_csv
-from tokenizer.errors import UserError
+from experiments.report.figures import Figure, to_csv
 
 ROWS = [
     {"tokenizer": label, "vocab_size": size, "bytes_per_token": size / 1000}
@@ -28,20 +23,6 @@ def test_csv_is_the_rows_of_the_chart() -> None:
     assert [
         {**row, "vocab_size": int(row["vocab_size"]), "bytes_per_token": float(row["bytes_per_token"])} for row in read
     ] == ROWS
-
-
-def test_figures_for_papers(tmp_path: Path) -> None:
-    written = save([_figure()], tmp_path / "new" / "folder")
-    assert [path.name for path in written] == ["growth.csv", "growth.svg", "growth.png"]
-    drawn = "".join(ET.parse(written[1]).getroot().itertext())
-    assert "bytes per token" in drawn
-    assert "transition" in drawn
-    assert written[2].read_bytes().startswith(b"\x89PNG")
-
-
-def test_an_unknown_format_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="'gif' is not a figure format; use csv, svg, png"):
-        save([_figure()], tmp_path, ["gif"])
 
 
 def test_only_a_single_transition_is_named() -> None:

@@ -56,14 +56,6 @@ def test_the_page_shows_the_numbers(page: str) -> None:
     assert "superbpe pipeline lm.n_seeds=3" in page
 
 
-def test_perturbed_text_is_shown_where_it_was_measured(page: str) -> None:
-    assert "UPPER CASE" in page
-    assert "+1.2000<small>+1.1000 to +1.3000</small>" in page
-    plain = sample.sample_report()
-    del plain["robustness"]
-    assert "Perturbed text" not in render(plain)
-
-
 def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
     assert charts is not None

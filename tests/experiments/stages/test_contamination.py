@@ -24,7 +24,7 @@ def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
             text = f"heldout {i} " + " ".join(f"h{i}w{j} in the text" for j in range(9))
             file.write(json.dumps({"text": f"{text} {quoted.upper()}!" if i < shared else text}) + "\n")
     paths = [f"corpus.paths=[{folder}/train.jsonl]", f"corpus.heldout_paths=[{folder}/heldout.jsonl]"]
-    return [*paths, "corpus.heldout_fraction=0", "report.n_samples=0"]
+    return [*paths, "corpus.heldout_fraction=0"]
 
 
 def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> None:

@@ -49,11 +49,22 @@ def test_parts_without_text_are_left_out() -> None:
 def test_rows_cover_every_arm_and_part() -> None:
     result = _result(-0.05, 0.0)
     rows = differences(result)
-    assert [sum(row["by"] == by for row in rows) for by in ("all", "clean", "source", "script")] == [2, 2, 24, 4]
-    assert {row["reference"] for row in rows} == {"arm 0"}
+    assert [sum(row["by"] == by for row in rows) for by in ("all", "clean", "source", "script")] == [3, 3, 36, 6]
+    assert {row["reference"] for row in rows if row["by"] != "all"} == {"arm 0"}
+    assert [row["percent"] is None for row in rows if row["by"] == "clean"] == [True, False, False]
     assert list(rows[0]) == [
-        *("by", "group", "tokenizer", "reference", "documents", "bits_per_byte", "reference_bits_per_byte"),
-        *("percent", "low", "high", "level", "p", "seeds_pooled_over", "decision", "withheld"),
+        *("by", "group", "tokenizer", "reference", "documents", "n_bytes", "bytes_per_token", "bits_per_byte"),
+        *(
+            "reference_bits_per_byte",
+            "percent",
+            "low",
+            "high",
+            "level",
+            "p",
+            "seeds_pooled_over",
+            "decision",
+            "withheld",
+        ),
     ]
     better, equal = rows[:2]
     assert (better["decision"], equal["decision"]) == ("arm 1", "undecided")
@@ -65,7 +76,7 @@ def test_rows_cover_every_arm_and_part() -> None:
 
 def test_parts_are_compared_on_their_documents_alone() -> None:
     result = _result(-0.05)
-    rows = {(row["by"], row["group"]): row for row in differences(result)}
+    rows = {(row["by"], row["group"]): row for row in differences(result) if row["tokenizer"] == "arm 1"}
     clean = rows["clean", ""]
     assert clean["documents"] == 60
     both = [
