@@ -9,7 +9,6 @@ import re
 import typing
 
 from experiments.arms import check_arms
-from experiments.cluster import RUNNERS
 from experiments.config import BUDGETS
 from experiments.logging.tracking import LOGGERS, check_installed
 from tokenizer.errors import UserError, check_choice, check_whole
@@ -44,7 +43,7 @@ def validate(config: Config) -> None:
     check_choice("verify", config.verify, typing.get_args(Verify))
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, BUDGETS)
-    check_choice("runner.name", config.runner.name, RUNNERS)
+    check_choice("runner.name", config.runner.name, ("local", "ray"))
     in_groups = (f"{group}.{field.name}" for group in _GROUPS for field in dataclasses.fields(getattr(config, group)))
     for key in (*in_groups, *_MORE):
         value, least = operator.attrgetter(key)(config), 0 if key in _MAY_BE_ZERO else 1
@@ -53,6 +52,8 @@ def validate(config: Config) -> None:
     for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
         if threads is not None:
             check_whole(key, threads, 1, MOST_THREADS)
+    if config.runner.gpus is not None:
+        check_whole("runner.gpus", config.runner.gpus, 0, 1)  # torchrun trains one model on several
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.lm.train.device):
         raise UserError(f"lm.train.device={config.lm.train.device} is unknown; use auto, cpu, cuda or cuda:NUMBER")
     _check_corpus(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from experiments.cluster import connect
+from experiments.cluster.tasks import connect
 from experiments.results import Contents
 
 if TYPE_CHECKING:

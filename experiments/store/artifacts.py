@@ -92,19 +92,23 @@ class Store:
 
     Attributes:
         root: The folder; created with the first artifact.
+        verify: When files are compared with their checksums.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
-        verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.files.check_files`.
+        progress: Called while checksums are compared, as in `tokenizer.files.check_files`.
     """
 
     root: Path
+    verify: Verify = "once"
     on_wait: Callable[[str], object] = lambda _: None
     on_use: Callable[[Artifact[Any]], object] = lambda _: None
     on_build: Callable[[], object] = lambda: None
-    verify: Verify = "once"
     progress: Callable[[str, int, int | None], None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the store without the callbacks, which belong to this process."""
+        return Store, (self.root, self.verify)
 
     @staticmethod
     def at(where: str | Path, **options: Any) -> Store:
