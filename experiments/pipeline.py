@@ -25,7 +25,7 @@ from experiments.settings import resolved
 from experiments.stages import TITLES, contamination, corpus, heldout
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
-from experiments.store import registry
+from experiments.store import records
 from experiments.store.artifacts import Store
 from lm.evaluate.config import EvalConfig
 from tokenizer.progress import thread_count
@@ -101,7 +101,7 @@ def run(
         shown.say(f"warning: {message}", style="yellow")
 
     with (
-        registry.running(store, folder),
+        records.running(store, folder),
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):

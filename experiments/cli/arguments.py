@@ -271,7 +271,7 @@ def label_of(source: str) -> str:
     """
     from experiments.results import Folder
     from experiments.store.artifacts import Store, artifact_at
-    from experiments.store.registry import arm_labels
+    from experiments.store.records import arm_labels
 
     path = Path(source)
     if not path.exists():

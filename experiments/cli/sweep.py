@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from experiments.cli.console import console, duration, print_table, signed, stderr
-from experiments.store import runs
+from experiments.store import records
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.progress import thread_count
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from experiments.store.runs import Run
+    from experiments.store.records import Record
 
 SUMMARY = "sweep.json"
 
@@ -54,11 +54,11 @@ def share_out(
 
 def begin(folder: Path) -> None:
     """Remove the records of an earlier sweep into the same folder."""
-    for path in folder.rglob(runs.RECORD):
+    for path in folder.rglob(records.FILE):
         path.unlink()
 
 
-def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
+def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]:
     """Print the results of a sweep, and write them to `sweep.json`.
 
     Args:
@@ -69,7 +69,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     Returns:
         The cells that were started.
     """
-    cells = runs.find(folder)
+    cells = records.find(folder)
     for cell in cells:
         if cell.status == "running" and stopped:
             cell.status, cell.exit_code = "interrupted", 130
@@ -85,7 +85,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     return cells
 
 
-def _print_cells(cells: Sequence[Run]) -> None:
+def _print_cells(cells: Sequence[Record]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
     numbers = ["bytes per token", "bits per byte", "interval", "against first, %"] if arms else []
@@ -115,7 +115,7 @@ def _print_cells(cells: Sequence[Run]) -> None:
             console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
 
 
-def _print_failures(cells: Sequence[Run], n_cells: int) -> None:
+def _print_failures(cells: Sequence[Record], n_cells: int) -> None:
     """Print which cells failed, and why."""
     failed = [cell for cell in cells if cell.status == "failed"]
     lines = [

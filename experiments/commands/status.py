@@ -17,7 +17,7 @@ from rich.text import Text
 
 from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, si, stderr
-from experiments.store import inventory, registry
+from experiments.store import inventory, records
 from experiments.store.artifacts import Store
 from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer.durable import remove_folder
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
     else:
-        _print(items, registry.arm_labels(store))
+        _print(items, records.arm_labels(store))
         finish(then=["status", arguments.store, "--clean"])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
@@ -153,11 +153,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    with registry.no_new_runs(store):
-        alive = [entry for entry in registry.entries(store) if entry.alive]
+    with records.no_new_runs(store):
+        alive = [entry for entry in records.entries(store) if entry.alive]
         if alive and arguments.yes:
             raise UserError(
-                f"{len(alive)} runs are using {store.root} (in {alive[0].folder}); wait for them or stop them"
+                f"{len(alive)} runs are using {store.root} (in {alive[0].record.parent}); wait for them or stop them"
             )
         items = inventory.take(store, arguments.keep, arguments.drop)
         unneeded = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
@@ -168,7 +168,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
-            for entry in registry.entries(store):
+            for entry in records.entries(store):
                 if not entry.record.exists():
                     entry.path.unlink()
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.cli.console import Reporter
 from experiments.stages.outlook import Step, next_step
-from experiments.store import runs
+from experiments.store import records
 from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, decisions, over_compute, worth
 from lm.bits import bits
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from experiments.results import TrainedModel
     from experiments.stages.comparison import Result
     from experiments.stages.context import Context
-    from experiments.store.runs import Run
+    from experiments.store.records import Record
     from lm.evaluate.bits_per_byte import Evaluation
     from lm.evaluate.deployment import Deployment
 
@@ -158,7 +158,7 @@ def _seed_seconds(arm: ArmRuns) -> float:
     return longest * trained_steps(configs) / configs[-1].steps
 
 
-def _stored(run: Run, artifacts: str | None) -> list[ArmRuns]:
+def _stored(run: Record, artifacts: str | None) -> list[ArmRuns]:
     """Models and evaluations of a finished run with several budgets."""
     from experiments.results import Scores, TrainedModel
     from experiments.store.artifacts import Store
@@ -223,9 +223,9 @@ def reprice(
     Raises:
         UserError: If the settings are wrong, or the run has no measurements at several budgets.
     """
-    if not (folder / runs.RECORD).is_file():
-        raise UserError(f"{folder / runs.RECORD} does not exist; name the folder of a run under outputs/")
-    run = runs.load(folder / runs.RECORD)
+    if not (folder / records.FILE).is_file():
+        raise UserError(f"{folder / records.FILE} does not exist; name the folder of a run under outputs/")
+    run = records.load(folder / records.FILE)
     if not run.rungs:
         raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
     own = {_divided(text)[0].lstrip("+"): text for text in run.overrides}

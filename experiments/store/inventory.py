@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from experiments.results import Folder
-from experiments.store import registry, runs
+from experiments.store import records
 from experiments.store.artifacts import DAMAGE, NAME, PARTIAL, Store, seconds_so_far
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest
 from tokenizer.errors import UserError
@@ -134,9 +134,9 @@ def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> No
         raise UserError(f"{store.root} contains no artifact {unknown[0]}")
     by_name = {item.name: item for item in items if item.state == WHOLE and item.name not in drop}
     waiting = [*keep, *(name for name, item in by_name.items() if item.stage == "report")]
-    for entry in registry.entries(store):
+    for entry in records.entries(store):
         if entry.record.exists():
-            waiting += runs.load(entry.record).artifacts
+            waiting += records.load(entry.record).artifacts
     while waiting:
         item = by_name.get(waiting.pop())
         if item is not None and not item.needed:

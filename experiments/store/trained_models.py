@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments.results import Folder
 from experiments.store.artifacts import Store, artifact_at
-from experiments.store.registry import arm_labels
+from experiments.store.records import arm_labels
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -15,8 +14,7 @@ import pytest
 from experiments import pipeline
 from experiments.cli.sweep import finish, share_out
 from experiments.results import ArmRecord, ComparisonRecord
-from experiments.store import runs
-from experiments.store.runs import Run
+from experiments.store.records import Record
 from tests.experiments.outputs import run_until as run
 from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
@@ -51,14 +49,12 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     def record(number: int, **values: Any) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
-        cell = Run(str(folder), "report", [], [f"superbpe.transition=0.{number}"], number)
-        recorder = runs.Recorder(cell, folder)
+        cell = Record(str(folder), "report", [], [f"superbpe.transition=0.{number}"], number)
+        cell.save()
         if "error" in values:
-            recorder.failed(values["error"])
+            cell.failed(values["error"])
         elif "results" in values:
-            recorder.done([], tmp_path / "report.html")
-            recorder.run.results = values["results"]
-            runs.write_json(folder / "run.json", dataclasses.asdict(recorder.run))
+            cell.done([values["results"]], tmp_path / "report.html")
 
     sides = [
         ArmRecord(

@@ -14,7 +14,7 @@ import pytest
 from experiments import pipeline
 from experiments.cli import main
 from experiments.cli.compose import load
-from experiments.store import inventory, registry
+from experiments.store import inventory, records
 from experiments.store.artifacts import Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
@@ -132,7 +132,7 @@ def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[st
     shutil.rmtree(tmp_path / "outputs")
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert [path.name for path in store.root.glob("[!.]*")] == []
-    assert registry.entries(store) == []
+    assert records.entries(store) == []
 
 
 def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def _hold(root: Path, folder: Path, started: Any) -> None:
         return {}
 
     folder.mkdir()
-    with registry.running(store, folder):
+    with records.running(store, folder):
         make(store, "demo", config={}, inputs={}, build=build)
 
 

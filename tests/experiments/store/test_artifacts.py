@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.store import inventory, runs
+from experiments.store import inventory, records
 from experiments.store.artifacts import Store, digest
 from tests.experiments.store.demo import Demo, make
 from tokenizer.errors import UserError
@@ -184,4 +184,4 @@ def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"manifest\.json (is not JSON|is not a JSON object|nests JSON values)"):
         Store(tmp_path).find("count-0", Demo)
     with pytest.raises(UserError, match=r"run\.json is not the record of a run"):
-        runs.load(tmp_path / "run.json")
+        records.load(tmp_path / "run.json")
