@@ -189,7 +189,7 @@ def open_any(source: str, **options: Any) -> Pretrained:
         source: What the user typed.
         options: As for `tokenizer.external.load.load_pretrained`.
     """
-    from experiments.store.training_records import tokenizer_folder
+    from experiments.store.trained_models import tokenizer_folder
     from tokenizer.external.load import load_pretrained
 
     path = Path(source)

@@ -210,7 +210,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     record = None
     try:
         store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
-        record = Record(str(folder), stage, overrides, cell, number, store=store)
+        record = Record(str(folder), overrides, cell, number, store=store)
         record.save()
         config = to_config(cfg, overrides)
         record.budgets, record.budget_unit = config.budget.rungs(), config.budget.unit

@@ -37,7 +37,6 @@ class Record:
 
     Attributes:
         folder: Folder of the run.
-        stage: The last stage that was requested.
         overrides: Overrides on the command line; for a cell of a sweep, its own values.
         swept: For a cell: its values of the swept keys.
         number: For a cell: its number in the sweep.
@@ -57,7 +56,6 @@ class Record:
     """
 
     folder: str
-    stage: str
     overrides: list[str]
     swept: list[str] = field(default_factory=list)
     number: int | None = None

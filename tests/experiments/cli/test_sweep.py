@@ -49,7 +49,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     def record(number: int, **values: Any) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
-        cell = Record(str(folder), "report", [], [f"superbpe.transition=0.{number}"], number)
+        cell = Record(str(folder), [], [f"superbpe.transition=0.{number}"], number)
         cell.save()
         if "error" in values:
             cell.failed(values["error"])

@@ -69,13 +69,12 @@ def test_a_failing_stage_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
-def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_path: Path) -> None:
+def test_a_resumable_stage_finds_its_unfinished_folder(tmp_path: Path) -> None:
     store, sittings = Store(tmp_path), []
 
     def build(folder: Path) -> dict[str, Any]:
         sittings.append((folder / "checkpoint").exists())
         (folder / "checkpoint").write_text("step 7")
-        time.sleep(0.05)
         if len(sittings) == 1:
             raise KeyboardInterrupt
         return {}
@@ -84,12 +83,14 @@ def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_
         make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     artifact = make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     assert sittings == [False, True]
-    assert artifact.seconds >= 0.1
     assert set(artifact.manifest.files) == {"checkpoint"}
 
 
-@pytest.mark.parametrize("damage", ["shorter", "missing", "manifest"])
-def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [("shorter", "is damaged: it has 2 bytes, not 5"), ("missing", "is missing"), ("manifest", "is not JSON")],
+)
+def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: str, reason: str) -> None:
     path = _make(Store(tmp_path)).path
     if damage == "shorter":
         (path / "result.txt").write_text("he")
@@ -97,7 +98,7 @@ def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: 
         (path / "result.txt").unlink()
     else:
         (path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"delete the folder .*demo-"):
+    with pytest.raises(UserError, match=rf"{reason}.*delete the folder .*demo-"):
         _make(Store(tmp_path))
 
 
