@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cluster import parts as cluster_parts
 from experiments.cluster import tasks
 from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
@@ -41,7 +42,8 @@ def test_artifacts_are_equal(
             f"corpus.sources={{a: '{tmp_path}/a', b: '{tmp_path}/b:3'}}",
         ]
         tiny = [word for word in tiny if not word.startswith(("corpus.heldout_fraction", "corpus.paths"))]
-    ray = FakeRay()
+    ray = FakeRay(count_00003=["lost"])
+    monkeypatch.setattr(cluster_parts, "FAN_IN", 4)
     monkeypatch.setattr(tasks, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 15_000))
@@ -57,3 +59,4 @@ def test_artifacts_are_equal(
     kinds = {"count", "seams", "fragments", "encode", "measured", "overlap", "survey"}
     assert {name.partition("-")[0] for name in ray.submitted} == kinds
     assert len(ray.submitted) > 30
+    assert any(name.startswith("count-sum-1-") for name in ray.submitted), "a tree of sums"
