@@ -27,8 +27,6 @@ def share_out(
     name: str,
     n_cells: int,
     threads: int | None,
-    *,
-    explicit: bool,
     cores: int | None = None,
 ) -> list[str]:
     """Return the overrides that divide a machine's cores among the cells of a sweep that run at the same time.
@@ -38,15 +36,13 @@ def share_out(
         name: Name of the launcher; only `joblib` runs cells at the same time on this machine.
         n_cells: Number of cells of the sweep.
         threads: `runner.threads`; None for all cores.
-        explicit: Whether the user chose `hydra.launcher.n_jobs`.
         cores: Number of cores; None for those that this process may use.
     """
     cores = cores or thread_count(None)
     if name == "joblib":
         jobs = int(launcher["n_jobs"])
-        jobs = max(1, cores + 1 + jobs) if jobs < 0 else jobs  # -1 is all cores, -2 all but one
-        if threads is not None and not explicit:
-            jobs = min(jobs, max(1, cores // threads))
+        if jobs < 0:  # -1 is all cores, -2 all but one
+            jobs = max(1, min(cores + 1 + jobs, cores // (threads or 1)))
         jobs = min(jobs, n_cells)
         return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
     return []

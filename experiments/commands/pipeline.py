@@ -133,7 +133,6 @@ def run(arguments: argparse.Namespace) -> int:
         settings.hydra.runtime.choices["hydra/launcher"],
         n_cells,
         settings.runner.threads,
-        explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in overrides),
     )
     sweep.begin(folder)
     # The folder's name contains the time, so it is fixed here: `records.find` has to know where the records are.

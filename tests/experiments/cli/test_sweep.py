@@ -26,22 +26,22 @@ JOBLIB = {"n_jobs": -1}
 
 
 @pytest.mark.parametrize(
-    ("n_jobs", "explicit", "threads", "n_cells", "expected"),
+    ("n_jobs", "threads", "n_cells", "expected"),
     [
-        (-1, False, None, 3, (3, 2)),
-        (-1, False, None, 100, (8, 1)),
-        (-1, False, 4, 100, (2, 4)),
-        (-1, False, 16, 100, (1, 16)),
-        (2, True, None, 100, (2, 4)),
-        (-2, True, None, 100, (7, 1)),
-        (2, True, None, 1, (1, 8)),
-        (4, True, 2, 100, (4, 2)),
+        (-1, None, 3, (3, 2)),
+        (-1, None, 100, (8, 1)),
+        (-1, 4, 100, (2, 4)),
+        (-1, 16, 100, (1, 16)),
+        (2, None, 100, (2, 4)),
+        (-2, None, 100, (7, 1)),
+        (2, None, 1, (1, 8)),
+        (4, 2, 100, (4, 2)),
     ],
 )
 def test_cells_and_their_threads_share_the_cores(
-    n_jobs: int, explicit: bool, threads: int | None, n_cells: int, expected: tuple[int, int]
+    n_jobs: int, threads: int | None, n_cells: int, expected: tuple[int, int]
 ) -> None:
-    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads, explicit=explicit, cores=8)
+    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads, cores=8)
     assert shares == [f"hydra.launcher.n_jobs={expected[0]}", f"runner.threads={expected[1]}"]
 
 
