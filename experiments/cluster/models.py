@@ -10,20 +10,18 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
 from experiments.cli.console import Reporter
 from experiments.cluster.tasks import SHARE, Task, connect
 from experiments.logging.tracking import Tracker
-from experiments.results import Contents, HeldoutDocuments, TrainedModel, Tuning
+from experiments.results import HeldoutDocuments, TrainedModel, Tuning
 from experiments.runs import Run, chains
 from experiments.stages import evaluate, models, tuning
 from experiments.stages.context import Context
 from experiments.stages.shards import Encoded
-from experiments.stages.tokenizers import ArmTokenizer
-from experiments.store.artifacts import Store
 from lm.train import distributed
 from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
@@ -35,12 +33,10 @@ if TYPE_CHECKING:
     from experiments.cluster.tasks import Beat, Blocks, Cluster
     from experiments.config import RunnerConfig
     from experiments.stages.tuning import TuningJob
-    from experiments.store.artifacts import Artifact
+    from experiments.store.artifacts import Artifact, Store
     from lm.evaluate.config import EvalConfig
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
-
-C = TypeVar("C", bound=Contents)
 
 
 class _Job(NamedTuple):
@@ -93,9 +89,8 @@ class ModelTasks:
             n_bytes = sum(plan.train_bytes for plan in settings.values())
             train = partial(_train, shapes[chain[0].size], settings, scoring)
             work.append((arms[chain[0].arm], train, n_bytes))
-        trained: dict[Run, Artifact[TrainedModel]] = {}
-        for outcome in self._run(context, "models", work):
-            trained |= outcome
+        outcomes = self._run(context, "models", work)
+        trained: dict[Run, Artifact[TrainedModel]] = {run: chain[run] for chain in outcomes for run in chain}
         for run, model in trained.items():
             models.report(context, models.Training(run, plans[run]), model)
             for line in (model.path / models.METRICS).read_text(encoding="utf-8").splitlines():
@@ -120,24 +115,17 @@ class ModelTasks:
 
     def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, Callable[..., Any], int]]) -> list[Any]:
         """Work on the shards of arms, given the bytes to train on; report the artifacts that were made or used."""
-        store = Store(context.store.root.resolve(), verify=context.store.verify)
-
-        def sent(artifact: Artifact[C]) -> Artifact[C]:
-            return replace(artifact, folder=store.root / artifact.name, check=store.check)
-
         runner = replace(context.runner, name="local", threads=self.cluster.threads, gpus=None)
         tasks = []
-        for i, (encoded, train, n_bytes) in enumerate(work):
-            arm = ArmTokenizer(encoded.arm.key, encoded.arm.key, encoded.arm.tokenizer, sent(encoded.arm.artifact))
-            shards = Encoded(arm, sent(encoded.training), sent(encoded.heldout))
-            job = _Job(store, runner, shards, sent(self.documents), train)
+        for i, (arm, train, n_bytes) in enumerate(work):
+            job = _Job(context.store, runner, arm, self.documents, train)
             tasks.append(Task(f"{what}-{i:04}", None, job, n_bytes))
         tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
         outcomes = []
         # A folder of its own: runs that share the artifacts may be on the cluster at the same time.
         with (
             context.reporter.stage(f"{what} side by side"),
-            TemporaryDirectory(prefix=".tasks-", dir=store.root) as folder,
+            TemporaryDirectory(prefix=".tasks-", dir=context.store.root) as folder,
             closing(self.cluster.run(_work, tasks, Path(folder), tick, gpus=self.gpus)) as results,
         ):
             for result in results:

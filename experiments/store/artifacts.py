@@ -118,7 +118,7 @@ class Store:
                 f"artifacts={shown(str(where))}: artifacts are kept in a folder; write artifacts=FOLDER, and "
                 "copy it to and from object storage between runs (aws s3 sync, gcloud storage rsync)"
             )
-        return Store(Path(where), **options)
+        return Store(Path(where).absolute(), **options)
 
     def make(
         self,
