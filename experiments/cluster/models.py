@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -38,15 +38,8 @@ if TYPE_CHECKING:
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
-
-class _Job(NamedTuple):
-    """The work of a task, and what it needs: the artifacts, settings of its machine, tokenizer and text."""
-
-    store: Store
-    runner: RunnerConfig
-    arm: Encoded
-    documents: Artifact[HeldoutDocuments]
-    work: Callable[[Context, Encoded, Artifact[HeldoutDocuments], Beat], Any]
+    Training = Callable[[Context, Encoded, Artifact[HeldoutDocuments], Beat], Any]
+    """Trains models of an arm, given the held-out documents. Calls the last argument with the bytes that are done."""
 
 
 @dataclass(frozen=True)
@@ -113,20 +106,18 @@ class ModelTasks:
         outcomes = self._run(context, "tuning", work)
         return {job.name: outcome for job, outcome in zip(jobs, outcomes, strict=True)}
 
-    def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, Callable[..., Any], int]]) -> list[Any]:
+    def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, Training, int]]) -> list[Any]:
         """Work on the shards of arms, given the bytes to train on; report the artifacts that were made or used."""
         runner = replace(context.runner, name="local", threads=self.cluster.threads, gpus=None)
-        tasks = []
-        for i, (arm, train, n_bytes) in enumerate(work):
-            job = _Job(context.store, runner, arm, self.documents, train)
-            tasks.append(Task(f"{what}-{i:04}", None, job, n_bytes))
+        do = partial(_work, context.store, runner, self.documents)
+        tasks = [Task(f"{what}-{i:04}", None, (arm, train), n_bytes) for i, (arm, train, n_bytes) in enumerate(work)]
         tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
         outcomes = []
         # A folder of its own: runs that share the artifacts may be on the cluster at the same time.
         with (
             context.reporter.stage(f"{what} side by side"),
             TemporaryDirectory(prefix=".tasks-", dir=context.store.root) as folder,
-            closing(self.cluster.run(_work, tasks, Path(folder), tick, gpus=self.gpus)) as results,
+            closing(self.cluster.run(do, tasks, Path(folder), tick, gpus=self.gpus)) as results,
         ):
             for result in results:
                 outcome, used = next(result.blocks())
@@ -177,14 +168,21 @@ def _tune(
     return tuning.tune_arm(context, job, arm)
 
 
-def _work(job: _Job, beat: Beat) -> Blocks:
-    """Do a job; yields its result, and the artifacts that were made or used."""
-    for artifact in (job.arm.arm.artifact, job.arm.training, job.arm.heldout, job.documents):
+def _work(
+    store: Store,
+    runner: RunnerConfig,
+    documents: Artifact[HeldoutDocuments],
+    job: tuple[Encoded, Training],
+    beat: Beat,
+) -> Blocks:
+    """Train models; yields the result, and the artifacts that were made or used."""
+    arm, train = job
+    for artifact in (arm.arm.artifact, arm.training, arm.heldout, documents):
         if not artifact.folder.exists():
             raise UserError(f"{socket.gethostname()} does not see {artifact.folder}; {SHARE}")
     reporter = Reporter(Console(quiet=True), alone=False)
     reporter.progress = lambda *_: beat(0)  # type: ignore[method-assign]  # progress of any kind is a sign of life
     used: list[Artifact[Any]] = []
-    store = replace(job.store, on_use=used.append)
+    store = replace(store, on_use=used.append)
     with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
-        yield job.work(Context(store, reporter, tracker, job.runner), job.arm, job.documents, beat), used
+        yield train(Context(store, reporter, tracker, runner), arm, documents, beat), used

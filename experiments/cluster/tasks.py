@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     Work = Callable[[Any, Beat], Blocks]
     """A function of the argument of a task."""
 
-_OBJECT_STORE_BYTES = 200_000_000
-_CONNECT_SECONDS = 5.0
 BEAT_SECONDS = 2.0
 SHARE = "set artifacts to a folder that all machines of the cluster share"
 RETRIES = 11
@@ -220,7 +218,7 @@ def started(runner: RunnerConfig) -> Any:
         os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by default: slow beside any other process
         settings |= {
             "num_cpus": max(thread_count(None), runner.threads or 1),
-            "object_store_memory": _OBJECT_STORE_BYTES,
+            "object_store_memory": 200_000_000,
             "include_dashboard": False,
         }
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -243,7 +241,7 @@ def _check_reachable(address: str | None) -> None:
     """Raise an OSError if no program listens at `HOST:PORT`, because Ray would end the process."""
     host, colon, port = (address or "").rpartition(":")
     if colon and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
 
 
 class Cluster:
@@ -345,15 +343,6 @@ class Cluster:
                 pass
 
 
-@dataclass
-class _Submitted:
-    """A task that Ray was asked to run, its last sign of life and the time of that."""
-
-    task: Task
-    sign: Sign | None = None
-    heard: float = 0.0
-
-
 class _Run:
     """The tasks of one call of `Cluster.run`: those that wait, those that Ray has, and the results of the others."""
 
@@ -361,7 +350,8 @@ class _Run:
         self.cluster, self.ray, self.folder, self.gpus = cluster, cluster.ray, folder, gpus
         self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
         self.waiting = deque(task for task in tasks if task not in self.results)
-        self.submitted: dict[Any, _Submitted] = {}
+        self.submitted: dict[Any, Task] = {}
+        self.signs: dict[Task, tuple[Sign, float]] = {}  # the last one, and when it was read
         self.looked = self.lively = time.monotonic()
         self.said = ""
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
@@ -369,7 +359,7 @@ class _Run:
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
-        running = sum(min(e.task.size, e.sign.done) for e in self.submitted.values() if e.sign is not None)
+        running = sum(min(task.size, sign.done) for task, (sign, _) in self.signs.items() if task not in self.results)
         return running + sum(task.size for task in self.results)
 
     def submit(self) -> None:
@@ -379,21 +369,21 @@ class _Run:
         while self.waiting and len(self.submitted) < most:
             task = self.waiting.popleft()
             task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command
-            self.submitted[self.execute.remote(self.work, task, self.folder)] = _Submitted(task)
+            self.submitted[self.execute.remote(self.work, task, self.folder)] = task
 
     def step(self) -> None:
         """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
         self.submit()
         ended, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)
         for ref in ended:
-            entry = self.submitted.pop(ref)
-            self._listen(entry)
-            self.results[entry.task] = self._result(ref, entry.task)
+            task = self.submitted.pop(ref)
+            self._listen(task)
+            self.results[task] = self._result(ref, task)
             self.lively = time.monotonic()
         if time.monotonic() - self.looked > BEAT_SECONDS:
             self.looked = time.monotonic()
-            for entry in self.submitted.values():
-                self._listen(entry)
+            for task in self.submitted.values():
+                self._listen(task)
             self._explain_waiting()
 
     def _result(self, ref: Any, task: Task) -> Result:
@@ -410,20 +400,21 @@ class _Run:
             ) from None
         return result
 
-    def _listen(self, entry: _Submitted) -> None:
+    def _listen(self, task: Task) -> None:
         """Read the last sign of life of a task: report a new attempt, and end one that has been silent."""
-        sign, now, limit = Sign.last(entry.task, self.folder), time.monotonic(), self.cluster.timeout
-        if sign is not None and sign != entry.sign:
-            if sign.attempt > (entry.sign.attempt if entry.sign is not None else 1):
-                _logger.warning(
-                    "task %s lost its worker; attempt %d runs on %s", entry.task.name, sign.attempt, sign.host
-                )
-            entry.sign, entry.heard, self.lively = sign, now, now
-        elif entry.sign is not None and limit is not None and now - entry.heard > limit:
-            entry.heard = now
-            if self._kill(entry.sign):
+        sign, now, limit = Sign.last(task, self.folder), time.monotonic(), self.cluster.timeout
+        before, heard = self.signs.get(task, (None, now))
+        if sign is None:
+            return
+        if sign != before:
+            if sign.attempt > (before.attempt if before is not None else 1):
+                _logger.warning("task %s lost its worker; attempt %d runs on %s", task.name, sign.attempt, sign.host)
+            self.signs[task], self.lively = (sign, now), now
+        elif limit is not None and now - heard > limit:
+            self.signs[task] = sign, now
+            if self._kill(sign):
                 why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
-                _logger.warning("task %s on %s was ended: %s", entry.task.name, entry.sign.host, why)
+                _logger.warning("task %s on %s was ended: %s", task.name, sign.host, why)
 
     def _kill(self, sign: Sign) -> bool:
         """End a worker on its machine. Cancelling its task would not free the cores of a process that is stopped."""
@@ -440,7 +431,7 @@ class _Run:
         if not self.submitted or time.monotonic() - self.lively < QUIET_SECONDS:
             return
         self.lively, machines = time.monotonic(), self.cluster.machines()
-        if any(entry.sign is not None and entry.sign.node in machines for entry in self.submitted.values()):
+        if any(task in self.signs and self.signs[task][0].node in machines for task in self.submitted.values()):
             return
         sizes = [f"{m.get('CPU', 0):g} CPUs and {m.get('GPU', 0):g} GPUs" for m in machines.values()]
         why = (

@@ -67,7 +67,7 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
     items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix == PARTIAL]
     _link(items)
     _mark(store, items)
-    return sorted(items, key=lambda item: item.path.stat().st_mtime)
+    return sorted(items, key=lambda item: item.made or "~")
 
 
 def _item(store: Store, path: Path, verify: bool) -> Item:

@@ -90,9 +90,8 @@ def test_artifacts_that_a_worker_does_not_see(
 ) -> None:
     work = models._work
 
-    def on_another_machine(job: Any, beat: Any) -> Any:
-        documents = replace(job.documents, folder=tmp_path / "unshared" / job.documents.name)
-        return work(job._replace(documents=documents), beat)
+    def on_another_machine(store: Any, runner: Any, documents: Any, job: Any, beat: Any) -> Any:
+        return work(store, runner, replace(documents, folder=tmp_path / "unshared" / documents.name), job, beat)
 
     monkeypatch.setattr(models, "_work", on_another_machine)
     with pytest.raises(

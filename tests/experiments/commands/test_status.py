@@ -53,12 +53,12 @@ def _states(store: Store) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for item in inventory.take(store):
         found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(item.stage)
-    return found
+    return {state: sorted(stages) for state, stages in found.items()}
 
 
 def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert _states(store) == {
-        "whole": ["count", "tokenizer", "bpe", "shards", "lm", "evaluation", "report"],
+        "whole": ["bpe", "count", "evaluation", "lm", "report", "shards", "tokenizer"],
         "free": ["lm"],
         "damaged": ["count"],
         "unfinished": ["count", "lm"],
@@ -101,7 +101,7 @@ def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pyt
     assert sorted(path.name for path in store.root.iterdir()) == before
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {
-        "whole": ["count", "tokenizer", "bpe", "shards", "lm", "evaluation", "report"],
+        "whole": ["bpe", "count", "evaluation", "lm", "report", "shards", "tokenizer"],
         "unfinished": ["count", "lm"],
     }
     assert "2 unfinished stages (" in capsys.readouterr().out
