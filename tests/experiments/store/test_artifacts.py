@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments.store import inventory, records
-from experiments.store.artifacts import Store, digest
+from experiments.store.artifacts import Store
 from tests.experiments.store.demo import Demo, make
 from tokenizer.errors import UserError
 
@@ -28,11 +28,6 @@ def _write(text: str) -> Any:
 
 def _make(store: Store, text: str = "hello", **config: Any) -> Any:
     return make(store, "demo", config=config, inputs={"corpus": "c" * 64}, build=_write(text))
-
-
-def test_digest_ignores_the_order_of_keys_but_not_values() -> None:
-    assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
-    assert digest({"a": 1}) != digest({"a": 1.5})
 
 
 def test_an_artifact_is_made_once_and_then_found(tmp_path: Path) -> None:
@@ -108,12 +103,6 @@ def test_a_root_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
         _make(Store(tmp_path / "file"))
 
 
-def test_remove_makes_room_for_a_new_one(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.remove(_make(store).name)
-    assert _make(store).fresh
-
-
 def _slow(root: Path, started: Any) -> None:
     def build(folder: Path) -> dict[str, Any]:
         (folder / "half.txt").write_text("half")
@@ -153,18 +142,7 @@ def _appending(root: Path, log: Path) -> None:
     make(Store(root), "demo", config={}, inputs={}, build=build)
 
 
-def test_two_processes_do_the_work_once(tmp_path: Path) -> None:
-    processes = multiprocessing.get_context("spawn")
-    both = [processes.Process(target=_appending, args=(tmp_path / "a", tmp_path / "log")) for _ in range(2)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
-        assert process.exitcode == 0
-    assert (tmp_path / "log").read_text() == "made\n"
-
-
-def test_waiting_is_announced(tmp_path: Path) -> None:
+def test_two_processes_do_the_work_once_and_waiting_is_announced(tmp_path: Path) -> None:
     waited: list[str] = []
     processes = multiprocessing.get_context("spawn")
     process = processes.Process(target=_appending, args=(tmp_path, tmp_path / "log"))
@@ -174,6 +152,7 @@ def test_waiting_is_announced(tmp_path: Path) -> None:
     artifact = make(Store(tmp_path, on_wait=waited.append), "demo", config={}, inputs={}, build=_write("x"))
     process.join()
     assert waited == [artifact.name]
+    assert (tmp_path / "log").read_text() == "made\n"
     assert not artifact.fresh
 
 
