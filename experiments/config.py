@@ -252,24 +252,20 @@ class RunnerConfig:
             The limit does not cover the program, the text that is being read and the finished counts: with 64, counting
             396 MB of text with 1.6 million distinct pretokens took 323 MB. On a cluster, the limit of each task.
         address: Address of the Ray cluster, or `auto`; None for one that is started on this machine.
-        workers: Tasks that run at the same time; None for as many as the cores of the cluster allow.
         part_mb: Size of the part of the corpus that a task reads, in megabytes as stored.
         timeout_s: A task that runs and makes no progress for this many seconds is ended and run again; None for no
             limit. Tasks may wait as long as it takes.
-        gpus: GPUs for each language model. With 0, models are trained on the cores of the cluster. None for one per
-            model if the Ray cluster has GPUs, and otherwise for training in this process.
-        folder: Folder for the results of tasks, which all machines share. None for the folder of the artifact.
+        gpus: 1 for one GPU per language model, 0 for models that are trained on the cores of the cluster. None for one
+            per model if the Ray cluster has GPUs, and otherwise for training in this process.
     """
 
     name: str = "local"
     threads: int | None = None
     memory_mb: int | None = 4096
     address: str | None = None
-    workers: int | None = None
     part_mb: int = 256
     timeout_s: float | None = 3600.0
     gpus: int | None = None
-    folder: str | None = None
 
 
 @dataclass(frozen=True)

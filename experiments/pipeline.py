@@ -12,7 +12,7 @@ import dataclasses
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.__main__ import main
 from experiments.arms import resolve_arms
@@ -25,7 +25,7 @@ from experiments.settings import resolved
 from experiments.stages import TITLES, contamination, corpus, heldout
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
-from experiments.store import registry
+from experiments.store import records
 from experiments.store.artifacts import Store
 from lm.evaluate.config import EvalConfig
 from tokenizer.progress import thread_count
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
-    from tokenizer.files import Verify
 
 
 class Outcome(NamedTuple):
@@ -102,7 +101,7 @@ def run(
         shown.say(f"warning: {message}", style="yellow")
 
     with (
-        registry.running(store, folder),
+        records.running(store, folder),
         warnings.catch_warnings(),
         Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
@@ -157,7 +156,7 @@ def _models(
     context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         plans = plan.plan(runs, encoded, config.lm, config.budget, config.deployment)
-    elsewhere = place(config.runner, documents, cast("Verify", config.verify))
+    elsewhere = place(config.runner, documents)
     tuned = _tuned(context, config, encoded, elsewhere)
     plans = {run: settings.scaled(tuned[run.size][run.arm].factor) for run, settings in plans.items()}
     shapes = {size: config.lm.model.with_layers(size) for size in config.lm.all_sizes}

@@ -150,8 +150,9 @@ def _scores(store: Store, arm: ArmResult, seed: int, version: Perturbed, device:
     """Scores of the changed documents by one model, from the store if it has them."""
     config = dataclasses.asdict(arm.evaluations[seed].config)
     inputs = {"lm": arm.lms[seed].hash, "text": digest(version.to_score)}
-    name, identity = Store.identify(STAGE, config={**config, "version": _VERSION}, inputs=inputs)
-    return store.write(PerturbedScores, name, identity, partial(_score, arm, seed, version.to_score, device))
+    config["version"] = _VERSION
+    build = partial(_score, arm, seed, version.to_score, device)
+    return store.make(PerturbedScores, STAGE, config=config, inputs=inputs, build=build)
 
 
 def _score(arm: ArmResult, seed: int, texts: list[str], device: str, folder: Path) -> PerturbedScores:

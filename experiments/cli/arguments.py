@@ -184,7 +184,7 @@ def open_any(source: str, **options: Any) -> Pretrained:
         source: What the user typed.
         options: As for `tokenizer.external.load.load_pretrained`.
     """
-    from experiments.store.training_records import tokenizer_folder
+    from experiments.store.trained_models import tokenizer_folder
     from tokenizer.external.load import load_pretrained
 
     path = Path(source)
@@ -266,7 +266,7 @@ def label_of(source: str) -> str:
     """
     from experiments.results import Folder
     from experiments.store.artifacts import Store, artifact_at
-    from experiments.store.registry import arm_labels
+    from experiments.store.records import arm_labels
 
     path = Path(source)
     if not path.exists():

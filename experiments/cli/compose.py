@@ -5,27 +5,29 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
+import operator
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.arms import check_name, preset_settings
+from experiments.arms import check_arms, check_name, preset_settings
 from experiments.cli.arguments import with_sizes
-from experiments.cli.validate import validate
-from experiments.config import ArmConfig, Config, schema
+from experiments.config import BUDGETS, ArmConfig, Config, schema
+from experiments.logging.tracking import LOGGERS, check_installed
 from superbpe.rules import PRESETS
-from tokenizer.errors import UserError, did_you_mean
-from tokenizer.files import without_credentials
+from tokenizer.errors import UserError, check_choice, check_whole, did_you_mean
+from tokenizer.files import Verify, without_credentials
+from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +38,21 @@ if TYPE_CHECKING:
 # Keys below a mapping whose names the user chooses; Hydra adds them only with `++`.
 _FREE = re.compile(r"corpus\.sources(\.|$)|arms\.[^.]+\.[^.]+\.")
 _IN_BYTES = re.compile(r"(^|[._])bytes(_|$)|(^|\.)ladder$")
+_GROUPS = ("runner", "bpe", "shards", "budget")
+"""Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
+_MORE = (
+    *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
+    *("lm.n_seeds", "lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
+)
+_MAY_BE_ZERO = {
+    *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
+    "eval.contamination",
+}
+_REMEDIES = {
+    "runner.memory_mb": ", or null for no limit",
+    "lm.n_seeds": "; use 3 for a claim about tokenizers",
+    "eval.contamination": ": a number of words such as 13, or null for no measurement",
+}
 _LAUNCHERS = "; launchers come with the extra: pip install 'superbpe-framework[sweep]'"
 
 
@@ -72,6 +89,64 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
         raise _explained(error) from None
     validate(config)
     return config
+
+
+def validate(config: Config) -> None:
+    """Raise a UserError for every mistake that can be found before any text is read."""
+    check_choice("logger", config.logger, LOGGERS)
+    check_installed(config.logger)
+    check_choice("verify", config.verify, get_args(Verify))
+    check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
+    check_choice("budget.mode", config.budget.mode, BUDGETS)
+    check_choice("runner.name", config.runner.name, ("local", "ray"))
+    in_groups = (f"{group}.{field.name}" for group in _GROUPS for field in dataclasses.fields(getattr(config, group)))
+    for key in (*in_groups, *_MORE):
+        value, least = operator.attrgetter(key)(config), 0 if key in _MAY_BE_ZERO else 1
+        if isinstance(value, int | float) and not isinstance(value, bool) and not value >= least:
+            raise UserError(f"{key}={value} must be at least {least}{_REMEDIES.get(key, '')}")
+    for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
+        if threads is not None:
+            check_whole(key, threads, 1, MOST_THREADS)
+    if config.runner.gpus is not None:
+        check_whole("runner.gpus", config.runner.gpus, 0, 1)  # torchrun trains one model on several
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.lm.train.device):
+        raise UserError(f"lm.train.device={config.lm.train.device} is unknown; use auto, cpu, cuda or cuda:NUMBER")
+    _check_corpus(config)
+    _check_budgets(config)
+    check_arms(config)
+
+
+def _check_corpus(config: Config) -> None:
+    """Raise a UserError for settings of the corpus that contradict each other or are out of range."""
+    given = [name for name in ("paths", "sources", "dataset") if getattr(config.corpus, name)]
+    if config.corpus.source == "files" and not given:
+        raise UserError(
+            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
+        )
+    if config.corpus.source == "embedded" and given:
+        raise UserError(
+            f"corpus.{given[0]} is given, but the corpus is the embedded one; "
+            "add corpus=files (or corpus=hf, for a dataset)"
+        )
+    if len(given) > 1:
+        raise UserError(f"corpus.{given[0]} and corpus.{given[1]} are both given; the text comes from one of them")
+    config.corpus.check()
+    if not config.corpus.heldout_fraction and not config.corpus.heldout_paths:
+        raise UserError(
+            "no documents are held out; set corpus.heldout_fraction (0.01, for example) or corpus.heldout_paths"
+        )
+
+
+def _check_budgets(config: Config) -> None:
+    """Raise a UserError for mistakes in the sizes of models and runs."""
+    budget, lm = config.budget, config.lm
+    if budget.train_flops is None:
+        for n_bytes in budget.rungs():
+            _ = dataclasses.replace(lm.train, train_bytes=n_bytes).schedule  # checks the settings of every run
+        return
+    if not 1 <= budget.train_flops < math.inf:
+        raise UserError(f"budget.train_flops={budget.train_flops:g} must be at least 1, or null for budget.train_bytes")
+    budget.rungs()
 
 
 def load(overrides: Sequence[str] = (), config_dir: str | None = None) -> Config:
@@ -209,22 +284,11 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
                 "value with spaces, commas or brackets twice: 'key=\"a b\"'"
             ) from None
         if parsed[-1].key_or_group == "arms":
-            for name in _flat(parsed[-1].value()):
+            for name in re.findall(r"[^\[\]{},'\" ]+", text.partition("=")[2]):
                 check_name(name)
                 if name not in _options("arms"):
                     ConfigStore.instance().store(name, {"recipe": None}, group="arms", package=f"arms.{name}")
     return parsed
-
-
-def _flat(value: Any) -> Iterator[str]:
-    """The strings in nested lists and sweeps."""
-    if isinstance(value, ChoiceSweep):
-        value = value.list
-    if isinstance(value, list):
-        for each in value:
-            yield from _flat(each)
-    else:
-        yield str(value)
 
 
 def _values(override: Override) -> list[str]:

@@ -128,8 +128,6 @@ _SYSTEM_ERRORS = {
     errno.EACCES: "permission denied; change the permissions or choose another folder",
     errno.EPERM: "the operation is not permitted; change the permissions or choose another folder",
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
-    errno.ENFILE: "too many open files on this machine; close some programs",
-    errno.EFBIG: "the file is larger than the disk or `ulimit -f` allows; choose another disk or raise the limit",
     errno.EIO: "the disk reports an input/output error; check the disk, or choose another folder",
     errno.ELOOP: "this symbolic link leads back to itself; remove it or choose another path",
 }
@@ -298,11 +296,6 @@ class Pace:
         """Whether enough was measured for an estimate."""
         return self.seconds >= _SETTLING
 
-    @property
-    def full(self) -> bool:
-        """Whether the measurement cannot become longer."""
-        return self.seconds >= _WINDOW
-
 
 class Reporter:
     """Shows the progress of one run's stages; `progress` is the callback for the other packages.
@@ -321,7 +314,6 @@ class Reporter:
         self._plan: dict[str, str] = {}
         self._at = ""
         self._announced = True
-        self._reused: list[str] = []
         self._lock = threading.RLock()
         self._stage = ""
         self._note = ""
@@ -404,24 +396,20 @@ class Reporter:
         _logger.info(text.strip())
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
-        """Print that a step is done. Reused steps share a line, except those of the last stage, which was asked for."""
+        """Print that a step is done. Reused steps are only logged, except those of the last stage."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
             self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
             (f"{artifact:<26} ", "dim"), what,
         )  # fmt: skip
         if not fresh and self._plan and self._at != list(self._plan)[-1]:
-            self._reused.append(stage)
             self.detail(text.plain)
         else:
             self._print(text)
 
     def _print(self, text: Text) -> None:
-        """Print and log a line, after the names of the steps that were reused before it."""
+        """Print and log a line."""
         with self._lock:
-            if self._reused:
-                names, self._reused = dict.fromkeys(self._reused), []
-                self._print(Text(f"{self._prefix}· reused: {', '.join(names)}", style="dim"))
             self._spoke = time.monotonic()
             self._console.print(text, soft_wrap=True)
             self.detail(text.plain)

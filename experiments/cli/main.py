@@ -1,20 +1,9 @@
 """The command `superbpe`: finds a command's module, parses its arguments, runs it, and turns errors into one line.
 
-How the files of this folder work together, in the order in which a command line passes through them:
-
-- `process.py` prepares the process before anything slow is imported: signals, closed streams, encodings.
-- `main.py` has the table of commands. `run` imports `experiments.commands.NAME`, calls its `parser()`, and calls its
-  `run(arguments)` inside `console.exit_code`.
-- `arguments.py` is the argument parser, and the arguments and checks that several commands share.
-- `console.py` is all that is printed. `exit_code` is where every error becomes a line and an exit code: 2 for a user
-  error, 130 for Ctrl-C, 143 for SIGTERM. Any other exception is a bug and keeps its traceback (1).
-
-Only `superbpe pipeline` has a configuration, whose settings are KEY=VALUE:
-
-- `compose.py` has Hydra compose it, and explains unknown keys and wrong values; `validate.py` checks what can be
-  checked before any text is read.
-- `experiments.commands.pipeline` runs the stages in the folder that Hydra makes, once or per cell of a sweep.
-- `sweep.py` divides the cores among the cells of a sweep (`--multirun`) and prints the table of their results.
+A command line passes through `process.py` (signals, closed streams and encodings, before anything slow is imported),
+`main.py`, `arguments.py` (the parser, and what several commands share), the command's module in `experiments.commands`,
+and `console.exit_code`, where every error becomes a line and an exit code. Only `superbpe pipeline` has a
+configuration, whose settings are KEY=VALUE: `compose.py` has Hydra compose it and checks it before any text is read.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from experiments.cli.console import console, duration, print_table, signed, stderr
-from experiments.store import runs
+from experiments.store import records
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.progress import thread_count
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from experiments.store.runs import Run
+    from experiments.store.records import Record
 
 SUMMARY = "sweep.json"
 
@@ -27,8 +27,6 @@ def share_out(
     name: str,
     n_cells: int,
     threads: int | None,
-    *,
-    explicit: bool,
     cores: int | None = None,
 ) -> list[str]:
     """Return the overrides that divide a machine's cores among the cells of a sweep that run at the same time.
@@ -38,15 +36,13 @@ def share_out(
         name: Name of the launcher; only `joblib` runs cells at the same time on this machine.
         n_cells: Number of cells of the sweep.
         threads: `runner.threads`; None for all cores.
-        explicit: Whether the user chose `hydra.launcher.n_jobs`.
         cores: Number of cores; None for those that this process may use.
     """
     cores = cores or thread_count(None)
     if name == "joblib":
         jobs = int(launcher["n_jobs"])
-        jobs = max(1, cores + 1 + jobs) if jobs < 0 else jobs  # -1 is all cores, -2 all but one
-        if threads is not None and not explicit:
-            jobs = min(jobs, max(1, cores // threads))
+        if jobs < 0:  # -1 is all cores, -2 all but one
+            jobs = max(1, min(cores + 1 + jobs, cores // (threads or 1)))
         jobs = min(jobs, n_cells)
         return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
     return []
@@ -54,11 +50,11 @@ def share_out(
 
 def begin(folder: Path) -> None:
     """Remove the records of an earlier sweep into the same folder."""
-    for path in folder.rglob(runs.RECORD):
+    for path in folder.rglob(records.FILE):
         path.unlink()
 
 
-def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
+def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]:
     """Print the results of a sweep, and write them to `sweep.json`.
 
     Args:
@@ -69,7 +65,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     Returns:
         The cells that were started.
     """
-    cells = runs.find(folder)
+    cells = records.find(folder)
     for cell in cells:
         if cell.status == "running" and stopped:
             cell.status, cell.exit_code = "interrupted", 130
@@ -85,7 +81,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     return cells
 
 
-def _print_cells(cells: Sequence[Run]) -> None:
+def _print_cells(cells: Sequence[Record]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
     numbers = ["bytes per token", "bits per byte", "interval", "against first, %"] if arms else []
@@ -115,7 +111,7 @@ def _print_cells(cells: Sequence[Run]) -> None:
             console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
 
 
-def _print_failures(cells: Sequence[Run], n_cells: int) -> None:
+def _print_failures(cells: Sequence[Record], n_cells: int) -> None:
     """Print which cells failed, and why."""
     failed = [cell for cell in cells if cell.status == "failed"]
     lines = [

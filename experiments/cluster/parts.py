@@ -11,12 +11,9 @@ from functools import partial
 from itertools import count as numbers
 from typing import TYPE_CHECKING, Any
 
-from experiments.cluster.results import Result, Task, as_progress
-from lm.data.shard_writer import Encoded
+from experiments.cluster.tasks import Result, Task, as_progress
 from lm.data.sharding import encode_batches, reading_threads
-from superbpe.passes import MemoryFullError
 from superbpe.sources import check_not_empty
-from tokenizer import patterns
 from tokenizer.files import digest
 from tokenizer.progress import Throttle
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
@@ -25,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
     from pathlib import Path
 
-    from experiments.cluster.results import Beat, Blocks, Work
-    from experiments.cluster.tasks import Cluster
+    from experiments.cluster.tasks import Beat, Blocks, Cluster, Work
+    from lm.data.shard_writer import Encoded
     from superbpe.passes import Pass, State
     from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
@@ -74,33 +71,22 @@ def count(
     Raises:
         UserError: as `count_pretokens`.
     """
-    found = cluster.map_parts("count", partial(_count, settings), corpus, "train", None, folder, progress)
-    counted = [result for result in found if result.value["about"]["n_bytes"]]
+    results = list(cluster.map_parts("count", partial(_count, settings), corpus, "train", None, folder, progress))
+    counted = [result for result in results if result.value["n_bytes"]]
     if not counted:
-        return count_pretokens(corpus, **settings)  # explains why there are no documents
-    return _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
+        return count_pretokens(corpus, **settings)  # explains that all documents are empty
+    counts: PretokenCounts = next(add_up(cluster, "count", counted, _add_counts, folder, progress).blocks())
+    return counts
 
 
 def _count(settings: Mapping[str, Any], part: Corpus, beat: Beat) -> Blocks:
-    value = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
-    return {**value, "skipped": part.part_skipped()}
-
-
-def _save(counts: PretokenCounts) -> Blocks:
-    columns = dict(vars(counts))
-    yield {name: columns.pop(name) for name in ("data", "offsets", "counts")}
-    return {"about": {**columns, "pattern": [counts.pattern.name, counts.pattern.regex]}}
-
-
-def _counts(result: Result) -> PretokenCounts:
-    about = result.value["about"]
-    pattern = patterns.Pattern(*about["pattern"])
-    columns = {**about, "pattern": pattern, "special_tokens": tuple(about["special_tokens"])}
-    return PretokenCounts(**columns, **next(result.blocks()))
+    counts = count_pretokens(part, **settings, progress=as_progress(beat))
+    yield counts
+    return {"n_bytes": counts.n_bytes, "skipped": part.part_skipped()}
 
 
 def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:
-    return (yield from _save(mix_counts([(_counts(result), 1) for result in results])))
+    yield mix_counts([(next(result.blocks()), 1) for result in results])
 
 
 @dataclass(frozen=True)
@@ -129,34 +115,25 @@ class ClusterSources:
         identity = digest(repr((pass_, state.settings, state.longest, state.merges, selected, live)))
         work = partial(_pass, state, pass_, live, self.cluster.threads)
         tasks = [Task(f"{pass_.kind}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
-        results, sums = list[Result](), Counter[str]()
-        for result in self.cluster.run(work, tasks, self.folder, Throttle(progress, pass_.title)):
-            results.append(_checked(result))
+        results = list(self.cluster.run(work, tasks, self.folder, Throttle(progress, pass_.title)))
+        sums = Counter[str]()
+        for result in results:
             sums.update(result.value["n_bytes"])
         check_not_empty(sums)
         add = partial(_add_passes, *work.args)
-        total = _checked(add_up(self.cluster, pass_.kind, results, add, self.folder, progress))
+        total = add_up(self.cluster, pass_.kind, results, add, self.folder, progress)
         state.trainer.begin_pass()
         pass_.add(state.trainer, total.value, total.blocks())
         state.trainer.end_pass()
-
-
-def _checked(result: Result) -> Result:
-    if result.value["full"]:
-        raise MemoryFullError
-    return result
 
 
 def _pass(state: State, pass_: Pass, live: bytes | None, threads: int, part: Sequence[Source], beat: Beat) -> Blocks:
     trainer = state.reopened(live, threads)
     # Seams are looked up in `live`, where those that reach the threshold count 1.
     cut = replace(pass_, threshold=1)
-    try:
-        n_bytes = cut.count(trainer, state.selection.of(part), Throttle(as_progress(beat), ""), whole=False)
-    except MemoryFullError:
-        return {"full": True, "n_bytes": {}}
+    n_bytes = cut.count(trainer, state.selection.of(part), Throttle(as_progress(beat), ""), whole=False)
     about = yield from pass_.dump(trainer)
-    return {"full": False, "n_bytes": n_bytes, **about}
+    return {"n_bytes": n_bytes, **about}
 
 
 def _add_passes(
@@ -164,14 +141,10 @@ def _add_passes(
 ) -> Blocks:
     trainer = state.reopened(live, threads)
     trainer.begin_pass()
-    try:
-        for result in results:
-            pass_.add(trainer, _checked(result).value, result.blocks())
-        trainer.end_pass()
-    except MemoryFullError:
-        return {"full": True}
-    about = yield from pass_.dump(trainer)
-    return {"full": False, **about}
+    for result in results:
+        pass_.add(trainer, result.value, result.blocks())
+    trainer.end_pass()
+    return (yield from pass_.dump(trainer))
 
 
 def encoded_by(
@@ -190,19 +163,13 @@ def encoded_by(
         UserError: there are no documents.
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
-    empty = True
     for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
-        for block in result.blocks():
-            empty = False
-            yield Encoded(**{"covered": None, **block})
-    if empty:
-        for _ in corpus.batches(split):  # explains why there are no documents
-            pass
+        yield from result.blocks()
 
 
 def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, beat: Beat) -> Blocks:
     n_bytes = 0
     for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
         beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
-        yield {name: array for name, array in vars(encoded).items() if array is not None}
-    return {"skipped": part.part_skipped()}
+        yield encoded
+    return {"n_bytes": n_bytes, "skipped": part.part_skipped()}

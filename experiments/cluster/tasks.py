@@ -2,36 +2,53 @@
 
 Added here: a task whose result exists is not run again, and a task that runs without progress is ended, so that Ray
 repeats it. A task may wait for a worker as long as it takes, but a line says why nothing runs.
+
+Results and signs of life of running tasks are files in a folder that all machines see. A result is a record,
+`NAME-HASH.json`, and the file of pickled blocks that the record lists with its checksum.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import pickle
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections import deque
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cluster import results
-from experiments.cluster.results import Result, Sign, Task, execute
+import pyarrow as pa
+
+import experiments
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError, shortened
-from tokenizer.files import is_remote
-from tokenizer.progress import Throttle
+from tokenizer.files import check_files, check_sizes, digest, read_sealed, recorded, write_sealed
+from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from experiments.cluster.results import Work
     from experiments.config import RunnerConfig
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.progress import Progress
 
+    Blocks = Generator[Any, None, Any]
+    """A result, block by block, so that it is never whole in memory; returns JSON (the value)."""
+    Beat = Callable[[int], None]
+    """To call with the bytes that are done."""
+    Work = Callable[[Any, Beat], Blocks]
+    """A function of the argument of a task."""
+
+BEAT_SECONDS = 2.0
+SHARE = "set artifacts to a folder that all machines of the cluster share"
 RETRIES = 11
 """Ray repeats a task this often after its worker died."""
 _POLL_SECONDS = 0.5
@@ -40,8 +57,191 @@ QUIET_SECONDS = 30.0
 _logger = logging.getLogger(__name__)
 
 
-class LostError(Exception):
-    """A process that a task has started died; Ray runs the task again."""
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A piece of work whose result does not depend on where and how often it is done.
+
+    Attributes:
+        name: start of the names of its files.
+        identity: JSON of everything that the result depends on.
+        argument: argument of the function that does the work; can be pickled.
+        size: bytes of text, for the progress.
+    """
+
+    name: str
+    identity: Any
+    argument: Any
+    size: int = 0
+
+    def file(self, folder: Path, kind: str) -> Path:
+        """Path of one of its files: `json`, `data` or `beat`."""
+        return folder / f"{self.name}-{digest(self.identity)[:16]}.{kind}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a task.
+
+    Attributes:
+        value: JSON.
+        path: the file of blocks.
+        files: its size and checksum.
+    """
+
+    value: Any
+    path: Path
+    files: dict[str, Any]
+
+    @classmethod
+    def of(cls, task: Task, folder: Path) -> Result | None:
+        """Return the result of a finished task, or None."""
+        with suppress(FileNotFoundError, ValueError, TypeError):
+            result = cls(path=task.file(folder, "data"), **read_sealed(task.file(folder, "json")))
+            check_sizes(folder, result.files)
+            return result
+        return None
+
+    def blocks(self) -> Iterator[Any]:
+        """Read the blocks, after the file has been compared with its checksum.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        try:
+            check_files(self.path.parent, self.files)
+        except FileNotFoundError:
+            raise UserError(f"this machine does not see {self.path}, which a task has written; {SHARE}") from None
+        except UserError as error:
+            raise UserError(f"{error}; delete it, then run the same command again") from None
+        with self.path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as packed, suppress(EOFError):
+            while True:
+                yield pickle.load(packed)  # noqa: S301  (a task of this command wrote it)
+
+
+def execute(work: Work, task: Task, folder: Path) -> Result:
+    """Run a task on this machine, unless it is finished.
+
+    Raises:
+        UserError: this machine does not see the folder.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{socket.gethostname()} does not see {folder}; {SHARE}")
+    beat = _Beat(task, folder)
+    if (finished := Result.of(task, folder)) is not None:
+        return finished
+    path, blocks = task.file(folder, "data"), work(task.argument, beat)
+    with replacing(path) as file, pa.CompressedOutputStream(file, "zstd") as packed:
+        while True:
+            try:
+                pickle.dump(next(blocks), packed, protocol=5)
+            except StopIteration as end:
+                value = end.value
+                break
+    record = {"value": value, "files": recorded(folder, [path.name])}
+    write_sealed(task.file(folder, "json"), record)
+    return Result(path=path, **record)
+
+
+def as_progress(beat: Beat) -> Progress:
+    """Report the progress of a function as signs of life."""
+    return lambda _what, done, _total: beat(done)
+
+
+class Sign(NamedTuple):
+    """Sign of life of a running task: its attempt, Ray node, machine, process, bytes of text done, and Unix time."""
+
+    attempt: int
+    node: str
+    host: str
+    pid: int
+    done: int
+    time: float
+
+    @classmethod
+    def last(cls, task: Task, folder: Path) -> Sign | None:
+        """Read the last sign of life of a task; None if it has not started."""
+        with suppress(OSError, ValueError, TypeError):
+            return cls(*json.loads(task.file(folder, "beat").read_bytes()))
+        return None
+
+
+class _Beat:
+    """Writes signs of life of a task; they may fail, because the work does not depend on them."""
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        import ray
+
+        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+        before = Sign.last(task, folder)
+        attempt, done = (before.attempt + 1, before.done) if before is not None else (1, 0)
+        self._sign = Sign(attempt, node, socket.gethostname(), os.getpid(), done, 0.0)
+        self._path, self._due = task.file(folder, "beat"), 0.0
+        self(0)
+
+    def __call__(self, done: int) -> None:
+        self._sign = self._sign._replace(done=max(done, self._sign.done), time=time.time())
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + BEAT_SECONDS
+            with suppress(OSError):
+                self._path.write_text(json.dumps(self._sign))
+
+
+def connect(runner: RunnerConfig) -> Cluster | None:
+    """Connect to the cluster that the settings name; None for `local`.
+
+    Raises:
+        UserError: the cluster cannot be reached, or Ray is not installed.
+    """
+    if runner.name == "local":
+        return None
+    return Cluster(started(runner), runner)
+
+
+def started(runner: RunnerConfig) -> Any:
+    """Return the module `ray`, connected to the cluster of `runner.address`, or to a new one of processes here."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray prints a paragraph for every lost worker, which its own log files have too. `Cluster` prints a line.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    import ray
+
+    if ray.is_initialized():
+        return ray
+    # The machines import this package from where this one does, unless it is installed there.
+    path = [str(Path(experiments.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings: dict[str, Any] = {
+        "address": runner.address or "local",
+        "runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}},
+        "log_to_driver": False,
+        "logging_level": "error",
+    }
+    if runner.address is None:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by default: slow beside any other process
+        settings |= {
+            "num_cpus": max(thread_count(None), runner.threads or 1),
+            "object_store_memory": 200_000_000,
+            "include_dashboard": False,
+        }
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        _check_reachable(runner.address)
+        ray.init(**settings)
+    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"runner.address={runner.address}: no Ray cluster can be used there: {shortened(error)}; start one with "
+            "`ray start --head`, or set runner.address=null to start one on this machine"
+        ) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():  # Ray replaces them
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    return ray
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise an OSError if no program listens at `HOST:PORT`, because Ray would end the process."""
+    host, colon, port = (address or "").rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
 
 
 class Cluster:
@@ -50,40 +250,21 @@ class Cluster:
     Args:
         ray: the module, connected to the cluster.
         runner: settings.
-
-    Raises:
-        UserError: `runner.folder` is a URL.
     """
 
     def __init__(self, ray: Any, runner: RunnerConfig) -> None:
         self.threads, self.part_bytes = runner.threads or 1, runner.part_mb * 1_000_000
-        self.ray, self.timeout, self.workers = ray, runner.timeout_s, runner.workers
-        self._folder = None if runner.folder is None else Path(runner.folder).resolve()
-        if is_remote(runner.folder or ""):
-            raise UserError(f"runner.folder={runner.folder} must be a folder that all machines of the cluster share")
+        self.ray, self.timeout = ray, runner.timeout_s
 
     def machines(self) -> dict[str, Mapping[str, float]]:
         """Resources of each machine (`CPU`, `GPU`), by the id of its Ray node."""
         return {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
 
     @contextmanager
-    def results(self, folder: Path, *, resume: bool = True) -> Iterator[Path]:
-        """Yield a folder for the results of tasks, which is deleted at the end.
-
-        Args:
-            folder: the folder; `runner.folder` has one of a similar name instead, if it is set.
-            resume: whether to keep it after an error, so that the same command finds its results.
-        """
-        path = folder.resolve()
-        if self._folder is not None:
-            path = self._folder / f"{path.parent.name}-{path.name}"
-        try:
-            yield path
-        except BaseException:
-            if not resume:
-                shutil.rmtree(path, ignore_errors=True)
-            raise
-        shutil.rmtree(path, ignore_errors=True)
+    def results(self, folder: Path) -> Iterator[Path]:
+        """Yield a folder for the results of tasks. After an error it stays, so that the same command finds them."""
+        yield folder.resolve()
+        shutil.rmtree(folder, ignore_errors=True)
 
     def run(
         self,
@@ -134,37 +315,32 @@ class Cluster:
 
         Args:
             name: start of the names of the results.
-            work: called with each part; `skipped` of its value is `part.part_skipped()`.
+            work: called with each part; returns `n_bytes` of text, and `skipped` as `part.part_skipped()`.
             corpus: the corpus.
             split: side of its held-out split.
             identity: JSON of the settings that the results depend on.
             folder: folder for results, which all machines see.
             progress: called with the bytes of files read.
             part_bytes: least size of a part.
+
+        Raises:
+            UserError: there are no documents.
         """
         parts = corpus.parts(split, max(self.part_bytes, part_bytes))
         tasks = [
             Task(f"{name}-{i:05}", [split, identity, part.part_identity()], part, part.stored_bytes)
             for i, part in enumerate(parts)
         ]
-        tick, skipped = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []
+        tick, values = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []
         with closing(self.run(work, tasks, folder, tick)) as results:
             for result in results:
-                skipped.append(result.value["skipped"])
+                values.append(result.value)
                 yield result
-        corpus.skipped.add_parts(skipped)
+        corpus.skipped.add_parts(value["skipped"] for value in values)
         corpus.check_unchanged()
-
-
-@dataclass
-class _Submitted:
-    """A task that Ray was asked to run, its last sign of life and the time of that, and the bytes that it has done."""
-
-    task: Task
-    sign: Sign | None = None
-    heard: float = 0.0
-    done: int = 0
-    why: str = ""
+        if not any(value["n_bytes"] for value in values):
+            for _ in corpus.batches(split):  # explains why there are no documents
+                pass
 
 
 class _Run:
@@ -174,76 +350,71 @@ class _Run:
         self.cluster, self.ray, self.folder, self.gpus = cluster, cluster.ray, folder, gpus
         self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
         self.waiting = deque(task for task in tasks if task not in self.results)
-        self.submitted: dict[Any, _Submitted] = {}
+        self.submitted: dict[Any, Task] = {}
+        self.signs: dict[Task, tuple[Sign, float]] = {}  # the last one, and when it was read
         self.looked = self.lively = time.monotonic()
         self.said = ""
-        options = {"num_cpus": cluster.threads, "num_gpus": gpus, "max_retries": RETRIES}
-        self.execute = self.ray.remote(**options, retry_exceptions=[LostError])(execute)
+        self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
-        running = sum(min(entry.task.size, entry.done) for entry in self.submitted.values())
+        running = sum(min(task.size, sign.done) for task, (sign, _) in self.signs.items() if task not in self.results)
         return running + sum(task.size for task in self.results)
 
     def submit(self) -> None:
-        """Keep some tasks more submitted than run at once, so that no worker waits for this process."""
-        if not self.waiting:
-            return
-        cores = int(self.ray.cluster_resources().get("CPU", 0))
-        slots = max(1, min(cores // self.cluster.threads, self.cluster.workers or cores))
-        most = slots if self.cluster.workers else slots + (slots + 1) // 2
+        """Keep half as many more tasks submitted as run at once, so that no worker waits for this process."""
+        slots = int(self.ray.cluster_resources().get("CPU", 0)) // self.cluster.threads
+        most = max(2, slots * 3 // 2)
         while self.waiting and len(self.submitted) < most:
             task = self.waiting.popleft()
             task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command
-            self.submitted[self.execute.remote(self.work, task, self.folder)] = _Submitted(task)
+            self.submitted[self.execute.remote(self.work, task, self.folder)] = task
 
     def step(self) -> None:
         """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
         self.submit()
         ended, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)
         for ref in ended:
-            entry = self.submitted.pop(ref)
-            self._listen(entry)
-            self.results[entry.task] = self._result(ref, entry)
+            task = self.submitted.pop(ref)
+            self._listen(task)
+            self.results[task] = self._result(ref, task)
             self.lively = time.monotonic()
-        if time.monotonic() - self.looked > results.BEAT_SECONDS:
+        if time.monotonic() - self.looked > BEAT_SECONDS:
             self.looked = time.monotonic()
-            for entry in self.submitted.values():
-                self._listen(entry)
+            for task in self.submitted.values():
+                self._listen(task)
             self._explain_waiting()
 
-    def _result(self, ref: Any, entry: _Submitted) -> Result:
+    def _result(self, ref: Any, task: Task) -> Result:
         errors = self.ray.exceptions
         try:
             result: Result = self.ray.get(ref)
         except errors.RayTaskError as error:
-            if not isinstance(error.cause, LostError):
-                raise (error.cause or error) from error
-            why = str(error.cause)
+            raise (error.cause or error) from error
         except errors.RayError as error:
-            why = entry.why or f"{type(error).__name__}: {shortened(error)}"
-        else:
-            return result
-        raise UserError(
-            f"task {entry.task.name} was lost again and again without an error of its own, the last time because {why}"
-            "; if memory is short, lower runner.part_mb, runner.memory_mb or runner.workers"
-        )
+            raise UserError(
+                f"task {task.name} was lost again and again without an error of its own, the last time because "
+                f"{type(error).__name__}: {shortened(error)}; if memory is short, lower runner.part_mb or "
+                "runner.memory_mb, or raise runner.threads"
+            ) from None
+        return result
 
-    def _listen(self, entry: _Submitted) -> None:
+    def _listen(self, task: Task) -> None:
         """Read the last sign of life of a task: report a new attempt, and end one that has been silent."""
-        sign, now, limit = Sign.last(entry.task, self.folder), time.monotonic(), self.cluster.timeout
-        if sign is not None and sign != entry.sign:
-            if sign.attempt > (entry.sign.attempt if entry.sign is not None else 1):
-                _logger.warning(
-                    "task %s lost its worker; attempt %d runs on %s", entry.task.name, sign.attempt, sign.host
-                )
-            entry.sign, entry.heard, entry.done, self.lively = sign, now, max(entry.done, sign.done), now
-        elif entry.sign is not None and limit is not None and now - entry.heard > limit:
-            entry.heard = now
-            if self._kill(entry.sign):
-                entry.why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
-                _logger.warning("task %s on %s was ended: %s", entry.task.name, entry.sign.host, entry.why)
+        sign, now, limit = Sign.last(task, self.folder), time.monotonic(), self.cluster.timeout
+        before, heard = self.signs.get(task, (None, now))
+        if sign is None:
+            return
+        if sign != before:
+            if sign.attempt > (before.attempt if before is not None else 1):
+                _logger.warning("task %s lost its worker; attempt %d runs on %s", task.name, sign.attempt, sign.host)
+            self.signs[task], self.lively = (sign, now), now
+        elif limit is not None and now - heard > limit:
+            self.signs[task] = sign, now
+            if self._kill(sign):
+                why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
+                _logger.warning("task %s on %s was ended: %s", task.name, sign.host, why)
 
     def _kill(self, sign: Sign) -> bool:
         """End a worker on its machine. Cancelling its task would not free the cores of a process that is stopped."""
@@ -260,7 +431,7 @@ class _Run:
         if not self.submitted or time.monotonic() - self.lively < QUIET_SECONDS:
             return
         self.lively, machines = time.monotonic(), self.cluster.machines()
-        if any(entry.sign is not None and entry.sign.node in machines for entry in self.submitted.values()):
+        if any(task in self.signs and self.signs[task][0].node in machines for task in self.submitted.values()):
             return
         sizes = [f"{m.get('CPU', 0):g} CPUs and {m.get('GPU', 0):g} GPUs" for m in machines.values()]
         why = (

@@ -24,9 +24,9 @@ from experiments.cli.console import Reporter, complain, console, finish, stderr,
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
 from experiments.stages import TITLES
-from experiments.store import runs
+from experiments.store import records
 from experiments.store.manifest import COMMAND, command_line
-from experiments.store.runs import Recorder, Run
+from experiments.store.records import Record
 from tokenizer.errors import UserError
 from tokenizer.files import is_remote, shown
 
@@ -133,17 +133,16 @@ def run(arguments: argparse.Namespace) -> int:
         settings.hydra.runtime.choices["hydra/launcher"],
         n_cells,
         settings.runner.threads,
-        explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in overrides),
     )
     sweep.begin(folder)
-    # The folder's name contains the time, so it is fixed here: `runs.find` has to know where the records are.
+    # The folder's name contains the time, so it is fixed here: `records.find` has to know where the records are.
     argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{folder}'"]
     failure, stopped = None, False
     try:
         _hydra(stage, argv, list(swept), codes)
     except Exception as error:
         failure = error  # cells do not raise, so the launcher failed; for instance, its process was killed
-        if isinstance(error, UserError) or not runs.find(folder):
+        if isinstance(error, UserError) or not records.find(folder):
             raise
     except KeyboardInterrupt:
         stopped = True
@@ -207,12 +206,13 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     number = hydra_config.job.num if swept else None
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
-    recorder = None
+    record = None
     try:
         store = shown(cfg.artifacts) if is_remote(cfg.artifacts) else str(Path(cfg.artifacts).resolve())
-        recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
+        record = Record(str(folder), overrides, cell, number, store=store)
+        record.save()
         config = to_config(cfg, overrides)
-        recorder.run.budgets, recorder.run.budget_unit = config.budget.rungs(), config.budget.unit
+        record.budgets, record.budget_unit = config.budget.rungs(), config.budget.unit
         reporter = Reporter(prefix=f"[{number}] ", alone=False) if elsewhere else Reporter()
         for handler in logging.root.handlers:
             if isinstance(handler, logging.FileHandler):
@@ -223,25 +223,25 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
                 stage,
                 folder,
                 reporter=reporter,
-                on_artifact=recorder.uses,
+                on_artifact=record.uses,
                 labels=_labels(folder, stage, cell),
             )
-        recorder.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
+        record.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
         if number is None:
             finish(folder, then=_next(stage, overrides, folder))
     except Exception as problem:
         error = system_error(problem, str(folder)) or problem
         # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.
-        if recorder is not None:
-            recorder.failed(error)
+        if record is not None:
+            record.failed(error)
         if not isinstance(error, UserError):
             traceback.print_exc()
             return 1
         complain(error)
         return 2
-    except KeyboardInterrupt:
-        if recorder is not None:
-            recorder.interrupted()
+    except KeyboardInterrupt as stop:
+        if record is not None:
+            record.failed(stop)
         raise
     return 0
 

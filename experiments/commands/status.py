@@ -1,7 +1,7 @@
 """`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
 
 An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists. To clean up,
-delete the folders of old runs, name old reports with `--drop`, check the list of `--clean`, and add `--yes`.
+delete the folders of old runs and reports, check the list of `--clean`, and add `--yes`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rich.text import Text
 
 from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, si, stderr
-from experiments.store import inventory, registry
+from experiments.store import inventory, records
 from experiments.store.artifacts import Store
-from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
+from experiments.store.inventory import BUSY, DAMAGED, UNFINISHED, WHOLE, Item
 from tokenizer.durable import remove_folder
 from tokenizer.errors import UserError
 from tokenizer.files import without_credentials
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _WHY = {
     WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
-    OUTDATED: "written in another format, not usable",
     UNFINISHED: "unfinished",
 }
 
@@ -44,7 +43,7 @@ def parser() -> Parser:
         "status",
         "Lists artifacts by the command that made them, with cost, state and inputs; --clean removes those that are "
         "not needed. An artifact is needed if a report shows it, or if a run used it whose folder (in outputs/) still "
-        "exists: delete folders of old runs first.",
+        "exists: delete folders of old runs and reports first.",
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
@@ -53,16 +52,14 @@ def parser() -> Parser:
     add("--json", action="store_true", help="print JSON instead of tables")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
     add("--yes", action="store_true", help="with --clean: remove them")
-    add("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
-    add("--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs")
     add("--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed")
     return options
 
 
 def run(arguments: argparse.Namespace) -> None:
     """List the artifacts, or remove those that are not needed."""
-    if not arguments.clean and (arguments.yes or arguments.drop or arguments.keep or arguments.unfinished):
-        raise UserError("--yes, --drop, --keep and --unfinished say what to remove; add --clean")
+    if not arguments.clean and (arguments.yes or arguments.unfinished):
+        raise UserError("--yes and --unfinished say what to remove; add --clean")
     if arguments.clean:
         _clean(arguments, _store(arguments))
         return
@@ -73,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
     else:
-        _print(items, registry.arm_labels(store))
+        _print(items, records.arm_labels(store))
         finish(then=["status", arguments.store, "--clean"])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
@@ -120,7 +117,7 @@ def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
         memory = None if item.manifest is None else item.manifest.peak_memory_bytes
         used = [f"of {', '.join(labels[item.name])}"] if item.name in labels else []
         origin = [item.name, *used, *(f"needs {name}" for name in item.needs)]
-        state = "other format" if item.state == OUTDATED else item.state
+        state = item.state
         if item.state == WHOLE:
             state = "" if item.needed else "not needed"
         table.add_row(
@@ -153,22 +150,21 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    with registry.no_new_runs(store):
-        alive = [entry for entry in registry.entries(store) if entry.alive]
+    with records.no_new_runs(store):
+        alive = [entry for entry in records.entries(store) if entry.alive]
         if alive and arguments.yes:
             raise UserError(
-                f"{len(alive)} runs are using {store.root} (in {alive[0].folder}); wait for them or stop them"
+                f"{len(alive)} runs are using {store.root} (in {alive[0].record.parent}); wait for them or stop them"
             )
-        items = inventory.take(store, arguments.keep, arguments.drop)
+        items = inventory.take(store)
         unneeded = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
         for item in unneeded:
             cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
-            why = "you named it with --drop" if item.name in arguments.drop else _WHY[item.state]
-            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
+            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {_WHY[item.state]}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
-            for entry in registry.entries(store):
+            for entry in records.entries(store):
                 if not entry.record.exists():
                     entry.path.unlink()
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"

@@ -137,12 +137,17 @@ class Tracker:
             artifact: Result of the stage.
             row: Further metrics.
         """
-        cost = {"stage": stage, "artifact": artifact.name, "reused": not artifact.fresh, "seconds": artifact.seconds}
+        cost = {
+            "stage": stage,
+            "artifact": artifact.name,
+            "reused": not artifact.fresh,
+            "seconds": artifact.manifest.seconds,
+        }
         self.log("stages", {**cost, **row})
         if not self._runs:
             return
         kind, key = artifact.manifest.stage, stage.partition(" ")[2]
-        metrics = {**row, "seconds": artifact.seconds}
+        metrics = {**row, "seconds": artifact.manifest.seconds}
         if kind == "evaluation":
             metrics = {"val/bpb" if name == "bits_per_byte" else f"val/{name}": value for name, value in row.items()}
         of_model = kind in ("lm", "trunk", "evaluation")

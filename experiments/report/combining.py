@@ -23,7 +23,7 @@ from experiments.stages.comparison import ArmResult, Result, TaskScore, scored
 from experiments.stages.contamination import KIND, HeldoutOverlap
 from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
-from experiments.store import runs
+from experiments.store import records
 from experiments.store.artifacts import Artifact, Store
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_saved
@@ -32,7 +32,7 @@ from tokenizer.files import digest, read_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.store.runs import Run
+    from experiments.store.records import Record
 
 
 @dataclass
@@ -54,20 +54,20 @@ class _Group:
     folders: set[str] = field(default_factory=set)
 
 
-def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
+def find(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
     """Return the runs in these folders that finished a comparison, and the others.
 
     Raises:
         UserError: If a folder is missing or has no run, or none of the runs finished a comparison.
     """
-    listed: list[Run] = []
+    listed: list[Record] = []
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…, multirun/…)")
-        inside = runs.find(folder)
+        inside = records.find(folder)
         if not inside:
             raise UserError(
-                f"{folder} contains no run ({runs.RECORD} is missing); name a folder that "
+                f"{folder} contains no run ({records.FILE} is missing); name a folder that "
                 "superbpe pipeline wrote under outputs/ or multirun/"
             )
         listed += [run for run in inside if run.folder not in {earlier.folder for earlier in listed}]
@@ -80,7 +80,7 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
 
 
 def combine(
-    done: Sequence[Run], reference: str | None = None, artifacts: str | None = None
+    done: Sequence[Record], reference: str | None = None, artifacts: str | None = None
 ) -> tuple[Result, list[str]]:
     """Return all tokenizers of the runs as one result, and notes about what was left out.
 
@@ -144,7 +144,7 @@ def combine(
     return Result.of(arms, overlap=_overlap(done, artifacts)), notes
 
 
-def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | None:
+def _overlap(done: Sequence[Record], artifacts: str | None) -> HeldoutOverlap | None:
     """The overlap of held-out and training text that all runs share; None if they have different ones, or none."""
     names = {next((name for name in run.artifacts if name.startswith(f"{KIND}-")), None) for run in done}
     name = names.pop()
@@ -154,7 +154,7 @@ def _overlap(done: Sequence[Run], artifacts: str | None) -> HeldoutOverlap | Non
     return None if artifact is None else HeldoutOverlap.load(artifact)
 
 
-def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
+def _steps(run: Record, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
     """Settings that decided the number of training steps, if the amount of text did not."""
     if all(model.contents.summary.run["train"].get("max_steps") is None for model in models):
         return None
@@ -205,7 +205,7 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
     return scored(Encoded(arm, training, heldout), models, evaluations)
 
 
-def folder_facts(done: Sequence[Run]) -> list[list[str]]:
+def folder_facts(done: Sequence[Record]) -> list[list[str]]:
     """Facts about the runs of a page: their folders and commands. The command of a sweep is listed once."""
     facts = []
     for command in dict.fromkeys(run.command for run in done):
@@ -218,7 +218,7 @@ def folder_facts(done: Sequence[Run]) -> list[list[str]]:
     return facts
 
 
-def unfinished(others: Sequence[Run]) -> list[str]:
+def unfinished(others: Sequence[Record]) -> list[str]:
     """Return a line for each run that did not finish a comparison."""
     return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
 

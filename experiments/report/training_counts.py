@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.store.training_records import tokenizer_folder, training_record
+from experiments.store.trained_models import tokenizer_folder, training_record
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.cli.console import percent, si
-from experiments.cluster.results import as_progress
+from experiments.cluster.tasks import as_progress
 from experiments.results import Contamination
 from tokenizer._native import Batch
 from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text, scan
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.cluster.results import Beat, Blocks, Result
-    from experiments.cluster.tasks import Cluster
+    from experiments.cluster.tasks import Beat, Blocks, Cluster, Result
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
@@ -126,16 +125,12 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
     """
     measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", None, folder))
     # Each task reads all measured text, so it searches at least as much.
-    size, n_bytes = sum(result.value["bytes"] for result in measured), 0
+    size, n_bytes = sum(result.value["n_bytes"] for result in measured), 0
     overlap = measured_text(_texts(measured), n_words)
-    if size:
-        work = partial(_search, measured, n_words, cluster.threads)
-        for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
-            overlap.mark(next(result.blocks())["marks"])
-            n_bytes += result.value["bytes"]
-    if not n_bytes:
-        for _ in corpus.batches("train" if size else "heldout"):  # explains why there are no documents
-            pass
+    work = partial(_search, measured, n_words, cluster.threads)
+    for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
+        overlap.mark(next(result.blocks()))
+        n_bytes += result.value["n_bytes"]
     return Overlap(*overlap.found(), n_bytes)
 
 
@@ -144,7 +139,7 @@ def _collect(part: Corpus, beat: Beat) -> Blocks:
     for batch in part.batches("heldout"):
         beat(n_bytes := n_bytes + batch.n_bytes)
         yield {"data": np.asarray(batch.data), "offsets": np.asarray(batch.offsets)}
-    return {"bytes": n_bytes, "skipped": part.part_skipped()}
+    return {"n_bytes": n_bytes, "skipped": part.part_skipped()}
 
 
 def _texts(results: Sequence[Result]) -> Iterator[Batch]:
@@ -155,5 +150,5 @@ def _search(measured: Sequence[Result], n_words: int, threads: int, part: Corpus
     overlap = measured_text(_texts(measured), n_words)
     batches = part.batches("train", readers=2, in_order=False)
     n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
-    yield {"marks": np.asarray(overlap.marks())}
-    return {"bytes": n_bytes, "skipped": part.part_skipped()}
+    yield np.asarray(overlap.marks())
+    return {"n_bytes": n_bytes, "skipped": part.part_skipped()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from experiments.cluster import connect
+from experiments.cluster.tasks import connect
 from experiments.results import Contents
 
 if TYPE_CHECKING:
@@ -75,5 +75,7 @@ class Context:
             what: The result in a few words.
             row: Metrics to log besides the artifact's cost.
         """
-        self.reporter.line(name, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)
+        self.reporter.line(
+            name, fresh=artifact.fresh, seconds=artifact.manifest.seconds, artifact=artifact.name, what=what
+        )
         self.tracker.done(name, artifact, row or {})

@@ -12,7 +12,7 @@ from experiments.cli.compose import load
 from experiments.cli.console import Reporter
 from experiments.results import Scores, TrainedModel
 from experiments.stages.outlook import Step, next_step
-from experiments.store import runs
+from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, decisions, over_compute, worth
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from experiments.results import ComparisonRecord
     from experiments.stages.context import Context
-    from experiments.store.runs import Run
+    from experiments.store.records import Record
     from lm.evaluate.deployment import Deployment
 
 PAGE, NUMBERS = "ladder.html", "ladder.json"
@@ -188,7 +188,7 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
     return Assumptions(load(deployment).deployment, cast("Average", average), shares)
 
 
-def deployment_of(run: Run) -> Deployment:
+def deployment_of(run: Record) -> Deployment:
     """Deployment that the command of a run chose."""
     return load(
         [text for text in run.overrides if text.lstrip("+").partition(".")[0].startswith("deployment")]
@@ -215,9 +215,9 @@ def reprice(
     Raises:
         UserError: If the settings are wrong, or the run has no measurements at several budgets.
     """
-    if not (folder / runs.RECORD).is_file():
-        raise UserError(f"{folder / runs.RECORD} does not exist; name the folder of a run under outputs/")
-    run = runs.load(folder / runs.RECORD)
+    if not (folder / records.FILE).is_file():
+        raise UserError(f"{folder / records.FILE} does not exist; name the folder of a run under outputs/")
+    run = records.load(folder / records.FILE)
     if not run.rungs:
         raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
     own = {_divided(text)[0].lstrip("+"): text for text in run.overrides}

@@ -11,7 +11,6 @@ import numpy as np
 from experiments.results import TrainedTokenizer
 from experiments.stages.count import COUNTS, count
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, usable
-from experiments.store.manifest import FORMAT
 from tokenizer.durable import write_whole
 from tokenizer.files import digest
 from tokenizer.train.bpe import train_bpe
@@ -73,8 +72,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         stage: Name of the stage as shown to the user.
     """
     rules, inputs = _rules(family.arms[0]), {"counts": family.counts.hash}
-    identity = {"stage": "bpe", "config": rules, "inputs": inputs, "format": FORMAT}
-    name = f"bpe-{digest(identity)[:12]}"
+    name, identity = context.store.identify("bpe", rules, inputs)
     wanted = max(arm.phase1_size for arm in family.arms)
 
     def build(folder: Path) -> TrainedTokenizer:
@@ -101,8 +99,10 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
     with context.reporter.stage(stage), context.store.lock(name):
         record = _long_enough(context, name, wanted)
         if record is None:
-            sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
-            record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build)
+            sized, key = f"{name}-{wanted}", digest([identity["hash"], wanted])
+            record = context.store.make(
+                TrainedTokenizer, "bpe", config=rules, inputs=inputs, build=build, name=sized, key=key
+            )
         else:
             context.store.on_use(record)
         tokenizer, artifact = load(context, record)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.results import TokenizerFolder, TrainedTokenizer
-from experiments.store.manifest import FORMAT
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 
@@ -54,7 +53,7 @@ class ArmTokenizer:
 def usable(context: Context, name: str) -> Artifact[TrainedTokenizer] | None:
     """Return a training record; remove it and return None if its tokenizer was deleted. The caller holds its lock."""
     record = context.store.find(name, TrainedTokenizer)
-    if record is not None and not context.store.exists(record.contents.tokenizer):
+    if record is not None and context.store.find(record.contents.tokenizer, TokenizerFolder) is None:
         context.store.remove(name)
         return None
     return record
@@ -93,5 +92,7 @@ def keep(
         tokenizer.save(folder)
         return about or TokenizerFolder(vocab_size=tokenizer.vocab_size, sha256=tokenizer.sha256)
 
-    identity = {"stage": "tokenizer", "inputs": dict(inputs), "format": FORMAT, "hash": tokenizer.sha256}
-    return context.store.write(TokenizerFolder, f"tokenizer-{tokenizer.sha256[:12]}", identity, build)
+    key = tokenizer.sha256
+    return context.store.make(
+        TokenizerFolder, "tokenizer", config={}, inputs=inputs, build=build, name=f"tokenizer-{key[:12]}", key=key
+    )

@@ -5,9 +5,8 @@ and the format version. Its `manifest.json` records origin, contents, cost, and 
 folder is written as `.<name>.partial` under a lock that is released when its holder dies, so two processes never do the
 same work.
 
-Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
-therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
-uses an artifact's files, it compares them with their checksums.
+Files are flushed to disk first, then the manifest is written, then the folder is renamed: a killed process loses at
+most one stage's unfinished work. Before a process uses an artifact's files, it compares them with their checksums.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
-from tokenizer.durable import naming, remove_folder, sync, write_whole
+from tokenizer.durable import naming, remove_folder, sync
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, read_sealed, recorded, shown
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 PARTIAL = ".partial"
 """Suffix of unfinished folders."""
-_SECONDS = ".seconds"
-"""File with the seconds that earlier attempts of an unfinished artifact took."""
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 """Errors of reading a manifest that is damaged, or that was written by another version."""
 
@@ -80,11 +77,6 @@ class Artifact(Generic[C]):
         """The full hash (64 hex digits), which later stages record as an input; the name abbreviates it."""
         return self.manifest.hash
 
-    @property
-    def seconds(self) -> float:
-        """Time to make the artifact in seconds, over all attempts."""
-        return self.manifest.seconds
-
 
 @dataclass(eq=False)
 class Store:
@@ -92,19 +84,23 @@ class Store:
 
     Attributes:
         root: The folder; created with the first artifact.
+        verify: When files are compared with their checksums.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         on_build: Called when an artifact begins to be made.
-        verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.files.check_files`.
+        progress: Called while checksums are compared, as in `tokenizer.files.check_files`.
     """
 
     root: Path
+    verify: Verify = "once"
     on_wait: Callable[[str], object] = lambda _: None
     on_use: Callable[[Artifact[Any]], object] = lambda _: None
     on_build: Callable[[], object] = lambda: None
-    verify: Verify = "once"
     progress: Callable[[str, int, int | None], None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the store without the callbacks, which belong to this process."""
+        return Store, (self.root, self.verify)
 
     @staticmethod
     def at(where: str | Path, **options: Any) -> Store:
@@ -122,7 +118,7 @@ class Store:
                 f"artifacts={shown(str(where))}: artifacts are kept in a folder; write artifacts=FOLDER, and "
                 "copy it to and from object storage between runs (aws s3 sync, gcloud storage rsync)"
             )
-        return Store(Path(where), **options)
+        return Store(Path(where).absolute(), **options)
 
     def make(
         self,
@@ -133,6 +129,8 @@ class Store:
         inputs: Mapping[str, str],
         build: Callable[[Path], C],
         resumable: bool = False,
+        name: str | None = None,
+        key: str | None = None,
     ) -> Artifact[C]:
         """Return the artifact of this stage, configuration and inputs; build it if it does not exist.
 
@@ -143,11 +141,22 @@ class Store:
             inputs: The hash of everything it reads, by name.
             build: Fills the given folder and returns the result.
             resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
+            name: Name of the folder; None for `<stage>-<12 hex>` by configuration and inputs.
+            key: Hash that later stages record; None for that of configuration and inputs.
 
         Raises:
             UserError: If the folder exists but is damaged.
         """
-        return self.write(result, *self.identify(stage, config, inputs), build, resumable=resumable)
+        usual, identity = self.identify(stage, config, inputs)
+        name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
+        artifact = self.find(name, result)
+        if artifact is None:
+            with self.lock(name):
+                artifact = self.find(name, result)
+                if artifact is None:
+                    artifact = self._build(result, name, identity, build, resumable)
+        self.on_use(artifact)
+        return artifact
 
     @staticmethod
     def identify(stage: str, config: Mapping[str, Any], inputs: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -155,34 +164,6 @@ class Store:
         identity = {"stage": stage, "config": dict(config), "inputs": dict(inputs), "format": FORMAT}
         key = digest(identity)
         return f"{stage}-{key[:12]}", {**identity, "hash": key}
-
-    def write(
-        self,
-        result: type[C],
-        name: str,
-        identity: Mapping[str, Any],
-        build: Callable[[Path], C],
-        *,
-        resumable: bool = False,
-    ) -> Artifact[C]:
-        """Like `make`, but under a name that the caller chooses (a tokenizer is named by its content).
-
-        Args:
-            result: As for `make`.
-            name: Name of the folder.
-            identity: First entries of the manifest, including `hash`.
-            build: As for `make`.
-            resumable: As for `make`.
-        """
-        artifact = self.find(name, result)
-        if artifact is None:
-            with self.lock(name):
-                self._rename_complete(self.root / f".{name}{PARTIAL}", name)
-                artifact = self.find(name, result)
-                if artifact is None:
-                    artifact = self._build(result, name, identity, build, resumable)
-        self.on_use(artifact)
-        return artifact
 
     def _build(
         self,
@@ -197,43 +178,26 @@ class Store:
         if not resumable:
             remove_folder(partial)
         partial.mkdir(parents=True, exist_ok=True)
-        for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
+        for unfinished in (partial / MANIFEST, *partial.glob(".*.partial")):  # of a killed process
             if unfinished.is_file():
                 unfinished.unlink()
-        before, started, memory = seconds_so_far(partial) or 0.0, time.perf_counter(), PeakMemory()
+        started, memory = time.perf_counter(), PeakMemory()
         try:
             with naming(partial):
                 contents = build(partial)
         except BaseException:
             if not resumable:
                 remove_folder(partial, ignore_errors=True)
-            with suppress(OSError):  # the folder is gone, or the disk is full
-                write_whole(partial / _SECONDS, str(before + time.perf_counter() - started))
             raise
-        cost = {"seconds": round(before + time.perf_counter() - started, 3), "peak_memory_bytes": memory.bytes()}
-        (partial / _SECONDS).unlink(missing_ok=True)
+        cost: dict[str, Any] = {"seconds": round(time.perf_counter() - started, 3), "peak_memory_bytes": memory.bytes()}
         paths = sorted(partial.rglob("*"))
         for path in (*paths, partial):
             sync(path)
         files = recorded(partial, [path.relative_to(partial).as_posix() for path in paths if path.is_file()])
-        values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
-        Manifest(contents=contents.save(), files=files, **values).write(partial)
-        self._finish(partial, name)
-        return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
-
-    def _rename_complete(self, partial: Path, name: str) -> None:
-        """Rename a folder that a killed process had completed; the manifest is written after everything else."""
-        try:
-            check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
-        except (FileNotFoundError, NotADirectoryError, *DAMAGE):
-            (partial / MANIFEST).unlink(missing_ok=True)
-        else:
-            self._finish(partial, name)
-
-    def _finish(self, partial: Path, name: str) -> None:
-        """Give a complete folder its final name."""
+        Manifest(contents=contents.save(), files=files, **identity, **cost, **origin()).write(partial)
         partial.rename(self.root / name)
         sync(self.root)
+        return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -249,18 +213,9 @@ class Store:
         if not folder.exists():  # checked first, because another process may rename the folder at any time
             return None
         with _remedy(folder):
-            try:
-                manifest = Manifest.read(folder)
-                check_sizes(folder, manifest.files)
-            except (FileNotFoundError, NotADirectoryError):
-                if not folder.exists():  # another process has just removed it
-                    return None
-                raise
+            manifest = Manifest.read(folder)
+            check_sizes(folder, manifest.files)
             return Artifact(folder, manifest, result.load(manifest.contents), check=self.check)
-
-    def exists(self, name: str) -> bool:
-        """Return whether there is an artifact of this name."""
-        return (self.root / name).exists()
 
     def open_all(self, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
         """Return the artifacts of these names.
@@ -278,27 +233,18 @@ class Store:
             artifacts.append(artifact)
         return artifacts
 
-    def check(self, artifact: Artifact[Any], verify: Verify | None = None) -> None:
+    def check(self, artifact: Artifact[Any]) -> None:
         """Compare an artifact's files with the checksums in its manifest.
-
-        Args:
-            artifact: The artifact.
-            verify: Replaces the store's setting.
 
         Raises:
             UserError: If a file is damaged or missing.
         """
         with _remedy(artifact.folder):
-            check_files(artifact.folder, artifact.manifest.files, verify or self.verify, self.progress)
+            check_files(artifact.folder, artifact.manifest.files, self.verify, self.progress)
 
-    def names(self, prefix: str) -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         """Return the names of finished artifacts that start with `prefix`."""
-        return sorted(self.latest(prefix))
-
-    def latest(self, prefix: str) -> list[str]:
-        """Return the names of artifacts on this machine that start with `prefix`, the last one first."""
-        paths = self.root.glob(f"{prefix}*" if prefix else "[!.]*")
-        return [path.name for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)]
+        return sorted(path.name for path in self.root.glob(f"{prefix}*" if prefix else "[!.]*"))
 
     def remove(self, name: str) -> None:
         """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
@@ -357,14 +303,6 @@ def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
     if not re.fullmatch(NAME, folder.name):
         return None
     return Store(folder.parent).find(folder.name, result) if (folder / MANIFEST).is_file() else None
-
-
-def seconds_so_far(partial: Path) -> float | None:
-    """Return the seconds that earlier attempts of an unfinished artifact took; None if unknown."""
-    try:
-        return float((partial / _SECONDS).read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 @contextmanager

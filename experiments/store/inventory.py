@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from experiments.results import Folder
-from experiments.store import registry, runs
-from experiments.store.artifacts import DAMAGE, NAME, PARTIAL, Store, seconds_so_far
-from experiments.store.manifest import FORMAT, MANIFEST, Manifest
+from experiments.store import records
+from experiments.store.artifacts import DAMAGE, NAME, PARTIAL, Store
+from experiments.store.manifest import MANIFEST, Manifest
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
-STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
-"""Prefixes of artifact names, in the order in which a run makes them."""
-
-WHOLE, DAMAGED, OUTDATED, UNFINISHED, BUSY = "whole", "damaged", "outdated", "unfinished", "in work"
-"""States of an artifact. `outdated`: in another format, never reused. `unfinished`: left by an interrupted process.
-`in work`: being made now."""
+WHOLE, DAMAGED, UNFINISHED, BUSY = "whole", "damaged", "unfinished", "in work"
+"""States of an artifact. `unfinished`: left by an interrupted process. `in work`: being made now."""
 
 
 @dataclass
@@ -58,24 +53,21 @@ class Item:
     needed: bool = False
 
 
-def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, verify: bool = False) -> list[Item]:
-    """Return everything in a store, in the order of stages and time.
+def take(store: Store, *, verify: bool = False) -> list[Item]:
+    """Return everything in a store, in the order in which it was made.
 
     Args:
         store: The store.
-        keep: Names of artifacts to mark as needed.
-        drop: Names of reports and other artifacts to mark as not needed, even if a run used them.
         verify: Compare every file with its checksum.
     """
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    names = [name for name in store.names("") if re.fullmatch(NAME, name) or (store.root / name / MANIFEST).exists()]
+    names = [name for name in store.names() if re.fullmatch(NAME, name) or (store.root / name / MANIFEST).exists()]
     items = [_item(store, store.root / name, verify) for name in names]
     items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix == PARTIAL]
     _link(items)
-    _mark(store, items, set(keep), set(drop))
-    order = {stage: place for place, stage in enumerate(STAGES)}
-    return sorted(items, key=lambda item: (order.get(item.stage, len(order)), item.made or "~"))
+    _mark(store, items)
+    return sorted(items, key=lambda item: item.made or "~")
 
 
 def _item(store: Store, path: Path, verify: bool) -> Item:
@@ -85,15 +77,13 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
         assert artifact is not None
         item.manifest = artifact.manifest
         if verify:
-            store.check(artifact, "always")
+            replace(store, verify="always").check(artifact)
     except UserError as error:
         item.state, item.note = DAMAGED, str(error)
         with suppress(OSError, *DAMAGE):
             item.manifest = Manifest.read(path)
     if (manifest := item.manifest) is not None:
         item.seconds, item.made, item.command = manifest.seconds, manifest.made, manifest.command
-        if item.state == WHOLE and manifest.format != FORMAT:
-            item.state, item.note = OUTDATED, f"format {manifest.format}; the current format is {FORMAT}"
     return item
 
 
@@ -101,7 +91,7 @@ def _unfinished(store: Store, path: Path) -> Item:
     name = path.name.removeprefix(".").removesuffix(path.suffix)
     with store.if_free(name) as free:
         state = UNFINISHED if free else BUSY
-    return Item(path, name, name.partition("-")[0], state, seconds_so_far(path), _n_bytes(path), needed=True)
+    return Item(path, name, name.partition("-")[0], state, None, _n_bytes(path), needed=True)
 
 
 def _n_bytes(folder: Path) -> int:
@@ -114,7 +104,7 @@ def _link(items: list[Item]) -> None:
     A tokenizer is named by its content, and its training record points to it. So an artifact that needs the tokenizer
     also needs the record, and the merge list that the tokenizer was cut from.
     """
-    whole = {item.name: item.manifest for item in items if item.state in (WHOLE, OUTDATED) and item.manifest}
+    whole = {item.name: item.manifest for item in items if item.state == WHOLE and item.manifest}
     by_hash = {manifest.hash: name for name, manifest in whole.items()}
     for item in items:
         if (manifest := whole.get(item.name)) is not None:
@@ -127,16 +117,13 @@ def _link(items: list[Item]) -> None:
             item.needs = sorted((needs & whole.keys()) - {item.name})
 
 
-def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> None:
+def _mark(store: Store, items: list[Item]) -> None:
     """Mark everything that can be reached from existing runs and reports as needed."""
-    unknown = sorted((keep | drop) - {item.name for item in items})
-    if unknown:
-        raise UserError(f"{store.root} contains no artifact {unknown[0]}")
-    by_name = {item.name: item for item in items if item.state == WHOLE and item.name not in drop}
-    waiting = [*keep, *(name for name, item in by_name.items() if item.stage == "report")]
-    for entry in registry.entries(store):
+    by_name = {item.name: item for item in items if item.state == WHOLE}
+    waiting = [name for name, item in by_name.items() if item.stage == "report"]
+    for entry in records.entries(store):
         if entry.record.exists():
-            waiting += runs.load(entry.record).artifacts
+            waiting += records.load(entry.record).artifacts
     while waiting:
         item = by_name.get(waiting.pop())
         if item is not None and not item.needed:

@@ -40,7 +40,7 @@ class Manifest:
         config: The stage's own settings.
         contents: The stage's result (`experiments.results`), JSON-able.
         files: Size and checksum of every file.
-        seconds: Time to make the artifact, over all attempts.
+        seconds: Time to make the artifact; for one that was resumed, of the last attempt.
         peak_memory_bytes: Peak resident memory.
         made: Time when it was made (UTC).
         command: Command line that made it.
@@ -70,9 +70,7 @@ class Manifest:
             OSError: If there is no manifest.
             ValueError: If it is damaged; damage may also raise TypeError, KeyError or AttributeError.
         """
-        values = read_sealed(folder / MANIFEST)
-        known = {each.name for each in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        return cls(**read_sealed(folder / MANIFEST))
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json`, sealed with its own checksum."""

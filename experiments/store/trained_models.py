@@ -1,4 +1,4 @@
-"""Trained models among the artifacts, with their tokenizers and shards."""
+"""Trained models and tokenizers among the artifacts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.results import Folder
+from experiments.results import Folder, TrainedTokenizer
 from experiments.store.artifacts import Store, artifact_at
-from experiments.store.registry import arm_labels
+from experiments.store.records import arm_labels
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
@@ -31,8 +31,8 @@ class Saved:
     """A model of a run.
 
     Attributes:
-        label: Kind of the tokenizer ("BPE", "SuperBPE", "bytes", "external"). If several models have it, the label of
-            the arm in its run, then also the seed, and at last the artifact's name instead.
+        label: Label of the arm in its run; without one, the kind of the tokenizer ("BPE", "SuperBPE", "bytes",
+            "external"). If several models have it, with the name of the artifact.
         artifact: Its folder.
         lm: Model and tokenizer.
     """
@@ -58,21 +58,17 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     models = [(one, LanguageModel(*open_model(one.path, device=device))) for one in artifacts]
     if len(paths) == 1:  # the user gave no order
         models.sort(key=lambda model: len(model[1].tokenizer.superword_ids()))
-    labels = _labels([one for one, _ in models], [_kind(lm.tokenizer) for _, lm in models])
-    return [Saved(label, *model) for label, model in zip(labels, models, strict=True)]
-
-
-def _labels(artifacts: Sequence[Artifact[Folder]], kinds: Sequence[str]) -> list[str]:
-    """Extend the kinds of models until they differ: by the label of the arm, the seed, the artifact's name."""
-    arms = [
-        " and ".join(arm_labels(Store(one.folder.parent)).get(one.name, ())) or kind
-        for one, kind in zip(artifacts, kinds, strict=True)
+    labels = [_label(*model) for model in models]
+    names = [
+        f"{label} {one.name}" if labels.count(label) > 1 else label
+        for label, (one, _) in zip(labels, models, strict=True)
     ]
-    seeds = [f"{arm} seed {one.manifest.contents.get('seed')}" for arm, one in zip(arms, artifacts, strict=True)]
-    labels = list(kinds)
-    for longer in (arms, seeds, [f"{arm} {one.name}" for arm, one in zip(arms, artifacts, strict=True)]):
-        labels = [more if labels.count(label) > 1 else label for label, more in zip(labels, longer, strict=True)]
-    return labels
+    return [Saved(name, *model) for name, model in zip(names, models, strict=True)]
+
+
+def _label(artifact: Artifact[Folder], lm: LanguageModel) -> str:
+    arms = arm_labels(Store(artifact.folder.parent)).get(artifact.name)
+    return " and ".join(arms) if arms else _kind(lm.tokenizer)
 
 
 def _kind(tokenizer: TokenizerLike) -> str:
@@ -119,16 +115,26 @@ def open_model(
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:
-    from lm.model.weights import MODEL  # Torch takes seconds to load
-
-    if (path / MODEL).exists():
-        store, names = Store(path.resolve().parent), [path.resolve().name]
-    else:
-        store = Store(path)
-        names = store.names("lm-")
+    if (artifact := artifact_at(path, Folder)) is not None:
+        return [artifact]
+    store = Store(path)
+    names = store.names("lm-")
     if not names:
         raise UserError(
             f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
             "superbpe pipeline --until train-lm makes them"
         )
     return store.open_all(names, Folder)
+
+
+def tokenizer_folder(path: Path) -> Path:
+    """Return the tokenizer's folder or file: the path itself, or the tokenizer that a training record points to."""
+    record = training_record(path)
+    return path if record is None else path.parent / record.contents.tokenizer
+
+
+def training_record(folder: Path) -> Artifact[TrainedTokenizer] | None:
+    """Return a training record; None for any other folder."""
+    if not folder.absolute().name.startswith(("bpe-", "superbpe-")):
+        return None
+    return artifact_at(folder, TrainedTokenizer)

@@ -40,6 +40,9 @@ def write_model(store, tokenizer, seed):
         save_tensors(folder / MODEL, model_tensors(model), meta)
         return Folder()
 
-    name, sha = f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest()
-    store.write(Folder, f"tokenizer-{tokenizer.sha256[:12]}", {"hash": tokenizer.sha256}, build_tokenizer)
-    return store.write(Folder, name, {"hash": sha}, build_model).path
+    for stage, name, key, build in (
+        ("tokenizer", f"tokenizer-{tokenizer.sha256[:12]}", tokenizer.sha256, build_tokenizer),
+        ("lm", f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest(), build_model),
+    ):
+        artifact = store.make(Folder, stage, config={}, inputs={}, build=build, name=name, key=key)
+    return artifact.path

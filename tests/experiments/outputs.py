@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,11 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+def command(stage: str, words: list[str]) -> list[str]:
+    """`superbpe pipeline --until STAGE WORDS`, for a process of its own."""
+    return [sys.executable, "-m", "experiments", "pipeline", "--until", stage, *words]
 
 
 def run_until(stage: str, words: list[str]) -> int:

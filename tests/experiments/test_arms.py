@@ -15,7 +15,7 @@ from experiments.arms import check_name, resolve_arms
 from experiments.cli import main
 from experiments.cli.compose import check, load
 from experiments.config import part
-from experiments.store import runs
+from experiments.store import records
 from superbpe.rules import PHASE1, PRESETS, Rules
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
@@ -183,7 +183,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     assert by_label["bytes"]["bytes_per_token"] == 1.0
     assert by_label["mine"]["bits_per_byte"] == by_label["BPE"]["bits_per_byte"]  # the same tokenizer, the same model
     assert len(list((tmp_path / "artifacts").glob("bpe-*"))) == 1  # one list of merges for all four trained arms
-    (found,) = runs.find(tmp_path / "outputs")
+    (found,) = records.find(tmp_path / "outputs")
     assert found.results is not None
     assert [arm.label for arm in found.results.arms] == labels
     page = report.with_name("report.html").read_text()

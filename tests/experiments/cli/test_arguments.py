@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.cli.arguments import tokenizers_of
-from experiments.store import artifacts, registry
+from experiments.store import artifacts, records
 from tokenizer.errors import UserError
 
 
@@ -18,7 +18,7 @@ def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch,
         return SimpleNamespace(name=path.name, folder=path) if "-" in path.name else None
 
     monkeypatch.setattr(artifacts, "artifact_at", artifact_at)
-    monkeypatch.setattr(registry, "arm_labels", lambda _: {"tokenizer-4444": ["my arm"]})
+    monkeypatch.setattr(records, "arm_labels", lambda _: {"tokenizer-4444": ["my arm"]})
     names = ("tokenizer-1111", "tokenizer-4444", "plain")
     for name in names:
         (tmp_path / name).mkdir()

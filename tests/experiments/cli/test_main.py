@@ -139,7 +139,7 @@ def test_phase_1_rules_and_heldout_text_are_options(tmp_path: Path, capsys: pyte
         "--heldout",
         "0.3",
     ]
-    assert main.run(["train", str(path), "--vocab-size", "400", "--to", str(out), *options]) == 0
+    assert main.run(["train", str(path), "--vocab-size", "400", "--to", str(out), *options, "--heldout", "0.3"]) == 0
     corpus = Corpus(CorpusConfig(paths=[str(path)], heldout_fraction=0.3))
     phase1 = train_bpe(count_pretokens(corpus, "gpt2", unit="line"), 400)
     rules = dataclasses.replace(PRESETS["digits"], max_words=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -15,10 +14,9 @@ import pytest
 from experiments import pipeline
 from experiments.cli.sweep import finish, share_out
 from experiments.results import ArmRecord, ComparisonRecord
-from experiments.store import runs
-from experiments.store.runs import Run
+from experiments.store.records import Record
+from tests.experiments.outputs import command, wait_until
 from tests.experiments.outputs import run_until as run
-from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,22 +26,22 @@ JOBLIB = {"n_jobs": -1}
 
 
 @pytest.mark.parametrize(
-    ("n_jobs", "explicit", "threads", "n_cells", "expected"),
+    ("n_jobs", "threads", "n_cells", "expected"),
     [
-        (-1, False, None, 3, (3, 2)),
-        (-1, False, None, 100, (8, 1)),
-        (-1, False, 4, 100, (2, 4)),
-        (-1, False, 16, 100, (1, 16)),
-        (2, True, None, 100, (2, 4)),
-        (-2, True, None, 100, (7, 1)),
-        (2, True, None, 1, (1, 8)),
-        (4, True, 2, 100, (4, 2)),
+        (-1, None, 3, (3, 2)),
+        (-1, None, 100, (8, 1)),
+        (-1, 4, 100, (2, 4)),
+        (-1, 16, 100, (1, 16)),
+        (2, None, 100, (2, 4)),
+        (-2, None, 100, (7, 1)),
+        (2, None, 1, (1, 8)),
+        (4, 2, 100, (4, 2)),
     ],
 )
 def test_cells_and_their_threads_share_the_cores(
-    n_jobs: int, explicit: bool, threads: int | None, n_cells: int, expected: tuple[int, int]
+    n_jobs: int, threads: int | None, n_cells: int, expected: tuple[int, int]
 ) -> None:
-    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads, explicit=explicit, cores=8)
+    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads, cores=8)
     assert shares == [f"hydra.launcher.n_jobs={expected[0]}", f"runner.threads={expected[1]}"]
 
 
@@ -51,14 +49,12 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     def record(number: int, **values: Any) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
-        cell = Run(str(folder), "report", [], [f"superbpe.transition=0.{number}"], number)
-        recorder = runs.Recorder(cell, folder)
+        cell = Record(str(folder), [], [f"superbpe.transition=0.{number}"], number)
+        cell.save()
         if "error" in values:
-            recorder.failed(values["error"])
+            cell.failed(values["error"])
         elif "results" in values:
-            recorder.done([], tmp_path / "report.html")
-            recorder.run.results = values["results"]
-            runs.write_json(folder / "run.json", dataclasses.asdict(recorder.run))
+            cell.done([values["results"]], tmp_path / "report.html")
 
     sides = [
         ArmRecord(
@@ -73,12 +69,8 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     record(2, error=ZeroDivisionError("by zero"))
     record(3)
     cells = finish(tmp_path, 5)
-    assert [(cell.status, cell.exit_code) for cell in cells] == [
-        ("done", 0),
-        ("failed", 2),
-        ("failed", 1),
-        ("failed", 1),
-    ]
+    ends = [("done", 0), ("failed", 2), ("failed", 1), ("failed", 1)]
+    assert [(cell.status, cell.exit_code) for cell in cells] == ends
     told = capsys.readouterr()
     for expected in ("1.2000–1.3000", "−0.12", "transition", str(tmp_path / "report.html"), "sweep.json"):
         assert expected in told.out
@@ -128,8 +120,8 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
     sweep = ["--multirun", "superbpe.transition=0.8,0.9"]
     places = [[f"hydra.sweep.dir={tmp_path / name}"] for name in ("one", "two")]
     arguments = [text for text in tiny if not text.startswith("hydra.sweep.dir")]
-    command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-superbpe", *arguments, *sweep]
-    processes = [subprocess.Popen([*command, *place], stdout=subprocess.PIPE, text=True) for place in places]
+    commands = [command("train-superbpe", [*arguments, *sweep, *place]) for place in places]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for words in commands]
     out = "".join(process.communicate(timeout=120)[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
     made = [line.split()[1] for line in out.splitlines() if line.startswith("✓")]
@@ -140,14 +132,14 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
 def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
     """The first process is killed in the middle of its training; the second waited, and continues from there."""
     long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
-    command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-lm", *long]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    words = command("train-lm", long)
+    first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:
         checkpoint = ".lm-*.partial/checkpoint.safetensors"
         wait_until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
         first.send_signal(signal.SIGSTOP)  # as slow as can be: it keeps its lock
         second = subprocess.Popen(
-            [*command, f"hydra.run.dir={tmp_path / 'other'}"],
+            [*words, f"hydra.run.dir={tmp_path / 'other'}"],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -179,18 +171,8 @@ def test_launchers_that_start_processes(tiny: list[str], tmp_path: Path, launche
     # Of the four cells one cannot be: a transition at 410 with a vocabulary of 400.
     sweep = ["superbpe.transition=300,410", "bpe.vocab_size=420,400", f"hydra/launcher={launcher}"]
     # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
-    command = [
-        sys.executable,
-        "-m",
-        "experiments",
-        "pipeline",
-        "--until",
-        "train-superbpe",
-        *tiny,
-        "--multirun",
-        *sweep,
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = command("train-superbpe", [*tiny, "--multirun", *sweep])
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
     assert [cell["status"] for cell in table["cells"]].count("failed") == 1
@@ -217,17 +199,8 @@ def test_sigterm_stops_a_run_as_ctrl_c_does(tiny: list[str], tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "experiments",
-        "pipeline",
-        "--until",
-        "train-lm",
-        *tiny,
-        "budget.train_bytes=8000000",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    words = command("train-lm", [*tiny, "budget.train_bytes=8000000"])
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
     process.terminate()

@@ -7,13 +7,17 @@ from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import SimpleNamespace
 
-from experiments.cluster import results
+from experiments.cluster import tasks
 from experiments.cluster.tasks import Cluster
 from experiments.config import RunnerConfig
 
 
 class WorkerCrashedError(Exception):
     """A worker died more often than Ray repeats its task."""
+
+
+class KilledError(Exception):
+    """Raised by a task in place of the death of its worker."""
 
 
 class FakeRay:
@@ -26,7 +30,6 @@ class FakeRay:
         self.submitted: list[str] = []
         self.attempts: dict[str, int] = defaultdict(int)
         self.cancelled: list[str] = []
-        self.killed: set[int] = set()
         self.names: dict[Future, str] = {}
         self.stop = threading.Event()
         self.exceptions = SimpleNamespace(RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError)
@@ -37,18 +40,16 @@ class FakeRay:
     def cluster_resources(self) -> dict[str, float]:
         return self.resources
 
-    available_resources = cluster_resources
-
     def nodes(self) -> list[dict]:
         return [{"NodeID": "", "Alive": True, "Resources": self.resources}]
 
     def put(self, value):
         return value
 
-    def remote(self, *, max_retries=0, retry_exceptions=(), **options):
+    def remote(self, *, max_retries=0, **options):
         def decorated(function):
             def submit(*arguments):
-                future = self.pool.submit(self._run, function, arguments, max_retries, tuple(retry_exceptions))
+                future = self.pool.submit(self._run, function, arguments, max_retries)
                 if len(arguments) > 1:
                     self.submitted.append(arguments[1].name)
                     self.names[future] = arguments[1].name
@@ -58,7 +59,7 @@ class FakeRay:
 
         return decorated
 
-    def _run(self, function, arguments, retries, repeated):
+    def _run(self, function, arguments, retries):
         if len(arguments) == 1:
             return function(*arguments)
         name = arguments[1].name
@@ -67,12 +68,12 @@ class FakeRay:
             queued = self.faults.get(name)
             fault = queued.pop(0) if queued else 0
             if fault == "lost":
-                results._Beat(*arguments[1:])
+                tasks._Beat(*arguments[1:])
                 continue
             self.stop.wait(fault)
             try:
                 return function(*arguments)
-            except repeated:
+            except KilledError:
                 continue
         raise WorkerCrashedError("its worker died")
 

@@ -8,18 +8,15 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
-import psutil
 import pytest
 
-from experiments.cluster import connection, models
+from experiments.cluster import models, tasks
 from experiments.config import RunnerConfig
 from experiments.stages.models import METRICS
 from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
 
 LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2"]
@@ -33,7 +30,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     """One thread: models that train at the same time in one process would share Torch's settings."""
     made = FakeRay(1)
     made.pool = ThreadPoolExecutor(1)
-    monkeypatch.setattr(connection, "started", lambda _: made)
+    monkeypatch.setattr(tasks, "started", lambda _: made)
     return made
 
 
@@ -75,32 +72,6 @@ def test_models_and_scores_are_equal(
     assert {path.name for path in (tmp_path / "ray").glob("lm-*")} == made
 
 
-@pytest.mark.slow
-def test_a_model_on_several_devices(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
-    """Two processes with Gloo in place of two GPUs; one is killed, and the task is run again."""
-    ray.resources["GPU"] = 2
-    several = [*tiny, "arms=[bpe]", "lm.train.device=cpu", "runner=ray", "runner.gpus=2"]
-    more = ["budget.train_bytes=150000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.1"]
-    killed: list[int] = []
-
-    def kill_one() -> None:
-        wait_until(lambda: any((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors")))
-        ranks = [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]
-        killed.append(ranks[-1].pid)
-        ranks[-1].kill()
-
-    killer = Thread(target=kill_one)
-    killer.start()
-    run_stages("evaluate", [*several, *more], tmp_path / "run")
-    killer.join()
-    assert killed
-    (model,) = (tmp_path / "artifacts").glob("lm-*")
-    assert json.loads((model / "summary.json").read_text())["processes"] == 2
-    steps = [json.loads(line)["step"] for line in (model / METRICS).open()]
-    assert steps[-1] == max(steps)
-    assert steps.count(1) == 1  # continued from the checkpoint
-
-
 def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
     rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
@@ -117,13 +88,15 @@ def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay)
 def test_artifacts_that_a_worker_does_not_see(
     tiny: list[str], tmp_path: Path, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = models._outcome
+    work = models._work
 
-    def on_another_machine(job: Any, beat: Any) -> Any:
-        return made(replace(job, store=(tmp_path / "unshared", *job.store[1:])), beat)
+    def on_another_machine(store: Any, runner: Any, documents: Any, job: Any, beat: Any) -> Any:
+        return work(store, runner, replace(documents, folder=tmp_path / "unshared" / documents.name), job, beat)
 
-    monkeypatch.setattr(models, "_outcome", on_another_machine)
-    with pytest.raises(UserError, match=r"does not see .*unshared/tokenizer-.*set artifacts to a shared folder"):
+    monkeypatch.setattr(models, "_work", on_another_machine)
+    with pytest.raises(
+        UserError, match=r"does not see .*unshared/documents-.*set artifacts to a folder that all machines"
+    ):
         run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
 
@@ -138,17 +111,10 @@ def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: Fake
 
 @pytest.mark.parametrize(
     ("name", "asked", "has", "expected"),
-    [("ray", None, 0, None), ("ray", None, 8, 1), ("ray", 4, 8, 4), ("ray", 0, 8, 0), ("local", 2, 8, None)],
+    [("ray", None, 0, None), ("ray", None, 8, 1), ("ray", 1, 0, 1), ("ray", 0, 8, 0), ("local", 1, 8, None)],
 )
 def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
     ray.resources["GPU"] = has
     documents: Any = None
-    place = models.place(RunnerConfig(name=name, gpus=asked, address="auto"), documents, "once")
+    place = models.place(RunnerConfig(name=name, gpus=asked), documents)
     assert (place and place.gpus) == expected
-
-
-def test_more_gpus_than_this_machine_has(ray: FakeRay) -> None:
-    ray.resources["GPU"] = 1
-    documents: Any = None
-    with pytest.raises(UserError, match=r"runner.gpus=2, but this machine has 1; set runner.gpus=0"):
-        models.place(RunnerConfig(name="ray", gpus=2), documents, "once")

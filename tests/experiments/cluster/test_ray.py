@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.cluster import connect, results, tasks
+from experiments.cluster import tasks
 from experiments.cluster.parts import ClusterSources, count, encoded_by
-from experiments.cluster.results import Task
+from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
 from experiments.stages.contamination import search
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
@@ -181,7 +181,7 @@ def attempted(folder: Path, number: int) -> bool:
     return found
 
 
-def stop_once(folder: Path, number: int, beat: object) -> results.Blocks:
+def stop_once(folder: Path, number: int, beat: object) -> tasks.Blocks:
     """Stop the process in the first attempt of the first two tasks."""
     if number < 2 and not attempted(folder, number):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -198,12 +198,12 @@ def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tm
     assert "lost its worker; attempt 2 runs on" in caplog.text
 
 
-def kill(number: int, beat: object) -> results.Blocks:
+def kill(number: int, beat: object) -> tasks.Blocks:
     os.kill(os.getpid(), signal.SIGKILL)
     yield from ()
 
 
-def fail(number: int, beat: object) -> results.Blocks:
+def fail(number: int, beat: object) -> tasks.Blocks:
     yield from ()
     raise UserError("a.jsonl: line 3: not JSON")
 
@@ -232,7 +232,7 @@ def test_that_nothing_can_start_is_said(runner, tmp_path, monkeypatch, caplog):
 
 def test_a_cluster_that_does_not_exist_is_an_error():
     code = (
-        "from experiments.cluster import connect; from experiments.config import RunnerConfig\n"
+        "from experiments.cluster.tasks import connect; from experiments.config import RunnerConfig\n"
         "connect(RunnerConfig(name='ray', address='127.0.0.1:1'))"
     )
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT), "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
@@ -244,8 +244,7 @@ DRIVER = """
 import sys
 from functools import partial
 from pathlib import Path
-from experiments.cluster import connect
-from experiments.cluster.results import Task
+from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
 from tests.experiments.cluster.test_ray import slowly
 cluster, folder = connect(RunnerConfig(name="ray", address=sys.argv[1])), Path(sys.argv[2])
@@ -254,7 +253,7 @@ for result in cluster.run(partial(slowly, folder), [Task(f"part-{i}", [i], i) fo
 """
 
 
-def kill_once(folder: Path, number: int, beat: object) -> results.Blocks:
+def kill_once(folder: Path, number: int, beat: object) -> tasks.Blocks:
     if not attempted(folder, number):
         os.kill(os.getpid(), signal.SIGKILL)
     yield from ()
@@ -271,7 +270,7 @@ def test_a_lost_worker_is_one_line(address, tmp_path):
     assert re.fullmatch(r"task part-0 lost its worker; attempt 2 runs on \S+\n", ended.stderr)
 
 
-def slowly(folder: Path, number: int, beat: object) -> results.Blocks:
+def slowly(folder: Path, number: int, beat: object) -> tasks.Blocks:
     with (folder / "executed").open("a") as file:
         file.write(f"{number}\n")
     time.sleep(0.5)
@@ -303,7 +302,9 @@ def test_finished_parts_survive_their_driver(address, tmp_path, stop):
 
 
 def interrupt_after_progress(run: tasks._Run) -> int:
-    if len(run.submitted) == 2 and all(entry.done for entry in run.submitted.values()):
+    if len(run.submitted) == 2 and all(
+        task in run.signs and run.signs[task][0].done for task in run.submitted.values()
+    ):
         raise KeyboardInterrupt
     return 0
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cluster import connection
+from experiments.cluster import parts as cluster_parts
+from experiments.cluster import tasks
 from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
 from tokenizer.corpus.corpus import Corpus
@@ -41,23 +42,21 @@ def test_artifacts_are_equal(
             f"corpus.sources={{a: '{tmp_path}/a', b: '{tmp_path}/b:3'}}",
         ]
         tiny = [word for word in tiny if not word.startswith(("corpus.heldout_fraction", "corpus.paths"))]
-    ray = FakeRay()
-    monkeypatch.setattr(connection, "started", lambda _: ray)
+    ray = FakeRay(count_00003=["lost"])
+    monkeypatch.setattr(cluster_parts, "FAN_IN", 4)
+    monkeypatch.setattr(tasks, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 15_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
     elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
-    if kind == "named-sources":
-        more += [f"runner.folder={tmp_path}/tasks"]
     run_stages("shard", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
-    assert (tmp_path / "tasks").exists() == (kind == "named-sources")
-    assert not list((tmp_path / "tasks").glob("*")), "results of tasks are deleted"
     found = files_by_artifact(tmp_path / "ray")
     assert found.keys() == expected.keys()
     for name, artifact in found.items():
         assert artifact == expected[name], name
-    assert not list((tmp_path / "ray").rglob("parts"))
+    assert not list((tmp_path / "ray").rglob("parts")), "results of tasks are deleted"
     kinds = {"count", "seams", "fragments", "encode", "measured", "overlap", "survey"}
     assert {name.partition("-")[0] for name in ray.submitted} == kinds
     assert len(ray.submitted) > 30
+    assert any(name.startswith("count-sum-1-") for name in ray.submitted), "a tree of sums"

@@ -6,10 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from experiments.cluster import results, tasks
-from experiments.cluster.results import Result, Task
-from experiments.cluster.tasks import RETRIES, LostError
-from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
+from experiments.cluster import tasks
+from experiments.cluster.tasks import RETRIES, Result, Task
+from tests.experiments.cluster.fake_ray import FakeRay, KilledError, cluster_of
 from tokenizer.errors import UserError
 
 
@@ -38,7 +37,7 @@ def run(ray, work, n, folder, **settings):
 
 @pytest.fixture
 def _frequent(monkeypatch):
-    monkeypatch.setattr(results, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.02)
 
 
 def test_results_come_in_the_order_of_the_tasks_and_are_not_made_again(tmp_path):
@@ -86,19 +85,6 @@ def test_a_task_that_is_always_lost_is_an_error(tmp_path):
     assert ray.attempts["part-1"] == RETRIES + 1
 
 
-def test_a_lost_process_of_a_task_is_a_loss(tmp_path):
-    lost = []
-
-    def losing(number, beat):
-        lost.append(number)
-        if len(lost) < 3:
-            raise LostError("process 1 was ended by signal 9")
-        yield from ()
-        return number
-
-    assert [result.value for result in cluster_of(FakeRay()).run(losing, numbered(1), tmp_path)] == [0]
-
-
 def test_an_error_for_the_user_ends_the_run_and_cancels_the_others(tmp_path):
     ray = FakeRay(slots=4, part_1=[5], part_2=[5])
 
@@ -123,13 +109,11 @@ def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_pa
 
 
 def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"runner.folder=s3://bucket/tasks must be a folder that all machines"):
-        cluster_of(FakeRay(), folder="s3://bucket/tasks")
-    with pytest.raises(UserError, match=r"does not see .*gone; set runner\.folder to a folder that all machines"):
+    with pytest.raises(UserError, match=r"does not see .*gone; set artifacts to a folder that all machines"):
         tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
-    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]])
+    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}})
     monkeypatch.setattr(tasks, "execute", lambda *_: missing)
-    with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set runner\.folder"):
+    with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set artifacts"):
         run(FakeRay(), Writing(), 1, tmp_path)
 
 
@@ -157,7 +141,7 @@ def test_a_silent_task_is_ended_and_a_waiting_one_is_not(tmp_path, monkeypatch, 
     def silent(number, beat):
         if number == 0 and not killed.is_set():
             killed.wait(20)
-            raise LostError("killed")
+            raise KilledError
         yield from ()
         return {"number": number}
 

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.report.training_counts import training_counts
-from experiments.store.training_records import tokenizer_folder
+from experiments.store.trained_models import tokenizer_folder
 from superbpe import train_superbpe
 from tests import texts
 from tests.experiments.conftest import run_stages

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.store import inventory, runs
-from experiments.store.artifacts import Store, digest
+from experiments.store import inventory, records
+from experiments.store.artifacts import Store
 from tests.experiments.store.demo import Demo, make
 from tokenizer.errors import UserError
 
@@ -28,11 +28,6 @@ def _write(text: str) -> Any:
 
 def _make(store: Store, text: str = "hello", **config: Any) -> Any:
     return make(store, "demo", config=config, inputs={"corpus": "c" * 64}, build=_write(text))
-
-
-def test_digest_ignores_the_order_of_keys_but_not_values() -> None:
-    assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
-    assert digest({"a": 1}) != digest({"a": 1.5})
 
 
 def test_an_artifact_is_made_once_and_then_found(tmp_path: Path) -> None:
@@ -69,13 +64,12 @@ def test_a_failing_stage_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
-def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_path: Path) -> None:
+def test_a_resumable_stage_finds_its_unfinished_folder(tmp_path: Path) -> None:
     store, sittings = Store(tmp_path), []
 
     def build(folder: Path) -> dict[str, Any]:
         sittings.append((folder / "checkpoint").exists())
         (folder / "checkpoint").write_text("step 7")
-        time.sleep(0.05)
         if len(sittings) == 1:
             raise KeyboardInterrupt
         return {}
@@ -84,12 +78,14 @@ def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_
         make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     artifact = make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     assert sittings == [False, True]
-    assert artifact.seconds >= 0.1
     assert set(artifact.manifest.files) == {"checkpoint"}
 
 
-@pytest.mark.parametrize("damage", ["shorter", "missing", "manifest"])
-def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [("shorter", "is damaged: it has 2 bytes, not 5"), ("missing", "is missing"), ("manifest", "is not JSON")],
+)
+def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: str, reason: str) -> None:
     path = _make(Store(tmp_path)).path
     if damage == "shorter":
         (path / "result.txt").write_text("he")
@@ -97,7 +93,7 @@ def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: 
         (path / "result.txt").unlink()
     else:
         (path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"delete the folder .*demo-"):
+    with pytest.raises(UserError, match=rf"{reason}.*delete the folder .*demo-"):
         _make(Store(tmp_path))
 
 
@@ -105,12 +101,6 @@ def test_a_root_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="artifacts="):
         _make(Store(tmp_path / "file"))
-
-
-def test_remove_makes_room_for_a_new_one(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.remove(_make(store).name)
-    assert _make(store).fresh
 
 
 def _slow(root: Path, started: Any) -> None:
@@ -152,18 +142,7 @@ def _appending(root: Path, log: Path) -> None:
     make(Store(root), "demo", config={}, inputs={}, build=build)
 
 
-def test_two_processes_do_the_work_once(tmp_path: Path) -> None:
-    processes = multiprocessing.get_context("spawn")
-    both = [processes.Process(target=_appending, args=(tmp_path / "a", tmp_path / "log")) for _ in range(2)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
-        assert process.exitcode == 0
-    assert (tmp_path / "log").read_text() == "made\n"
-
-
-def test_waiting_is_announced(tmp_path: Path) -> None:
+def test_two_processes_do_the_work_once_and_waiting_is_announced(tmp_path: Path) -> None:
     waited: list[str] = []
     processes = multiprocessing.get_context("spawn")
     process = processes.Process(target=_appending, args=(tmp_path, tmp_path / "log"))
@@ -173,6 +152,7 @@ def test_waiting_is_announced(tmp_path: Path) -> None:
     artifact = make(Store(tmp_path, on_wait=waited.append), "demo", config={}, inputs={}, build=_write("x"))
     process.join()
     assert waited == [artifact.name]
+    assert (tmp_path / "log").read_text() == "made\n"
     assert not artifact.fresh
 
 
@@ -184,4 +164,4 @@ def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"manifest\.json (is not JSON|is not a JSON object|nests JSON values)"):
         Store(tmp_path).find("count-0", Demo)
     with pytest.raises(UserError, match=r"run\.json is not the record of a run"):
-        runs.load(tmp_path / "run.json")
+        records.load(tmp_path / "run.json")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import multiprocessing
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,14 +21,6 @@ from tokenizer.files import read_sealed, write_sealed
 ROOT = Path(__file__).parents[3]
 
 
-def _never(folder: Path) -> dict[str, Any]:
-    raise AssertionError(f"{folder} was built again")
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def _build(folder: Path) -> dict[str, Any]:
     (folder / "inner").mkdir(exist_ok=True)
     (folder / "inner" / "data.bin").write_bytes(bytes(range(256)))
@@ -43,20 +33,7 @@ def test_after_a_kill_at_any_change_of_a_file_nothing_finished_is_lost(tmp_path:
     command = [sys.executable, "-m", "tests.experiments.store.killed", tmp_path, *(["resumable"] if resumable else [])]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert ran.returncode == 0, ran.stderr
-    kills, promoted = map(int, ran.stdout.split())
-    assert kills > 10
-    assert promoted  # some attempts died between the manifest and the folder's name
-
-
-def test_a_finished_folder_is_renamed_by_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "_finish", _interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
-    assert list(tmp_path.glob(".lm-*.partial"))
-    artifact = make(store, "lm", config={}, inputs={}, build=_never, resumable=True)
-    assert (artifact.path / "notes.txt").read_text() == "some text"
+    assert int(ran.stdout) > 10
 
 
 @pytest.mark.parametrize("damage", ["manifest", "file"])
@@ -135,21 +112,6 @@ def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pyte
     assert make(store, "demo", config={}, inputs={}, build=_build).fresh
 
 
-def test_a_disk_error_does_not_undo_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    store = Store(tmp_path)
-    finished = make(store, "count", config={}, inputs={}, build=_build)
-    partial = finished.folder.rename(tmp_path / f".{finished.name}.partial")
-    with monkeypatch.context() as patch:
-        patch.setattr("experiments.store.artifacts.check_sizes", fails)
-        with pytest.raises(OSError, match="Input/output"):
-            make(store, "count", config={}, inputs={}, build=_never)
-    assert (partial / MANIFEST).exists()
-    assert not make(store, "count", config={}, inputs={}, build=_never).fresh
-
-
 def _write_often(path: Path, letter: str) -> None:
     for _ in range(100):
         write_whole(path, letter * 100_000)
@@ -168,13 +130,6 @@ def test_two_writers_of_a_file_do_not_mix(tmp_path: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert seen <= {"a" * 100_000, "b" * 100_000}
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
-
-
-def test_the_reason_is_not_hidden(tmp_path: Path) -> None:
-    path = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build).path
-    (path / "notes.txt").write_text("short")
-    with pytest.raises(UserError, match=r"notes\.txt is damaged: it has 5 bytes, not 9"):
-        Store(tmp_path).find(path.name, Demo)
 
 
 def test_a_manifest_without_a_seal_is_rejected(tmp_path: Path) -> None:
@@ -203,64 +158,9 @@ def test_names_of_artifacts_stay_in_their_store(tmp_path: Path) -> None:
         Store(tmp_path / "artifacts").find(f"../other/{path.name}", Demo)
 
 
-@pytest.mark.parametrize("content", ["", "nonsense"])
-def test_an_unreadable_record_of_seconds_does_not_stop_anything(tmp_path: Path, content: str) -> None:
-    def build(folder: Path) -> dict[str, Any]:
-        (folder / ".seconds").write_text(content)
-        raise KeyboardInterrupt
-
-    store = Store(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        make(store, "lm", config={}, inputs={}, build=build, resumable=True)
-    next(tmp_path.glob(".lm-*/.seconds")).write_text(content)
-    assert make(store, "lm", config={}, inputs={}, build=_build, resumable=True).seconds >= 0
-
-
-def test_a_full_disk_leaves_the_record_of_seconds_and_names_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def build(folder: Path) -> dict[str, Any]:
-        monkeypatch.setattr(os, "fsync", full)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    store = Store(tmp_path)
-
-    def interrupted(folder: Path) -> dict[str, Any]:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        make(store, "lm", config={}, inputs={}, build=interrupted, resumable=True)
-    before = next(tmp_path.glob(".lm-*/.seconds")).read_text()
-    with pytest.raises(OSError, match="No space left") as caught:
-        make(store, "lm", config={}, inputs={}, build=build, resumable=True)
-    assert ".lm-" in str(caught.value.filename)
-    assert next(tmp_path.glob(".lm-*/.seconds")).read_text() == before
-    monkeypatch.undo()
-    assert make(store, "lm", config={}, inputs={}, build=_build, resumable=True).fresh
-
-
 def test_a_damaged_sealed_file_is_not_read(tmp_path: Path) -> None:
     write_sealed(tmp_path / "x.json", {"n": 3, "text": "é", "share": 0.1})
     assert read_sealed(tmp_path / "x.json") == {"n": 3, "text": "é", "share": 0.1}
     (tmp_path / "x.json").write_text((tmp_path / "x.json").read_text().replace("3", "4", 1))
     with pytest.raises(ValueError, match="seal"):
         read_sealed(tmp_path / "x.json")
-
-
-def test_an_artifact_that_appears_during_the_lookup_is_not_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process gives a folder its name just after this one found that it is not there."""
-    finished = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build)
-    elsewhere = finished.folder.rename(tmp_path / ".elsewhere")
-
-    def read_too_early(folder: Path) -> None:
-        elsewhere.rename(folder)
-        raise FileNotFoundError(errno.ENOENT, "not there yet", str(folder / MANIFEST))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("experiments.store.manifest.Manifest.read", read_too_early)
-        assert Store(tmp_path).find(finished.name, Demo) is None

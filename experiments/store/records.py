@@ -1,0 +1,192 @@
+"""Records of runs, and the registry in which a store of artifacts finds them.
+
+`run.json` in the folder of a run contains its command, its result, and the artifacts that it used. `.runs` in a store
+has one entry per run of this machine: as long as the record of a run exists, its artifacts are needed. A live run holds
+a lock, which is released when its process ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from experiments.results import ComparisonRecord
+from experiments.store.manifest import command_line
+from tokenizer.durable import write_json
+from tokenizer.errors import UserError
+from tokenizer.files import digest, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from experiments.store.artifacts import Artifact, Store
+
+FILE = "run.json"
+_FOLDER = ".runs"
+
+
+@dataclass
+class Record:
+    """Record of a run, as stored in `run.json`.
+
+    Attributes:
+        folder: Folder of the run.
+        overrides: Overrides on the command line; for a cell of a sweep, its own values.
+        swept: For a cell: its values of the swept keys.
+        number: For a cell: its number in the sweep.
+        status: Status of the run; the record of a killed process still says `running`.
+        error: What went wrong, as one line.
+        exit_code: Exit code of this run.
+        seconds: Duration of the run.
+        store: Folder of the artifacts.
+        artifacts: Names of the artifacts that it made or used.
+        results: The comparison, if the run got that far.
+        rungs: With a ladder of budgets: the comparison at every budget, smallest first; `results` is the last.
+        budgets: The budgets of `rungs` as configured, smallest first.
+        budget_unit: Their unit: `bytes` or `flops`.
+        report: Path of its report.
+        command: The command line.
+        started: Start time (UTC).
+    """
+
+    folder: str
+    overrides: list[str]
+    swept: list[str] = field(default_factory=list)
+    number: int | None = None
+    status: Literal["running", "done", "failed", "interrupted"] = "running"
+    error: str | None = None
+    exit_code: int | None = None
+    seconds: float | None = None
+    store: str = "artifacts"
+    artifacts: list[str] = field(default_factory=list)
+    results: ComparisonRecord | None = None
+    rungs: list[ComparisonRecord] = field(default_factory=list)
+    budgets: list[int] = field(default_factory=list)
+    budget_unit: str = "bytes"
+    report: str | None = None
+    command: str = field(default_factory=command_line)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def __post_init__(self) -> None:
+        self._start = time.perf_counter()  # not a field, so it is not stored
+
+    def save(self) -> None:
+        """Write `run.json`."""
+        write_json(Path(self.folder) / FILE, dataclasses.asdict(self))
+
+    def uses(self, artifact: Artifact[Any]) -> None:
+        """Record that the run made or used an artifact."""
+        if artifact.name not in self.artifacts:
+            self.artifacts.append(artifact.name)
+            self.save()
+
+    def done(self, rungs: Sequence[ComparisonRecord], report: Path | None) -> None:
+        """Record the result at the largest budget, and that of every budget if there are several."""
+        self.results = rungs[-1] if rungs else None
+        self.rungs = list(rungs) if len(rungs) > 1 else []
+        self.report = None if report is None else str(report)
+        self.status, self.exit_code = "done", 0
+        self._end()
+
+    def failed(self, error: BaseException) -> None:
+        """Record why the run failed, or that it was interrupted. If the disk is full, it keeps saying `running`."""
+        if isinstance(error, KeyboardInterrupt):
+            self.status, self.exit_code = "interrupted", 130
+        else:
+            text, known = " ".join(str(error).split()) or type(error).__name__, isinstance(error, UserError)
+            self.error = text if known else f"{type(error).__name__}: {text}"
+            self.status, self.exit_code = "failed", 2 if known else 1
+        with suppress(OSError):
+            self._end()
+
+    def _end(self) -> None:
+        self.seconds = round(time.perf_counter() - self._start, 3)
+        self.save()
+
+
+def load(path: Path) -> Record:
+    """Read a `run.json`.
+
+    Raises:
+        UserError: If the file is not the record of a run.
+    """
+    try:
+        values = read_json(path)
+        results = None if values.get("results") is None else ComparisonRecord.load(values["results"])
+        rungs = [ComparisonRecord.load(rung) for rung in values.get("rungs", [])]
+        record = Record(**{**values, "results": results, "rungs": rungs})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
+    record.folder = str(path.parent.resolve())  # it may have been moved
+    return record
+
+
+def find(folder: Path) -> list[Record]:
+    """Return the records in a folder and its subfolders; cells of a sweep are in their order."""
+    records = [load(path) for path in folder.rglob(FILE)]
+    return sorted(records, key=lambda record: (record.number is None, record.number, record.folder))
+
+
+class Entry(NamedTuple):
+    """A registered run.
+
+    Attributes:
+        path: File of the entry.
+        record: Path of the run's `run.json`, which may no longer exist.
+        alive: Whether the run is still running.
+    """
+
+    path: Path
+    record: Path
+    alive: bool
+
+
+@contextmanager
+def running(store: Store, folder: Path) -> Iterator[None]:
+    """Register a run with the store, and mark it as alive in the block.
+
+    Args:
+        store: Store of the run's artifacts.
+        folder: Folder of the run.
+    """
+    where = str(folder.resolve())
+    name = f"run-{digest(where)[:16]}"
+    with ExitStack() as alive:
+        with no_new_runs(store):  # waits for `superbpe status --clean`, if it is running
+            alive.enter_context(store.lock(name))
+        (store.root / _FOLDER).mkdir(parents=True, exist_ok=True)
+        write_json(store.root / _FOLDER / f"{name}.json", {"folder": where})
+        yield
+
+
+def no_new_runs(store: Store) -> AbstractContextManager[None]:
+    """Make runs that start during the block wait until it ends."""
+    return store.lock("clean")
+
+
+def entries(store: Store) -> list[Entry]:
+    """Return the registered runs of a store."""
+    registered = []
+    for path in sorted((store.root / _FOLDER).glob("run-*.json")):
+        with store.if_free(path.stem) as free:
+            registered.append(Entry(path, Path(read_json(path)["folder"]) / FILE, alive=not free))
+    return registered
+
+
+def arm_labels(store: Store) -> dict[str, list[str]]:
+    """Return the labels of the arms that used each artifact, as the records of finished runs name them."""
+    labels: dict[str, dict[str, None]] = {}
+    for entry in entries(store):
+        with suppress(OSError, UserError):  # the folder of the run is gone or damaged
+            results = load(entry.record).results
+            for arm in results.arms if results is not None else []:
+                used = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
+                for name in filter(None, used):
+                    labels.setdefault(name, {})[arm.label] = None
+    return {name: list(arms) for name, arms in labels.items()}
