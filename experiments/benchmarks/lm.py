@@ -202,7 +202,7 @@ def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, d
     llama = Llama(run) if HAS_LLAMA else None
     for _ in range(rounds):
         scores = clock.time("ours", lambda: evaluate(run.model, shards, shards.token_byte_lengths, config))
-        tokens["ours"] = scores.forward_tokens
+        tokens["ours"] = int(scores.document_tokens.sum())
         clock.time("plain forward", lambda: [run.model(inputs) for inputs, _ in rows])
         if llama is not None:
             clock.time("llama, loss of full rows", lambda: [llama.loss(*row) for row in rows])
