@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from lm.evaluate.deployment import Deployment, training_flops
@@ -19,6 +20,8 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from experiments.config import BudgetConfig, LmConfig
     from experiments.runs import Run
@@ -130,23 +133,51 @@ def plan_rung(
         UserError: If the budget cannot be met within its tolerance.
     """
     per_step = {name: measure(model, config, arm, deployment) for name, arm in arms.items()}
-    target = _configured(budget) or config.steps * next(iter(per_step.values())).of_mode(budget.mode)
-    plans = {}
+    target = _configured(budget)
+    plans, amounts = {}, []
     for name, arm in arms.items():
-        step = per_step[name]
+        step = per_step[name].of_mode(budget.mode)
+        # A quarter more steps than the mean needs, because the text of a short run differs from the mean.
+        most = config.steps if target is None else math.ceil(1.25 * target / step)
+        run = _amounts(budget.mode, per_step[name], config, arm, most)
         # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
-        as_it_is = budget.mode == "equal_bytes" and config.context_tokens is None
-        steps = config.steps if as_it_is else _steps(target, step.of_mode(budget.mode))
-        if steps < 1:
+        if target is None or (budget.mode == "equal_bytes" and config.context_tokens is None):
+            steps = config.steps
+        else:
+            steps = int(np.searchsorted(run, target * (1 + 1e-9), side="right")) - 1
+        if target is not None and steps < 1:
             raise UserError(
                 f"budget.mode={budget.mode}: {target:.4g} is less than one step of {arm.arm.label}'s model; use a "
                 "larger budget"
             )
         plans[name] = config if steps == config.steps else dataclasses.replace(config, max_steps=steps)
         _ = plans[name].schedule  # checks its length
-        budget.check_epochs(steps * step.bytes, arm.training.contents.n_bytes)
-    check(budget, [settings.steps * per_step[name].of_mode(budget.mode) for name, settings in plans.items()])
+        budget.check_epochs(steps * per_step[name].bytes, arm.training.contents.n_bytes)
+        amounts.append(float(run[steps]))
+        target = target or amounts[0]
+    check(budget, amounts)
     return plans
+
+
+def _amounts(mode: str, step: Amounts, config: TrainConfig, arm: Encoded, most: int) -> NDArray[np.float64]:
+    """The quantity of a mode after 0 to `most` steps of a run, float64[most + 1], by the tokens that it will read.
+
+    Args:
+        mode: Budget mode.
+        step: Amounts of a mean step.
+        config: Training settings, whose seed chooses the text.
+        arm: The tokenizer and its shards.
+        most: Steps.
+    """
+    steps = np.arange(most + 1, dtype=np.float64)
+    if mode != "equal_bytes":
+        steps[1:] = np.cumsum(tokens_of_steps(config, arm, most)) / step.tokens
+    return step.of_mode(mode) * steps
+
+
+def tokens_of_steps(config: TrainConfig, arm: Encoded, steps: int) -> NDArray[np.int64]:
+    """Return the tokens of each of the first steps of a run, int64[steps]."""
+    return config.rows(arm.open_training()).step_tokens(steps)
 
 
 def _configured(budget: BudgetConfig) -> float | None:

@@ -82,6 +82,10 @@ class Rows:
         starts = self._bounds[rows]
         return np.stack([starts, np.minimum(self._bounds[rows + 1], starts + self.most_tokens)], axis=1)
 
+    def step_tokens(self, steps: int) -> NDArray[np.int64]:
+        """int64[steps], tokens of each of the first steps."""
+        return np.array([np.diff(self.spans(step)).sum() for step in range(steps)], dtype=np.int64)
+
     def unread(self, steps: int, n_bytes: int) -> NDArray[np.int64]:
         """The last documents of the first epoch that a run of this many steps does not read.
 

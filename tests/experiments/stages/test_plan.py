@@ -7,6 +7,7 @@ import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from experiments.cli.compose import load
@@ -42,7 +43,11 @@ def planned(
     def measure(_: Any, settings: TrainConfig, arm: Any, *__: Any) -> Amounts:
         return second if second and settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key]
 
+    def tokens_of_steps(settings: TrainConfig, arm: Any, steps: int) -> Any:
+        return np.full(steps, measure(None, settings, arm).tokens)
+
     monkeypatch.setattr(plan, "measure", measure)
+    monkeypatch.setattr(plan, "tokens_of_steps", tokens_of_steps)
     runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
     return plan.plan(runs, arms, config.lm, config.budget)
 
