@@ -6,8 +6,9 @@ import csv
 import json
 from pathlib import Path
 
-import pytest
+import numpy as np
 
+from lm.evaluate.bits_per_byte import Evaluation
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected
 
@@ -36,12 +37,13 @@ def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> No
     assert (found["clean_documents"], found["n_documents"], found["whole_documents"]) == (45, 60, 0)
     assert found["shared_words"] == 15 * 13
     assert "in 15 of 60 documents, occur in the training text in sequences of 13 words" in found["sentence"]
-    for row in numbers["tokenizers"]:
-        assert row["clean_bits_per_byte"] != row["bits_per_byte"]
     rows = list(csv.DictReader(page.with_name("differences.csv").open()))
-    assert [(row["by"], row["documents"]) for row in rows] == [("all", "60"), ("clean", "45")]
-    clean = numbers["tokenizers"][1]["clean_bits_per_byte"]
-    assert float(rows[1]["bits_per_byte"]) == pytest.approx(clean)
+    assert [(row["by"], row["documents"]) for row in rows] == [("all", "60"), ("clean", "45"), ("clean", "45")]
+    (overlap,) = (tmp_path / "artifacts").glob("contamination-*/contamination.npz")
+    clean = np.load(overlap)["shared_words"] == 0
+    losses = {Evaluation.load(path).only(clean).bits_per_byte for path in (tmp_path / "artifacts").glob("evaluation-*")}
+    assert {float(row["bits_per_byte"]) for row in rows if row["by"] == "clean"} == losses
+    assert not losses & {row["bits_per_byte"] for row in numbers["tokenizers"]}
     before = names_by_stage(tmp_path)
     run_stages("report", overrides, tmp_path / "outputs")
     assert names_by_stage(tmp_path) == before
