@@ -100,7 +100,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         "provenance": {
             "made": "2026-11-21 07:10 UTC", "command": "python -m experiments pipeline",
             "corpus": [["source", "embedded: botocore 1.44.5"], ["training text", "26.1 MB, 9,876 documents"], ["sentences of held-out text that also occur in training text", "23.1 %"]],
-            "artifacts": [{"stage": "count", "kind": "count", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
+            "artifacts": [{"arm": "bpe", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
             "platform": "Linux x86_64, 2 cores", "versions": {"python": "3.11.2", "torch": "2.13.0"}, "config": "bpe:\n  vocab_size: 8192\n",
         },
     }  # fmt: skip
