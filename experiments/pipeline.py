@@ -54,12 +54,10 @@ class Outcome(NamedTuple):
     """Result of a run: set from the stage `evaluate` on, with the page from `report` on.
 
     Attributes:
-        result: Comparison of the largest models at the largest budget.
         page: Path of the report.
-        rungs: Comparison of the largest models at every budget, smallest first; `result` is the last.
+        rungs: Comparison of the largest models at every budget, smallest first.
     """
 
-    result: Result | None = None
     page: Path | None = None
     rungs: Sequence[Result] = ()
 
@@ -277,7 +275,7 @@ def _shown(
         over_compute.show(context, list(map(record, rungs)), config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
-    return Outcome(result, page, rungs)
+    return Outcome(page, rungs)
 
 
 def record(result: Result) -> ComparisonRecord:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lm.evaluate.comparison import Comparison
     from lm.scaling.equivalent import Answer, Equivalent
     from lm.scaling.gaps import Gap
-    from lm.scaling.pricing import Priced
 
     Report = Mapping[str, Any]
 
@@ -371,23 +370,6 @@ def _decimal(value: float, places: int = 1) -> str:
 def _range_of(values: Sequence[float]) -> str:
     low, high = _decimal(min(values)), _decimal(max(values))
     return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def worth(gap: Gap, priced: Priced, rho: float) -> str:
-    """Whether an arm is worth it at a deployment that generates text."""
-    found: Equivalent = priced.equivalents["decode"]
-    reason = f" ({found.reason})" if found.reason else ""
-    reading, generating = (change_text(100 * (cost - 1)) for cost in (priced.relative.prefill, priced.relative.decode))
-    quality = change_text(gap.percent[-1], gap.intervals[-1] if gap.intervals else None)
-    parts = [
-        f"{gap.arm} instead of {gap.reference}: {ANSWERS[found.answer]}{reason}",
-        f"{quality} bits per byte at {flops_text(gap.flops[-1])} training FLOPs",
-        f"{reading} FLOPs to read a byte, {generating} to generate one",
-    ]
-    if found.percent is not None:
-        equal = change_text(found.percent, found.interval)
-        parts.append(f"{equal} bits per byte where training and serving together cost the same (ρ = {rho:g})")
-    return "; ".join(parts) + "."
 
 
 def worth_headline(found: Mapping[str, Equivalent], reference: str) -> str:

@@ -106,14 +106,14 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter = Reporter()
     done, others = comparing.find(runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
-    if arguments.downstream:
-        result = comparing.with_downstream(result, arguments.downstream)
+    scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
     numbers = gather(
         result,
         deployment=deployment_of(done[0]),
         command=done[0].command,
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )
+    numbers["downstream"] = scores
     numbers["notes"] = [*notes, *comparing.unfinished(others)]
     write_json(out / NUMBERS, numbers)
     write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))

@@ -29,13 +29,9 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
         x=x, y=y, color=colour(labels), shape=shape(labels), tooltip=tooltip
     )  # fmt: skip
     rule = data("transitions").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="vocab_size:Q", color=colour(labels))
-    text = data("transitions").mark_text(align="right", dx=-6, y=8, text="transition").encode(
-        x="vocab_size:Q", color=colour(labels)
-    )  # fmt: skip
     if not transitions:
         return spec(lines, rows=rows)
-    named = lines + rule + text if len(transitions) == 1 else lines + rule  # more names would overlap
-    return spec(named, rows=rows, transitions=transitions)
+    return spec(lines + rule, rows=rows, transitions=transitions)
 
 
 def dots(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from experiments.results import (
     TrainedModel,
     TrainedTokenizer,
 )
-from experiments.stages.comparison import ArmResult, Result, TaskScore, scored
+from experiments.stages.comparison import ArmResult, Result, scored
 from experiments.stages.contamination import KIND, HeldoutOverlap
 from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
@@ -30,7 +29,7 @@ from tokenizer.external.load import load_saved
 from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from experiments.store.records import Record
 
@@ -206,16 +205,8 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
 
 
 def folder_facts(done: Sequence[Record]) -> list[list[str]]:
-    """Facts about the runs of a page: their folders and commands. The command of a sweep is listed once."""
-    facts = []
-    for command in dict.fromkeys(run.command for run in done):
-        cells = [run for run in done if run.command == command]
-        if len(cells) > 1:
-            facts.append([f"{len(cells)} runs", f"{command} ({cells[0].started})"])
-            facts += [[run.folder, " ".join(run.swept)] for run in cells]
-        else:
-            facts.append([cells[0].folder, f"{command} ({cells[0].started})"])
-    return facts
+    """Facts about the runs of a page: their folders, and their commands with the values of a cell of a sweep."""
+    return [[run.folder, " ".join([run.command, *run.swept, f"({run.started})"])] for run in done]
 
 
 def unfinished(others: Sequence[Record]) -> list[str]:
@@ -223,31 +214,24 @@ def unfinished(others: Sequence[Record]) -> list[str]:
     return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
 
 
-def with_downstream(result: Result, path: Path) -> Result:
-    """Return the result with the task scores of a `downstream.json`, which identifies models by their artifacts.
+def downstream_rows(result: Result, path: Path) -> list[dict[str, Any]]:
+    """Return the task scores of the result's models in a `downstream.json`, sorted by task and metric.
 
     Raises:
         UserError: If `superbpe downstream` did not write the file, or it has none of these models.
     """
-    by_model: dict[str, list[TaskScore]] = {}
+    models = {
+        model.name: {"tokenizer": arm.label, "seed": model.contents.seed} for arm in result.arms for model in arm.lms
+    }
     try:
         content = read_json(path)
-        models = {model["label"]: model["lm"] for model in content["models"]}
-        for row in content["rows"]:
-            score = TaskScore(row["task"], row["metric"], row["value"], row["stderr"], row["straddle_share"])
-            by_model.setdefault(models[row["model"]], []).append(score)
+        names = {model["label"]: model["lm"] for model in content["models"]}
+        columns = ("task", "metric", "value", "stderr", "straddle_share")
+        rows = [(names[row["model"]], {key: row[key] for key in columns}) for row in content["rows"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} was not written by superbpe downstream; name a downstream.json") from None
-    arms = [dataclasses.replace(arm, downstream=_over_seeds(arm, by_model)) for arm in result.arms]
-    if not any(arm.downstream for arm in arms):
-        names = ", ".join(arm.lm.name for arm in arms)
-        raise UserError(f"{path} has scores of {', '.join(by_model)}, but the models of these runs are {names}")
-    return dataclasses.replace(result, arms=arms)
-
-
-def _over_seeds(arm: ArmResult, by_model: Mapping[str, Sequence[TaskScore]]) -> list[TaskScore]:
-    by_task: dict[tuple[str, str], list[TaskScore]] = {}
-    for model in arm.lms:
-        for score in by_model.get(model.name, []):
-            by_task.setdefault((score.task, score.metric), []).append(score)
-    return [TaskScore.mean(scores) for scores in by_task.values()]
+    scores = [models[name] | row for name, row in rows if name in models]
+    if not scores:
+        missing = ", ".join(arm.lm.name for arm in result.arms)
+        raise UserError(f"{path} has scores of {', '.join(names.values())}, but the models of these runs are {missing}")
+    return sorted(scores, key=lambda row: (row["task"], row["metric"]))

@@ -40,7 +40,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             "Bytes per token against vocabulary size",
             charts.compression(report["compression"], labels, transitions),
             f"Each tokenizer is cut to its first merges; measured on {si(report['measured_bytes'])}B of held-out text."
-            + (" Dashed lines are the transitions to phase 2." if len(transitions) > 1 else ""),
+            + (" Dashed lines are the transitions to phase 2." if transitions else ""),
             source,
         ),
     ]

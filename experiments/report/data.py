@@ -48,7 +48,7 @@ def gather(
     heldout, parts = texts.heldout(result, _CURVE_BYTES), differences(result)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
-    winner, clean = result.winner, result.clean_bits_per_byte()
+    winner = result.winner
     step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
         "title": _title(result.labels),
@@ -61,10 +61,7 @@ def gather(
             "percent": compared.percent if compared else None,
             "low": low,
             "high": high,
-            "level": compared.level if compared else None,
             "confidence": result.arms[0].scores.confidence,
-            "documents": result.arms[0].scores.n_documents,
-            "seeds": result.n_seeds,
             "pooled": list(compared.pooled) if compared else [],
             "at_scale": at_scale(max(each.lm.contents.summary.flops for each in result.arms)),
         },
@@ -73,10 +70,7 @@ def gather(
             filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
         ),
         "tiles": _tiles(result, parts),
-        "tokenizers": [
-            {**_row(arm, deployment), "clean_bits_per_byte": None if clean is None else clean[i]}
-            for i, arm in enumerate(result.arms)
-        ],
+        "tokenizers": [_row(arm, deployment) for arm in result.arms],
         "differences": parts,
         "contamination": None
         if result.overlap is None
@@ -86,7 +80,7 @@ def gather(
             for label, tuned in zip(result.labels, result.tuning, strict=False)
             for run in tuned.runs
         ],
-        "downstream": _downstream(result),
+        "downstream": [],
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
             {"tokenizer": arm.label, "vocab_size": size, "bytes_per_token": density}
@@ -182,9 +176,3 @@ def _transition(tokenizer: TokenizerLike) -> int | None:
     if not isinstance(tokenizer, Tokenizer) or len(tokenizer.merges) == tokenizer.n_phase1_merges:
         return None
     return 256 + tokenizer.n_phase1_merges
-
-
-def _downstream(result: Result) -> list[dict[str, Any]]:
-    """Scores on downstream tasks; those of one task and metric follow each other."""
-    rows = [{"tokenizer": arm.label, **dataclasses.asdict(score)} for arm in result.arms for score in arm.downstream]
-    return sorted(rows, key=lambda row: (row["task"], row["metric"]))

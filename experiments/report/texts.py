@@ -25,7 +25,7 @@ def documents(arm: ArmResult) -> Iterator[str]:
 
 
 _SUPERWORDS = 60
-"""Length of each list of superwords."""
+"""Length of the list of superwords."""
 _SEGMENTED_BYTES = 1_600
 """Length of the segmented part of a document."""
 
@@ -59,7 +59,6 @@ def _superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> di
     counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
     words = inspection.superwords(tokenizer, counts)
     frequent = sorted(words, key=lambda word: -word.count)
-    longest = sorted(frequent, key=lambda word: -word.n_bytes)
     n_bytes = int(counts @ tokenizer.token_byte_lengths().astype("int64"))
     return {
         "label": arm.label,
@@ -68,7 +67,6 @@ def _superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> di
         "share_of_tokens": sum(word.count for word in words) / max(int(counts.sum()), 1),
         "share_of_bytes": sum(word.count * word.n_bytes for word in words) / max(n_bytes, 1),
         "unused": sum(word.count == 0 for word in words),
-        "longest": [dataclasses.asdict(word) for word in longest[:_SUPERWORDS]],
         "most_frequent": [dataclasses.asdict(word) for word in frequent[:_SUPERWORDS]],
     }
 

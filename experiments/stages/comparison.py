@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from experiments.results import Scores
@@ -30,44 +29,6 @@ LEAST_EVIDENCE = 99_000_000
 
 
 @dataclass(frozen=True)
-class TaskScore:
-    """Score of an arm's models on a downstream task.
-
-    Attributes:
-        task: Name of the task.
-        metric: Name of the metric.
-        value: Mean over the seeds.
-        stderr: Standard error of the mean; None if it is unknown.
-        straddle_share: Share of requests in which a token spans prompt and answer, mean over the seeds.
-        n_seeds: Number of seeds.
-    """
-
-    task: str
-    metric: str
-    value: float
-    stderr: float | None
-    straddle_share: float | None
-    n_seeds: int = 1
-
-    @classmethod
-    def mean(cls, seeds: Sequence[TaskScore]) -> TaskScore:
-        """Average the scores of one task and metric over seeds.
-
-        All seeds answer the same items, so averaging does not reduce the error from the choice of items; its upper
-        bound is the seeds' mean standard error. The variance between seeds is added.
-        """
-        first, n = seeds[0], len(seeds)
-        values = [each.value for each in seeds]
-        errors = [each.stderr for each in seeds if each.stderr is not None]
-        shares = [each.straddle_share for each in seeds if each.straddle_share is not None]
-        stderr = None
-        if len(errors) == n:
-            between = stdev(values) ** 2 / n if n > 1 else 0.0
-            stderr = math.sqrt(fmean(errors) ** 2 + between)
-        return cls(first.task, first.metric, fmean(values), stderr, fmean(shares) if shares else None, n)
-
-
-@dataclass(frozen=True)
 class ArmResult:
     """An arm with its trained models and their scores on held-out text.
 
@@ -81,7 +42,6 @@ class ArmResult:
         compared: The evaluations on the documents that the arms are compared on (`Result.documents`).
         scores: Scores over all seeds, on the same documents.
         barred: Why the arm takes part in no verdict; empty if it does.
-        downstream: Scores on downstream tasks over all seeds, if `superbpe downstream` measured any.
     """
 
     arm: ArmTokenizer
@@ -93,7 +53,6 @@ class ArmResult:
     compared: Sequence[Evaluation]
     scores: Scores
     barred: str = ""
-    downstream: Sequence[TaskScore] = ()
 
     @property
     def key(self) -> str:
@@ -161,13 +120,6 @@ class Result:
         if self.overlap is None:
             return None
         return self.overlap.clean if self.documents is None else self.overlap.clean[self.documents]
-
-    def clean_bits_per_byte(self) -> list[float] | None:
-        """Loss of each arm on documents without overlap with the training text; None if that is not known."""
-        clean = self.clean
-        if clean is None or not self.arms[0].compared[0].document_bytes[clean].any():
-            return None
-        return [fmean(model.only(clean).bits_per_byte for model in each.compared) for each in self.arms]
 
     @property
     def demonstration(self) -> bool:

@@ -15,7 +15,7 @@ from experiments.stages.outlook import Step, next_step
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
-from experiments.verdict import at_scale, decisions, over_compute, worth
+from experiments.verdict import at_scale, decisions, over_compute, worth_headline
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
 from lm.evaluate.comparison import eligible
@@ -309,7 +309,7 @@ def _write(
     for gap in numbers["gaps"]:
         for statement in gap["statements"]:
             reporter.say(f"{gap['arm']} against {gap['reference']}: {statement}.")
-    for sentence in [note, *numbers["worth"]]:
+    for sentence in (note, numbers["worth"]):
         if sentence:
             reporter.say(sentence, style="bold")
     if numbers["at_scale"]:
@@ -355,9 +355,9 @@ def describe(
         ],
         "gaps": [
             {**_plain(gap), "withheld": gap.withheld, "statements": over_compute(gap), "decisions": decisions(gap)}
-            for gap in study.gaps
+            for gap, _ in pairs
         ],
-        "worth": [worth(gap, each, chosen.deployment.rho) for gap, each in pairs],
+        "worth": worth_headline({gap.arm: each.equivalents["decode"] for gap, each in pairs}, reference) + ".",
         "next": None if step is None else step._asdict(),
     }
 

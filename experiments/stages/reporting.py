@@ -12,13 +12,13 @@ from experiments.report.comparison_page import render, version
 from experiments.report.data import gather
 from experiments.report.figures import to_csv
 from experiments.results import Folder
-from experiments.stages.comparison import ArmResult, Result
+from experiments.stages.comparison import Result
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from experiments.stages.context import Context
@@ -44,7 +44,7 @@ def report(
     def build(folder: Path) -> Folder:
         origin = provenance(
             result,
-            [("corpus", text.artifact)] if text.artifact else [],
+            [text.artifact] if text.artifact else [],
             corpus=[list(fact) for fact in text.facts],
             config=OmegaConf.to_yaml(OmegaConf.create(dict(config))),
         )
@@ -76,50 +76,38 @@ def report(
 
 
 def provenance(
-    result: Result, first: Iterable[tuple[str, Artifact[Any]]], *, corpus: list[list[str]], config: str
+    result: Result, first: Sequence[Artifact[Any]], *, corpus: list[list[str]], config: str
 ) -> dict[str, Any]:
     """Describe how everything on a page was made.
 
     Args:
         result: The comparison.
-        first: Artifacts made before the tokenizers, with the names of their stages.
+        first: Artifacts made before the tokenizers.
         corpus: Facts about the corpus, as (name, value).
         config: Configuration of the run or runs, shown verbatim.
     """
-    rows: dict[str, dict[str, Any]] = {}
-    for stage, artifact in [*first, *(pair for arm in result.arms for pair in _artifacts(arm))]:
-        manifest = artifact.manifest
-        row = {
-            "stage": stage,
-            "name": artifact.name,
-            "hash": artifact.hash,
-            "made": manifest.made,
-            "seconds": manifest.seconds,
-            "peak_memory_bytes": manifest.peak_memory_bytes,
-        }
-        rows.setdefault(artifact.name, row)  # an artifact that several arms share is shown once
+    artifacts = {artifact.name: ("", artifact) for artifact in first}
+    for arm in result.arms:
+        shards, models = (arm.training, arm.heldout), (*arm.lms, *arm.artifacts)
+        for artifact in (*arm.arm.reading, arm.arm.artifact, *shards, *models):
+            artifacts.setdefault(artifact.name, (arm.key, artifact))  # one that several arms share is shown once
     origin = result.arms[0].artifacts[0].manifest
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command_line(),
         "corpus": corpus,
-        "artifacts": list(rows.values()),
+        "artifacts": [
+            {
+                "arm": arm,
+                "name": name,
+                "hash": artifact.hash,
+                "made": artifact.manifest.made,
+                "seconds": artifact.manifest.seconds,
+                "peak_memory_bytes": artifact.manifest.peak_memory_bytes,
+            }
+            for name, (arm, artifact) in artifacts.items()
+        ],
         "versions": origin.versions,
         "platform": origin.platform,
         "config": config,
     }
-
-
-def _artifacts(arm: ArmResult) -> list[tuple[str, Artifact[Any]]]:
-    """All artifacts of one arm, with the names of their stages."""
-    artifacts: list[tuple[str, Artifact[Any] | None]] = [
-        ("count", arm.arm.counts),
-        (f"{arm.key} training", arm.arm.record),
-        (f"{arm.key} tokenizer", arm.arm.artifact),
-        (f"{arm.key} shards, training", arm.training),
-        (f"{arm.key} shards, held-out", arm.heldout),
-    ]
-    for model, evaluation in zip(arm.lms, arm.artifacts, strict=True):
-        seed = f" with seed {model.contents.seed}" if len(arm.lms) > 1 else ""
-        artifacts += [(f"{arm.key} language model{seed}", model), (f"{arm.key} evaluation{seed}", evaluation)]
-    return [(stage, artifact) for stage, artifact in artifacts if artifact is not None]

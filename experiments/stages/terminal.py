@@ -81,13 +81,13 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
 
 def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the main numbers, one row per tokenizer; the page has all others."""
-    base, clean = result.arms[0], result.clean_bits_per_byte()
+    base = result.arms[0]
     columns = ["", "vocabulary", "superwords", "bytes per token", "bits per byte", f"change from {base.label}"]
-    columns += ["clean documents"] * (clean is not None) + ["training FLOPs", "inference FLOPs per byte"]
+    columns += ["training FLOPs", "inference FLOPs per byte"]
     all_judged = len(result.judged) == len(result.arms)
     columns += [] if all_judged else ["part in the verdict"]
     rows = []
-    for i, arm in enumerate(result.arms):
+    for arm in result.arms:
         scores, tokenizer = arm.scores, arm.tokenizer
         interval = scores.bits_per_byte_interval
         change = percent_change(scores.bits_per_byte, base.scores.bits_per_byte)
@@ -98,7 +98,6 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
             f"{scores.bytes_per_token:.3f}",
             f"{scores.bits_per_byte:.4f}" + (f" ({interval[0]:.4f}–{interval[1]:.4f})" if interval else ""),
             "" if arm is base else "withheld" if arm.barred or base.barred else change,
-            *([] if clean is None else [f"{clean[i]:.4f}"]),
             si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
             *([] if all_judged else ["none" if arm.barred else "yes"]),

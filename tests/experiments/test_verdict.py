@@ -11,7 +11,6 @@ from experiments.verdict import (
     detail,
     over_compute,
     verdict,
-    worth,
     worth_headline,
 )
 from lm.data.shards import TextLoss
@@ -263,16 +262,10 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
     assert len(said) == 1
     assert set(decisions(found)) == {"withheld"}
     (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
-    assert worth(found, priced, 1.0).startswith("lower instead of ref: no verdict (lower changes or loses text); −7.0")
     assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
 
 
 def test_worth_is_said_of_every_arm():
-    arms = points("bpe", [0.0] * 4), points("superbpe", [0.5] * 4, bytes_per_token=5.0)
-    (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
-    said = worth(compared_over_compute(*arms)[0], priced, 1.0)
-    assert said.startswith("superbpe instead of bpe: worth it; +0.5 % (+0.5 to +0.5) bits per byte at 6e16 training")
-    assert "where training and serving together cost the same (ρ = 1)." in said
     answers = {name: Equivalent(cast("Any", name), "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
     assert worth_headline(answers, "bpe") == (
         "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "

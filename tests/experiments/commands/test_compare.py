@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.cli import main
-from experiments.report.combining import combine, find, with_downstream
-from experiments.stages.comparison import TaskScore
+from experiments.report.combining import combine, downstream_rows, find
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
 from tokenizer import Corpus, CorpusConfig
@@ -32,7 +29,7 @@ def sweep(tiny_module: list[str], tmp_path_factory: pytest.TempPathFactory) -> P
 def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("comparison")
     assert main.run(["compare", str(sweep), "--out", str(out)]) == 0
-    assert (out / "differences.csv").read_text().count("\n") == 7
+    assert (out / "differences.csv").read_text().count("\n") == 1 + 3 + 3  # pairs, and each arm on clean documents
     page = (out / "comparison.html").read_text()
     assert "SuperBPE t=0.9" in page
     assert "default-src 'none'" in page
@@ -89,12 +86,11 @@ def test_seeds_of_several_runs_are_combined(sweep: Path, tiny_module: list[str],
     ]
     models = [{"lm": lm.name, "label": lm.name} for lm in result.arms[1].lms]
     (tmp_path / "downstream.json").write_text(json.dumps({"models": models, "rows": rows}))
-    _, scores, none = (each.downstream for each in with_downstream(result, tmp_path / "downstream.json").arms)
-    assert [(score.task, score.value, score.n_seeds) for score in scores] == [
-        ("cloze", pytest.approx(0.3), 2),
-        ("choice", pytest.approx(0.3), 2),
+    scores = downstream_rows(result, tmp_path / "downstream.json")
+    assert {score["tokenizer"] for score in scores} == {"SuperBPE t=0.7"}
+    assert [(score["task"], score["seed"], score["value"]) for score in scores] == [
+        *(("choice", 0, 0.2), ("choice", 1, 0.4), ("cloze", 0, 0.2), ("cloze", 1, 0.4))
     ]
-    assert none == []
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
     result, notes = combine(find([sweep, other])[0])
@@ -166,16 +162,6 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
     scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
     assert main.run(["compare", str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
     assert "has scores of lm-0" in capsys.readouterr().err
-
-
-def test_a_downstream_score_is_the_mean_over_seeds() -> None:
-    one, two = (TaskScore("cloze", "acc", value, stderr, 0.5) for value, stderr in ((0.2, 0.03), (0.4, 0.05)))
-    found = TaskScore.mean([one, two])
-    assert (found.value, found.n_seeds, found.straddle_share) == (pytest.approx(0.3), 2, 0.5)
-    # 0.04 from the items and 0.1 from the seeds: the standard deviation 0.1414 over the square root of 2
-    assert found.stderr == pytest.approx(math.hypot(0.04, 0.1))
-    assert TaskScore.mean([one]) == one
-    assert TaskScore.mean([one, dataclasses.replace(two, stderr=None)]).stderr is None
 
 
 @pytest.mark.parametrize(

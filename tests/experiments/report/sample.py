@@ -42,7 +42,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
     rows = [
         {
             "key": key, "label": label, "software": None, "text_lost": "", "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
-            "bytes_per_token": bpt, "bits_per_byte": bpb, "clean_bits_per_byte": bpb + 0.01, "low": bpb - 0.03, "high": bpb + 0.03,
+            "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "deployed_flops": 5e17 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
             "cost": {"decode_flops_per_byte": 2e7 / bpt, "kv_bytes_per_byte": 4096 / bpt},
@@ -77,7 +77,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
             {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
             for label in labels for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))
         ],
-        "downstream": [{"tokenizer": first, "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
+        "downstream": [{"tokenizer": first, "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "seed": 0}],
         "measured_bytes": 2_000_000,
         "compression": [
             {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label != first else 0)}
@@ -85,7 +85,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         ],
         "superwords": [{
             "label": others[-1], "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
-            "most_frequent": words, "longest": words[::-1],
+            "most_frequent": words,
         }],
         "sample": {
             "document": 17, "whole": False,
@@ -100,7 +100,7 @@ def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | 
         "provenance": {
             "made": "2026-11-21 07:10 UTC", "command": "python -m experiments pipeline",
             "corpus": [["source", "embedded: botocore 1.44.5"], ["training text", "26.1 MB, 9,876 documents"], ["sentences of held-out text that also occur in training text", "23.1 %"]],
-            "artifacts": [{"stage": "count", "kind": "count", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
+            "artifacts": [{"arm": "bpe", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
             "platform": "Linux x86_64, 2 cores", "versions": {"python": "3.11.2", "torch": "2.13.0"}, "config": "bpe:\n  vocab_size: 8192\n",
         },
     }  # fmt: skip

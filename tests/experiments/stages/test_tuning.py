@@ -42,10 +42,9 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(
 
     monkeypatch.setattr(tuning, "_run", scored)
     outcome, _ = run([*tiny, "budget.train_bytes=16384", "budget.ladder=[0.5]", "lm.n_seeds=2"], tmp_path)
-    assert outcome.result is not None
-    assert [arm.factor for arm in outcome.result.tuning] == [0.5, 1.0]
-    assert [[run.factor for run in arm.runs] for arm in outcome.result.tuning] == [[0.5, 1, 2], [0.5, 1, 2]]
-    assert [bool(arm.warning) for arm in outcome.result.tuning] == [True, False]
+    assert [arm.factor for arm in outcome.rungs[-1].tuning] == [0.5, 1.0]
+    assert [[run.factor for run in arm.runs] for arm in outcome.rungs[-1].tuning] == [[0.5, 1, 2], [0.5, 1, 2]]
+    assert [bool(arm.warning) for arm in outcome.rungs[-1].tuning] == [True, False]
     for rung in outcome.rungs:
         bpe, superbpe = rung.arms
         assert {tuple(_rates(model)) for model in bpe.lms} == {(0.01, 0.05, 0.005, 0.005)}
@@ -55,7 +54,6 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(
 @pytest.mark.slow
 def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], tmp_path: Path) -> None:
     outcome, made = run(tiny, tmp_path, "report")
-    assert outcome.result is not None
     runs = {each.name: each for each in made if each.name.startswith("tuning-")}
     assert all(each.fresh for each in runs.values())
     assert len({each.contents.n_documents for each in runs.values()}) == 1
@@ -70,7 +68,7 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], 
     _, again = run(tiny, tmp_path, "report")
     assert not any(each.fresh for each in again)
 
-    for arm in outcome.result.arms:
+    for arm in outcome.rungs[-1].arms:
         shards = open_shards(arm.training, arm.arm)
         train = TrainConfig(**next(iter(runs.values())).manifest.config["train"])
         documents = train.rows(shards).unread(train.steps, 5000)
@@ -83,8 +81,7 @@ def test_a_factor_that_diverges_is_not_chosen(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcome, _ = run([*tiny, "arms=bpe", "lm.tune_rates=[1,2,1e30]"], tmp_path)
-    assert outcome.result is not None
-    (found,) = outcome.result.tuning
+    (found,) = outcome.rungs[-1].tuning
     assert found.runs[-1] == TuningRun(factor=1e30)
     assert found.factor < 1e30
     assert "diverged at × 1e+30" in capsys.readouterr().out
