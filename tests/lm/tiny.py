@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from lm.model.language_model import LanguageModel
@@ -38,6 +40,22 @@ def language_model(tokenizer, context_tokens=64, **options):
 def bytes_only():
     """256 bytes and <|endoftext|>."""
     return Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"])
+
+
+@functools.cache
+def words(*texts):
+    """Bytes, these words (by default a few short ones), and <|endoftext|>."""
+    pairs = {}
+
+    def add(word):
+        if len(word) > 1 and word not in pairs:
+            end = next(word[i:] for i in range(1, len(word)) if word[i:] in pairs or i == len(word) - 1)
+            add(word[: -len(end)])
+            pairs[word] = word[: -len(end)], end
+
+    for text in texts or (b"the ", b"of ", b"th", b"in the "):
+        add(text)
+    return merged(list(pairs.values()), "none")
 
 
 def merged(tokens, pattern="gpt2", *, fence=None, n_phase1=None, special_tokens=("<|endoftext|>",), **options):

@@ -6,7 +6,8 @@ import pytest
 from lm.data.rows import Rows
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
-from tests.lm.conftest import ToyBatch, ToyTokenizer
+from tests.lm import tiny
+from tokenizer import Batch
 
 DOCUMENTS = [f"{i}: " + "the end of the thin line in the north " * (i % 7 + 1) for i in range(400)] + ["x" * 5000, "y"]
 
@@ -17,8 +18,8 @@ WORDS = {"bytes": (), "words": (b"the ", b"of ", b"in the ", b" line in the nort
 @pytest.fixture(scope="module", params=WORDS)
 def shards(request, tmp_path_factory) -> Shards:
     folder = tmp_path_factory.mktemp("shards") / "shards"
-    tokenizer = ToyTokenizer(WORDS[request.param])
-    write_shards(folder, tokenizer, [ToyBatch(DOCUMENTS)])
+    tokenizer = tiny.words(*WORDS[request.param]) if WORDS[request.param] else tiny.bytes_only()
+    write_shards(folder, tokenizer, [Batch.from_texts(DOCUMENTS)])
     return Shards.open(folder, tokenizer)
 
 
@@ -44,8 +45,8 @@ def test_a_block_has_every_token_once(shards: Shards) -> None:
 def test_equal_rows_are_equal_text_with_every_tokenizer(tmp_path) -> None:
     opened = []
     for name, words in (("a", ()), ("b", (b"the ", b"of ", b"in the "))):
-        tokenizer = ToyTokenizer(words)
-        write_shards(tmp_path / name, tokenizer, [ToyBatch(DOCUMENTS)])
+        tokenizer = tiny.words(*words) if words else tiny.bytes_only()
+        write_shards(tmp_path / name, tokenizer, [Batch.from_texts(DOCUMENTS)])
         opened.append((tokenizer, Shards.open(tmp_path / name, tokenizer)))
     for step in (0, 17, 130, 400):  # the last two are of the next block and of a later epoch
         both = []

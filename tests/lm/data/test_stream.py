@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lm.data.stream import DocumentStream
+from tests.lm import tiny
 
 
 def documents_of(stream, n_tokens, eos, vocab):
@@ -13,9 +14,9 @@ def documents_of(stream, n_tokens, eos, vocab):
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_two_tokenizers_read_the_same_documents_in_the_same_order(make_shards, toy, texts, shuffle):
+def test_two_tokenizers_read_the_same_documents_in_the_same_order(make_shards, texts, shuffle):
     read = []
-    for tokenizer in (toy(), toy(words=(b"in the ", b"beginning"))):
+    for tokenizer in (tiny.words(), tiny.words(b"in the ", b"beginning")):
         shards = make_shards(texts, tokenizer)
         stream = DocumentStream(shards, seed=3, shuffle=shuffle)
         read.append(documents_of(stream, 3 * shards.n_tokens, shards.eos_id, tokenizer.vocab))

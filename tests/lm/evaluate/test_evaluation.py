@@ -14,6 +14,7 @@ from lm.evaluate.comparison import compare
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
 from lm.model.transformer import ModelConfig, Transformer
+from tests.lm import tiny
 from tokenizer.errors import UserError
 
 CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64)
@@ -135,8 +136,8 @@ def test_document_within_the_context_is_scored_in_one_piece(make_shards):
     assert evaluation.summary()["position_limited_share"] == 0
 
 
-def test_limits_on_the_context_are_reported(make_shards, toy):
-    shards = make_shards(["abcdefgh" * 20], toy(words=()))
+def test_limits_on_the_context_are_reported(make_shards):
+    shards = make_shards(["abcdefgh" * 20], tiny.bytes_only())
     free = score(Table(torch.zeros(257, 257), context_tokens=17), shards).summary()
     assert free["position_limited_share"] == free["short_context_share"] == 0
     assert 6 <= free["mean_context_bytes"] <= 16
@@ -146,7 +147,7 @@ def test_limits_on_the_context_are_reported(make_shards, toy):
     assert bound["mean_context_bytes"] <= 4
 
 
-def test_mismatched_arguments_are_errors(make_shards, toy):
+def test_mismatched_arguments_are_errors(make_shards):
     shards = make_shards()
     with pytest.raises(UserError, match="vocabularies differ"):
         score(uniform(shards.vocab_size + 1), shards)

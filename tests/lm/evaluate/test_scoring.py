@@ -28,9 +28,9 @@ from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 
-def test_a_bigram_model_by_hand(make_shards, toy):
+def test_a_bigram_model_by_hand(make_shards):
     """Bytes, no words. After a: a 1/2, b 1/4, end 1/4. After b: a 1/8, b 3/8, end 1/2. At the start: a."""
-    shards = make_shards(["ab", "aab"], toy(words=()))
+    shards = make_shards(["ab", "aab"], tiny.bytes_only())
     a, b, end = ord("a"), ord("b"), shards.eos_id
     table = torch.full((257, 257), -math.inf)
     for row, chances in ((a, {a: 1 / 2, b: 1 / 4, end: 1 / 4}), (b, {a: 1 / 8, b: 3 / 8, end: 1 / 2}), (end, {a: 1.0})):

@@ -23,8 +23,7 @@ def real(batch) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 6])
-def test_processes_share_the_rows_of_a_step(make_shards, corpus, processes):
-    shards = make_shards(corpus)
+def test_processes_share_the_rows_of_a_step(shards, processes):
     rows = rows_of(shards)
     for step in (0, 1, 2, 7, 8, 3):  # 7: a resumed run
         spans = rows.spans(step).tolist()
@@ -40,8 +39,8 @@ def test_processes_share_the_rows_of_a_step(make_shards, corpus, processes):
 
 
 @pytest.mark.parametrize("multiple", [1, 8])
-def test_micro_batches_are_padded_to_their_own_length(make_shards, corpus, multiple):
-    batch = read_batch(rows_of(make_shards(corpus)), 0, CPU, World(), multiple)
+def test_micro_batches_are_padded_to_their_own_length(shards, multiple):
+    batch = read_batch(rows_of(shards), 0, CPU, World(), multiple)
     parts = list(batch.micro_batches(4, multiple))
     assert [len(inputs) for inputs, _ in parts] == [4, 2]
     together = []

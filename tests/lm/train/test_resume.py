@@ -20,8 +20,7 @@ from tokenizer.errors import UserError
 
 
 @pytest.mark.parametrize("stop_at", [1, 5, 11, 12])
-def test_interrupted_anywhere_and_resumed_equals_unbroken(make_shards, corpus, tmp_path, stop_at):
-    shards = make_shards(corpus)
+def test_interrupted_anywhere_and_resumed_equals_unbroken(shards, tmp_path, stop_at):
     whole_summary, whole = run(shards, tmp_path / "whole")
     _, before = run(shards, tmp_path / "broken", stop_at=stop_at)
     assert len(before) == stop_at
@@ -33,8 +32,7 @@ def test_interrupted_anywhere_and_resumed_equals_unbroken(make_shards, corpus, t
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_killed_between_checkpoints_redoes_the_steps_exactly(make_shards, corpus, tmp_path):
-    shards = make_shards(corpus)
+def test_killed_between_checkpoints_redoes_the_steps_exactly(shards, tmp_path):
     _, whole = run(shards, tmp_path / "whole")
     every_step = dataclasses.replace(CONFIG, checkpoint_seconds=0)
 
@@ -48,14 +46,7 @@ def test_killed_between_checkpoints_redoes_the_steps_exactly(make_shards, corpus
     assert exact(after) == exact(whole)[6:]
 
 
-def test_the_ctrl_c_handler_is_restored(make_shards, corpus, tmp_path):
-    before = signal.getsignal(signal.SIGINT)
-    run(make_shards(corpus), tmp_path / "run", stop_at=2)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_finished_run_is_not_trained_again(make_shards, corpus, tmp_path):
-    shards = make_shards(corpus)
+def test_finished_run_is_not_trained_again(shards, tmp_path):
     summary, _ = run(shards, tmp_path / "run")
     again, entries = run(shards, tmp_path / "run")
     assert again == summary
@@ -73,23 +64,16 @@ def test_a_folder_with_another_run_is_rejected(make_shards, corpus, tmp_path, st
     run(shards, tmp_path / "run", dataclasses.replace(CONFIG, log_every=2, threads=2))
 
 
-def test_damaged_checkpoint_is_rejected(make_shards, corpus, tmp_path):
-    shards = make_shards(corpus)
-    run(shards, tmp_path / "run", stop_at=3)
-    path = tmp_path / "run" / "checkpoint.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match="damaged"):
-        run(shards, tmp_path / "run")
-
-
-def test_no_flipped_bit_of_a_checkpoint_is_used(make_shards, corpus, tmp_path):
-    shards = make_shards(corpus)
+def test_no_flipped_bit_of_a_checkpoint_is_used(shards, tmp_path):
     run(shards, tmp_path / "run", stop_at=3)
     path = tmp_path / "run" / "checkpoint.safetensors"
     for _ in flips(path, 50):
         with pytest.raises(UserError, match="damaged"):
             load_tensors(path)
     assert load_tensors(path)[1]["step"] == 3
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="damaged"):
+        run(shards, tmp_path / "run")
 
 
 def test_a_full_disk_keeps_the_previous_checkpoint(make_shards, corpus, tmp_path, monkeypatch):
@@ -111,8 +95,7 @@ PACKED = {"document_mask": True, "microbatch_size": 3, "context_tokens": 20, "ma
 
 
 @pytest.mark.parametrize("stop_at", range(1, 8))
-def test_resumed_exactly_with_document_masks_and_accumulation(make_shards, corpus, tmp_path, stop_at):
-    shards = make_shards(corpus)
+def test_resumed_exactly_with_document_masks_and_accumulation(shards, tmp_path, stop_at):
     config = dataclasses.replace(CONFIG, **PACKED)
     summary, whole = run(shards, tmp_path / "whole", config)
     assert (summary.steps, summary.context_tokens, summary.tokens) == (7, 20, 7 * 4 * 20)
@@ -122,17 +105,16 @@ def test_resumed_exactly_with_document_masks_and_accumulation(make_shards, corpu
     assert exact(before + after) == exact(whole)
 
 
-def test_sigterm_acts_like_ctrl_c(make_shards, corpus, tmp_path):
+def test_sigterm_acts_like_ctrl_c(shards, tmp_path):
     """Schedulers send it before they kill."""
-    shards = make_shards(corpus)
-    before = signal.getsignal(signal.SIGTERM)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(KeyboardInterrupt):
         train(MODEL, CONFIG, shards, tmp_path / "run", log=lambda _: os.kill(os.getpid(), signal.SIGTERM))
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert run(shards, tmp_path / "run")[1][0]["step"] == 2
 
 
-def test_a_signal_during_the_vote_of_the_processes_counts(make_shards, corpus, tmp_path, monkeypatch):
+def test_a_signal_during_the_vote_of_the_processes_counts(shards, tmp_path, monkeypatch):
     """The vote of that step is over; the next one stops."""
     votes = []
 
@@ -144,7 +126,7 @@ def test_a_signal_during_the_vote_of_the_processes_counts(make_shards, corpus, t
 
     monkeypatch.setattr(World, "any", vote)
     with pytest.raises(KeyboardInterrupt):
-        train(MODEL, CONFIG, make_shards(corpus), tmp_path / "run")
+        train(MODEL, CONFIG, shards, tmp_path / "run")
     assert votes == [False, True]
 
 
