@@ -137,10 +137,9 @@ def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments]) -> ModelT
     cluster = None if distributed.current().size > 1 else connect(runner)
     if cluster is None:
         return None
-    gpus = runner.gpus
-    if gpus is None:
-        gpus = 1 if any(machine.get("GPU", 0) >= 1 for machine in cluster.machines().values()) else None
-    return None if gpus is None else ModelTasks(cluster, gpus, documents)
+    if runner.gpus is None and not any(machine.get("GPU", 0) >= 1 for machine in cluster.machines().values()):
+        return None
+    return ModelTasks(cluster, 1 if runner.gpus is None else runner.gpus, documents)
 
 
 def _train(
