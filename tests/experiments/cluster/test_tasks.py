@@ -130,8 +130,9 @@ def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
         return number
 
     list(cluster_of(FakeRay(slots=4)).run(slowly, numbered(2), tmp_path, seen.append))
-    assert {4, 14, 20} <= set(seen)
     assert seen == sorted(seen)
+    assert seen[-1] == 20
+    assert any(0 < done < 20 for done in seen)
 
 
 @pytest.mark.usefixtures("_frequent")
