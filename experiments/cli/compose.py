@@ -213,13 +213,12 @@ def first_cell(overrides: Sequence[str], config_dir: str | None = None) -> DictC
 
 def normalized(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with sizes such as `10GB` as numbers, and with `++` for keys that the user names."""
-    return [_normalized(text) for text in overrides]
-
-
-def _normalized(text: str) -> str:
-    key, equals, value = text.partition("=")
-    adds = "++" if _FREE.match(key) else ""
-    return f"{adds}{key}{equals}{with_sizes(value) if _IN_BYTES.search(key) else value}"
+    texts = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        adds = "++" if _FREE.match(key) else ""
+        texts.append(f"{adds}{key}{equals}{with_sizes(value) if _IN_BYTES.search(key) else value}")
+    return texts
 
 
 def choices(group: str) -> list[str]:

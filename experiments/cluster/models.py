@@ -17,7 +17,7 @@ from rich.console import Console
 from experiments.cli.console import Reporter
 from experiments.cluster.tasks import SHARE, Task, connect
 from experiments.logging.tracking import Tracker
-from experiments.results import HeldoutDocuments, TrainedModel, Tuning
+from experiments.results import Folder, HeldoutDocuments, TrainedModel, Tuning
 from experiments.runs import Run, chains
 from experiments.stages import evaluate, models, tuning
 from experiments.stages.context import Context
@@ -76,18 +76,19 @@ class ModelTasks:
         Raises:
             UserError: If a task raises one, or does not see the artifacts.
         """
-        work = []
-        for chain in chains(list(plans)):
+        groups, work = chains(list(plans)), []
+        for chain in groups:
             settings = {run: replace(plans[run], threads=plans[run].threads or self.cluster.threads) for run in chain}
             n_bytes = sum(plan.train_bytes for plan in settings.values())
             train = partial(_train, shapes[chain[0].size], settings, scoring)
             work.append((arms[chain[0].arm], train, n_bytes))
-        outcomes = self._run(context, "models", work)
-        trained: dict[Run, Artifact[TrainedModel]] = {run: chain[run] for chain in outcomes for run in chain}
-        for run, model in trained.items():
-            models.report(context, models.Training(run, plans[run]), model)
-            for line in (model.path / models.METRICS).read_text(encoding="utf-8").splitlines():
-                context.tracker.log(f"lm/{run}", json.loads(line))
+        trained: dict[Run, Artifact[TrainedModel]] = {}
+        for chain, fresh in zip(groups, self._run(context, "models", work), strict=True):
+            for run, model in zip(chain, context.store.open_all(list(fresh), TrainedModel), strict=True):
+                trained[run] = replace(model, fresh=fresh[model.name])
+                models.report(context, models.Training(run, plans[run]), trained[run])
+                for line in (model.path / models.METRICS).read_text(encoding="utf-8").splitlines():
+                    context.tracker.log(f"lm/{run}", json.loads(line))
         return trained
 
     def tune(self, context: Context, arms: Mapping[str, Encoded], jobs: Sequence[TuningJob]) -> dict[str, Tuning]:
@@ -104,7 +105,7 @@ class ModelTasks:
             tune = partial(_tune, replace(job, config=config))
             work.append((arms[job.name], tune, config.train_bytes * len(job.factors)))
         outcomes = self._run(context, "tuning", work)
-        return {job.name: outcome for job, outcome in zip(jobs, outcomes, strict=True)}
+        return {job.name: Tuning.load(outcome) for job, outcome in zip(jobs, outcomes, strict=True)}
 
     def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, Training, int]]) -> list[Any]:
         """Work on the shards of arms, given the bytes to train on; report the artifacts that were made or used."""
@@ -120,9 +121,8 @@ class ModelTasks:
             closing(self.cluster.run(do, tasks, Path(folder), tick, gpus=self.gpus)) as results,
         ):
             for result in results:
-                outcome, used = next(result.blocks())
-                outcomes.append(outcome)
-                for artifact in used:
+                outcomes.append(result.value["outcome"])
+                for artifact in context.store.open_all(result.value["used"], Folder):
                     context.store.on_use(artifact)
         return outcomes
 
@@ -137,10 +137,9 @@ def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments]) -> ModelT
     cluster = None if distributed.current().size > 1 else connect(runner)
     if cluster is None:
         return None
-    gpus = runner.gpus
-    if gpus is None:
-        gpus = 1 if any(machine.get("GPU", 0) >= 1 for machine in cluster.machines().values()) else None
-    return None if gpus is None else ModelTasks(cluster, gpus, documents)
+    if runner.gpus is None and not any(machine.get("GPU", 0) >= 1 for machine in cluster.machines().values()):
+        return None
+    return ModelTasks(cluster, 1 if runner.gpus is None else runner.gpus, documents)
 
 
 def _train(
@@ -151,21 +150,21 @@ def _train(
     arm: Encoded,
     documents: Artifact[HeldoutDocuments],
     beat: Beat,
-) -> dict[Run, Artifact[TrainedModel]]:
-    """Train and score the models of a chain of runs."""
+) -> dict[str, bool]:
+    """Train and score the models of a chain of runs; returns the names of their artifacts, and which are new."""
     before = dict(zip(plans, accumulate([0, *(plan.train_bytes for plan in plans.values())]), strict=False))
     trained = models.train_chain(
         context, model, arm, list(plans), plans, lambda at, row: beat(before[at.run] + row["bytes_seen"])
     )
     for run, artifact in trained.items():
         evaluate.score(context, scoring, plans[run].device, run, artifact, arm, documents)
-    return trained
+    return {artifact.name: artifact.fresh for artifact in trained.values()}
 
 
 def _tune(
     job: TuningJob, context: Context, arm: Encoded, _documents: Artifact[HeldoutDocuments], _beat: Beat
-) -> Tuning:
-    return tuning.tune_arm(context, job, arm)
+) -> dict[str, Any]:
+    return tuning.tune_arm(context, job, arm).save()
 
 
 def _work(
@@ -175,14 +174,16 @@ def _work(
     job: tuple[Encoded, Training],
     beat: Beat,
 ) -> Blocks:
-    """Train models; yields the result, and the artifacts that were made or used."""
+    """Train models; returns the result, and the names of the artifacts that were made or used."""
+    yield from ()
     arm, train = job
     for artifact in (arm.arm.artifact, arm.training, arm.heldout, documents):
         if not artifact.folder.exists():
             raise UserError(f"{socket.gethostname()} does not see {artifact.folder}; {SHARE}")
     reporter = Reporter(Console(quiet=True), alone=False)
     reporter.progress = lambda *_: beat(0)  # type: ignore[method-assign]  # progress of any kind is a sign of life
-    used: list[Artifact[Any]] = []
-    store = replace(store, on_use=used.append)
+    used: dict[str, None] = {}
+    store = replace(store, on_use=lambda artifact: used.setdefault(artifact.name))
     with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
-        yield train(Context(store, reporter, tracker, runner), arm, documents, beat), used
+        outcome = train(Context(store, reporter, tracker, runner), arm, documents, beat)
+    return {"outcome": outcome, "used": list(used)}

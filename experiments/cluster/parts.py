@@ -12,8 +12,10 @@ from itertools import count as numbers
 from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.tasks import Result, Task, as_progress
+from lm.data.shard_writer import Encoded
 from lm.data.sharding import encode_batches, reading_threads
 from superbpe.sources import check_not_empty
+from tokenizer import patterns
 from tokenizer.files import digest
 from tokenizer.progress import Throttle
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.cluster.tasks import Beat, Blocks, Cluster, Work
-    from lm.data.shard_writer import Encoded
     from superbpe.passes import Pass, State
     from superbpe.sources import Source
     from tokenizer.corpus.corpus import Corpus, Split
@@ -75,18 +76,28 @@ def count(
     counted = [result for result in results if result.value["n_bytes"]]
     if not counted:
         return count_pretokens(corpus, **settings)  # explains that all documents are empty
-    counts: PretokenCounts = next(add_up(cluster, "count", counted, _add_counts, folder, progress).blocks())
-    return counts
+    return _counts(add_up(cluster, "count", counted, _add_counts, folder, progress))
 
 
 def _count(settings: Mapping[str, Any], part: Corpus, beat: Beat) -> Blocks:
-    counts = count_pretokens(part, **settings, progress=as_progress(beat))
-    yield counts
-    return {"n_bytes": counts.n_bytes, "skipped": part.part_skipped()}
+    about = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
+    return {"about": about, "n_bytes": about["n_bytes"], "skipped": part.part_skipped()}
+
+
+def _save(counts: PretokenCounts) -> Blocks:
+    columns = dict(vars(counts))
+    yield {name: columns.pop(name) for name in ("data", "offsets", "counts")}
+    return {**columns, "pattern": [counts.pattern.name, counts.pattern.regex]}
+
+
+def _counts(result: Result) -> PretokenCounts:
+    about = result.value["about"]
+    special_tokens, pattern = tuple(about["special_tokens"]), patterns.Pattern(*about["pattern"])
+    return PretokenCounts(**{**about, "special_tokens": special_tokens, "pattern": pattern}, **next(result.blocks()))
 
 
 def _add_counts(results: Sequence[Result], _: Beat) -> Blocks:
-    yield mix_counts([(next(result.blocks()), 1) for result in results])
+    return {"about": (yield from _save(mix_counts([(_counts(result), 1) for result in results])))}
 
 
 @dataclass(frozen=True)
@@ -164,12 +175,13 @@ def encoded_by(
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
     for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
-        yield from result.blocks()
+        for block in result.blocks():
+            yield Encoded(**{"covered": None, **block})
 
 
 def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, beat: Beat) -> Blocks:
     n_bytes = 0
     for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
         beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
-        yield encoded
+        yield {name: array for name, array in vars(encoded).items() if array is not None}
     return {"n_bytes": n_bytes, "skipped": part.part_skipped()}

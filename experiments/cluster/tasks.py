@@ -4,7 +4,7 @@ Added here: a task whose result exists is not run again, and a task that runs wi
 repeats it. A task may wait for a worker as long as it takes, but a line says why nothing runs.
 
 Results and signs of life of running tasks are files in a folder that all machines see. A result is a record,
-`NAME-HASH.json`, and the file of pickled blocks that the record lists with its checksum.
+`NAME-HASH.json`, and the file of arrays that the record lists with its checksum.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import pickle
 import shutil
 import signal
 import socket
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 import experiments
@@ -36,12 +36,14 @@ from tokenizer.progress import Throttle, thread_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from experiments.config import RunnerConfig
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.progress import Progress
 
-    Blocks = Generator[Any, None, Any]
-    """A result, block by block, so that it is never whole in memory; returns JSON (the value)."""
+    Blocks = Generator[dict[str, NDArray[Any]], None, Any]
+    """Named arrays of a result, block by block, so that they are not all in memory; returns JSON (the value)."""
     Beat = Callable[[int], None]
     """To call with the bytes that are done."""
     Work = Callable[[Any, Beat], Blocks]
@@ -84,13 +86,15 @@ class Result:
 
     Attributes:
         value: JSON.
-        path: the file of blocks.
+        path: the file of arrays.
         files: its size and checksum.
+        names: names of the arrays of each block.
     """
 
     value: Any
     path: Path
     files: dict[str, Any]
+    names: list[list[str]]
 
     @classmethod
     def of(cls, task: Task, folder: Path) -> Result | None:
@@ -101,8 +105,8 @@ class Result:
             return result
         return None
 
-    def blocks(self) -> Iterator[Any]:
-        """Read the blocks, after the file has been compared with its checksum.
+    def blocks(self) -> Iterator[dict[str, Any]]:
+        """Read the arrays, after the file has been compared with its checksum.
 
         Raises:
             UserError: the file is missing or damaged.
@@ -113,9 +117,9 @@ class Result:
             raise UserError(f"this machine does not see {self.path}, which a task has written; {SHARE}") from None
         except UserError as error:
             raise UserError(f"{error}; delete it, then run the same command again") from None
-        with self.path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as packed, suppress(EOFError):
-            while True:
-                yield pickle.load(packed)  # noqa: S301  (a task of this command wrote it)
+        with self.path.open("rb") as file, pa.CompressedInputStream(file, "zstd") as packed:
+            for names in self.names:
+                yield {name: np.lib.format.read_array(packed) for name in names}
 
 
 def execute(work: Work, task: Task, folder: Path) -> Result:
@@ -129,15 +133,18 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     beat = _Beat(task, folder)
     if (finished := Result.of(task, folder)) is not None:
         return finished
-    path, blocks = task.file(folder, "data"), work(task.argument, beat)
+    path, names, blocks = task.file(folder, "data"), list[list[str]](), work(task.argument, beat)
     with replacing(path) as file, pa.CompressedOutputStream(file, "zstd") as packed:
         while True:
             try:
-                pickle.dump(next(blocks), packed, protocol=5)
+                block = next(blocks)
             except StopIteration as end:
                 value = end.value
                 break
-    record = {"value": value, "files": recorded(folder, [path.name])}
+            names.append(list(block))
+            for array in block.values():
+                np.lib.format.write_array(packed, array, allow_pickle=False)
+    record = {"value": value, "files": recorded(folder, [path.name]), "names": names}
     write_sealed(task.file(folder, "json"), record)
     return Result(path=path, **record)
 

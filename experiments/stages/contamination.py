@@ -129,7 +129,7 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
     overlap = measured_text(_texts(measured), n_words)
     work = partial(_search, measured, n_words, cluster.threads)
     for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
-        overlap.mark(next(result.blocks()))
+        overlap.mark(next(result.blocks())["marks"])
         n_bytes += result.value["n_bytes"]
     return Overlap(*overlap.found(), n_bytes)
 
@@ -150,5 +150,5 @@ def _search(measured: Sequence[Result], n_words: int, threads: int, part: Corpus
     overlap = measured_text(_texts(measured), n_words)
     batches = part.batches("train", readers=2, in_order=False)
     n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
-    yield np.asarray(overlap.marks())
+    yield {"marks": np.asarray(overlap.marks())}
     return {"n_bytes": n_bytes, "skipped": part.part_skipped()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.results import HeldoutDocuments
-from lm.data.survey import joined, survey
+from lm.data.survey import Survey, joined, survey
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from experiments.store.artifacts import Artifact
-    from lm.data.survey import Survey
     from tokenizer.corpus.corpus import Corpus
 
 _ARRAYS = "documents.npz"
@@ -45,7 +44,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
             return survey(text.corpus, "heldout", hashes=True)
         with cluster.results(folder / "parts") as results:
             parts = cluster.map_parts("survey", _survey, text.corpus, "heldout", None, results, progress)
-            return joined(next(result.blocks()) for result in parts)
+            return joined(Survey(**result.value["names"], **next(result.blocks())) for result in parts)
 
     def build(folder: Path) -> HeldoutDocuments:
         documents = find(folder)
@@ -77,9 +76,10 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
 
 
 def _survey(part: Corpus, beat: Beat) -> Blocks:
-    documents = survey(part, "heldout", hashes=True, done=beat)
-    yield documents
-    return {"n_bytes": int(documents.n_bytes.sum()), "skipped": part.part_skipped()}
+    facts = vars(survey(part, "heldout", hashes=True, done=beat))
+    names = {name: value for name, value in facts.items() if isinstance(value, list)}
+    yield {name: value for name, value in facts.items() if name not in names}
+    return {"names": names, "n_bytes": int(facts["n_bytes"].sum()), "skipped": part.part_skipped()}
 
 
 def sizes(artifact: Artifact[HeldoutDocuments], unit: str) -> NDArray[np.int64]:

@@ -111,7 +111,7 @@ def test_closing_the_results_cancels_what_runs_and_keeps_what_is_finished(tmp_pa
 def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"does not see .*gone; set artifacts to a folder that all machines"):
         tasks.execute(Writing(), numbered(1)[0], tmp_path / "gone")
-    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}})
+    missing = Result({"number": 0}, tmp_path / "part.data", {"part.data": {"bytes": 3}}, [["number"]])
     monkeypatch.setattr(tasks, "execute", lambda *_: missing)
     with pytest.raises(UserError, match=r"this machine does not see .*part\.data, which .*; set artifacts"):
         run(FakeRay(), Writing(), 1, tmp_path)
@@ -130,8 +130,9 @@ def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
         return number
 
     list(cluster_of(FakeRay(slots=4)).run(slowly, numbered(2), tmp_path, seen.append))
-    assert {4, 14, 20} <= set(seen)
     assert seen == sorted(seen)
+    assert seen[-1] == 20
+    assert any(0 < done < 20 for done in seen)
 
 
 @pytest.mark.usefixtures("_frequent")
