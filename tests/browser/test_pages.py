@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from experiments.report import comparison_page
 from experiments.report.characters import harmless
-from experiments.report.figures import save
 from tests.browser.pages import PAGES
 from tests.browser.waiting import wait_for
-from tests.experiments.report.sample import sample_report
 from tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
@@ -116,23 +112,6 @@ def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written,
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert not dialogs
     opened.check()
-
-
-def test_hostile_names_in_drawings(browser: Any, tmp_path: Path) -> None:
-    report = sample_report([f"{i} {HOSTILE}" for i in range(3)])
-    drawn = save(comparison_page.figures(report), tmp_path, ["svg"])
-    for path in drawn:
-        found = ET.parse(path).getroot()
-        assert not [
-            each.tag for each in found.iter() if each.tag.endswith(("}script", "}img", "}image", "}foreignObject"))
-        ]
-        assert not CONTROLS.search("".join(found.itertext()))
-    page = browser.new_page()
-    dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    page.goto(drawn[0].as_uri())
-    assert not dialogs
-    page.close()
 
 
 BROKEN = """() => {
