@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import vl_convert
 
 from experiments.report import comparison_page
 from experiments.report.characters import harmless
-from experiments.report.figures import save
+from experiments.report.figures import PAPER, PAPER_WIDTH
 from tests.browser.pages import PAGES
 from tests.browser.waiting import wait_for
 from tests.experiments.report.sample import sample_report
@@ -120,9 +121,12 @@ def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written,
 
 def test_hostile_names_in_drawings(browser: Any, tmp_path: Path) -> None:
     report = sample_report([f"{i} {HOSTILE}" for i in range(3)])
-    drawn = save(comparison_page.figures(report), tmp_path, ["svg"])
-    for path in drawn:
-        found = ET.parse(path).getroot()
+    drawn = []
+    for figure in comparison_page.figures(report):
+        drawing = {**figure.spec, "width": PAPER_WIDTH, "config": PAPER}
+        drawn.append(tmp_path / f"{figure.name}.svg")
+        drawn[-1].write_text(vl_convert.vegalite_to_svg(drawing), encoding="utf-8")
+        found = ET.parse(drawn[-1]).getroot()
         assert not [
             each.tag for each in found.iter() if each.tag.endswith(("}script", "}img", "}image", "}foreignObject"))
         ]
