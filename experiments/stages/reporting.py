@@ -88,8 +88,8 @@ def provenance(
     """
     artifacts = {artifact.name: ("", artifact) for artifact in first}
     for arm in result.arms:
-        own: list[Artifact[Any]] = [*arm.arm.reading, arm.arm.artifact, arm.training, arm.heldout]
-        for artifact in [*own, *arm.lms, *arm.artifacts]:
+        used: list[Artifact[Any]] = [*arm.arm.reading, arm.arm.artifact, arm.training, arm.heldout]
+        for artifact in (*used, *arm.lms, *arm.artifacts):
             artifacts.setdefault(artifact.name, (arm.key, artifact))  # one that several arms share is shown once
     origin = result.arms[0].artifacts[0].manifest
     return {
