@@ -7,6 +7,7 @@ import io
 import json
 import re
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
+_SCORED, _SCORED_BYTES = 100, 1 << 20
+"""Records, and bytes of JSON lines, of which one must have the score."""
 FOOTER_BYTES = 1 << 16
 """Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
@@ -416,13 +419,15 @@ def _records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
         yield DataError(f"cannot be read to its end: {shortened(error)}")
 
 
-def opened(path: File) -> Any:
-    """A file for reading its bytes, decompressed. A remote file is read as a whole first."""
+def opened(path: File, most: int | None = None) -> Any:
+    """A file for reading its bytes, decompressed. A remote file, or its first `most` bytes, is read first."""
     import pyarrow as pa
 
     name = str(path).lower()
     compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
-    source = pa.py_buffer(b"".join(path.blocks())) if isinstance(path, RemoteFile) else str(path)
+    source: Any = str(path)
+    if isinstance(path, RemoteFile):
+        source = pa.py_buffer(b"".join(path.blocks(0, min(path.stat.size, most or path.stat.size))))
     return pa.input_stream(source, compression=compression)
 
 
@@ -442,10 +447,15 @@ def batch_records(
         name: name of the file of the records, for messages.
     """
     where = f"{name}: " if name else ""
+    rows = iter(records)
+    if config.score_field is not None:
+        first = list(islice(rows, _SCORED))
+        check_scores(first, where, config)
+        rows = chain(first, rows)
     texts: list[str] = []
     places: list[str] = []
     size = 0
-    for number, record in enumerate(records):
+    for number, record in enumerate(rows):
         try:
             text = _text(record, number, config)
         except DataError as error:
@@ -469,6 +479,37 @@ def batch_records(
         yield _native.Batch.from_texts(texts)
 
 
+def check_first_lines(path: File, config: CorpusConfig) -> None:
+    """`check_scores` for the first records of JSON lines; their reader reports damage."""
+    first: list[Any] = []
+    with suppress(OSError), opened(path, _SCORED_BYTES) as stream:
+        for line in stream.read(_SCORED_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_SCORED]:
+            with suppress(ValueError, RecursionError):
+                first.append(json.loads(line))
+    check_scores(first, f"{path}: ", config)
+
+
+def check_scores(records: Sequence[Any], where: str, config: CorpusConfig) -> None:
+    """Reject a `score_field` that none of the first records has: its name is misspelt.
+
+    With `on_error=skip`, records without the field are left out.
+
+    Raises:
+        DataError: no record has the field. The message begins with `where`.
+    """
+    rows = [record for record in records if isinstance(record, dict)]
+    if config.score_field is None or config.on_error == "skip" or not rows:
+        return
+    for number, row in enumerate(rows):
+        with suppress(DataError):
+            _lookup(row, config.score_field, number, "")
+            return
+    raise DataError(
+        f"{where}score_field: no field {config.score_field!r} in the first {len(rows)} record(s) (the fields are: "
+        f"{listed(rows[0])}); {_SET_SCORE}"
+    )
+
+
 def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
     if isinstance(record, str):
@@ -478,13 +519,15 @@ def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     if not isinstance(record, dict):
         raise DataError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
     if config.score_field is not None and config.min_score is not None:
-        score = _lookup(record, config.score_field, number, required=False)
+        score = None
+        with suppress(DataError):  # some records may have no score
+            score = _lookup(record, config.score_field, number, "")
         if score is not None and (isinstance(score, bool) or not isinstance(score, Real)):
             what = f"holds {type(score).__name__}, not a number"
             raise DataError(f"record {number}: score_field={config.score_field} {what}; {_SET_SCORE}")
         if score is None or not float(score) >= config.min_score:  # also if it is NaN
             return "" if config.on_error == "skip" else None
-    text = _lookup(record, config.field, number, required=True)
+    text = _lookup(record, config.field, number, _SET_FIELD)
     if text is None:
         return ""
     if not isinstance(text, str):
@@ -492,14 +535,12 @@ def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     return text
 
 
-def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
+def _lookup(record: dict[str, Any], dotted: str, number: int, remedy: str) -> Any:
     value: Any = record
     for name in [dotted] if dotted in record else dotted.split("."):
         if value is None:
             return None
         if not isinstance(value, dict) or name not in value:
-            if not required:
-                return None
-            raise DataError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}")
+            raise DataError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {remedy}")
         value = value[name]
     return value
