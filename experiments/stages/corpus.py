@@ -90,7 +90,7 @@ def _written(context: Context, settings: CorpusSource) -> Artifact[CorpusFiles]:
         CorpusFiles,
         "corpus",
         config={
-            **embedded.identity(),
+            **embedded.IDENTITY,
             "heldout_fraction": settings.heldout_fraction,
             "max_bytes": settings.max_bytes,
         },

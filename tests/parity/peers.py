@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tokenizer.formats.tiktoken import export
+
 
 def plain(value):
     if getattr(value, "dtype", None) == np.dtype(object):  # an array of arrays
@@ -35,3 +37,10 @@ def as_tiktoken(tokenizer):
         mergeable_ranks={token: i for i, token in enumerate(tokenizer.vocab) if i not in specials.values()},
         special_tokens=specials,
     )
+
+
+def to_encoding(tokenizer):
+    """The tiktoken encoding that a tokenizer is exported to."""
+    import tiktoken
+
+    return tiktoken.Encoding("exported", **export(tokenizer))

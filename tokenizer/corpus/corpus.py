@@ -18,7 +18,7 @@ from tokenizer import _native
 from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import ahead, read_files
-from tokenizer.corpus.remote import File
+from tokenizer.corpus.remote import File, Stat
 from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
@@ -29,6 +29,9 @@ Split = Literal["train", "heldout", "all"]
 _NEAR_DUPLICATE_WORDS = 5
 PART_BYTES = 256_000_000
 _DEFAULTS = asdict(CorpusConfig())
+_NOT_IDENTITY = {
+    *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
+}
 _CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
 
 
@@ -85,7 +88,7 @@ class Corpus:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
         self.heldout_files = text_files.find(config.heldout_paths, config.format)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
-        self._states: dict[File, tuple[int, Any]] = {path: text_files.state(path) for path in read}
+        self._states: dict[File, Stat] = {path: text_files.state(path) for path in read}
         self.skipped = Skipped()
         self.is_part = False
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
@@ -107,24 +110,9 @@ class Corpus:
         """The name of a file's source; without named sources, the file's own name."""
         return self._source.get(file.resolve(), file.name)
 
-    def _key(self) -> tuple[Any, ...]:
-        return repr(self.config), tuple(self.files), tuple(self.heldout_files), tuple(self._states.items())
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both read the same documents: the same configuration, and the same state of the same files."""
-        return self._key() == other._key() if isinstance(other, Corpus) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
     def __repr__(self) -> str:
-        set_ = {name: value for name, value in asdict(self.config).items() if value != _DEFAULTS[name]}
-        for name in {"paths", "heldout_paths"} & set_.keys():
-            set_[name] = list(map(shown, set_[name]))
-        if self.config.sources:
-            set_["sources"] = {name: shown(entry) for name, entry in self.config.sources.items()}
-        files = f"{sum(self.sizes()):,} bytes in {len(self.files)} file(s), " if self.files else ""
-        return f"<Corpus: {files}{', '.join(f'{name}={quoted(value)}' for name, value in set_.items())}>"
+        where = self.config.dataset or quoted(self.config.places)
+        return f"<Corpus: {sum(self.sizes()):,} bytes in {len(self.files)} file(s) of {where}>"
 
     def sizes(self) -> list[int]:
         """Size in bytes of each of `files` when this object was created."""
@@ -150,18 +138,16 @@ class Corpus:
         heldout = self._groups(self.heldout_files, target_bytes) if explicit and split != "train" else []
         return [self._part(group, []) for group in files] + [self._part([], group) for group in heldout]
 
-    def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> Iterator[list[tuple[File, str]]]:
-        group: list[tuple[File, str]] = []
-        filled = 0
+    def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> list[list[tuple[File, str]]]:
+        groups: list[list[tuple[File, str]]] = []
+        filled = target_bytes
         for path, form in files:
-            size = self._states[path][0]
-            if group and filled + size > target_bytes:
-                yield group
-                group, filled = [], 0
-            group.append((path, form))
-            filled += size
-        if group:
-            yield group
+            filled += self._states[path].size
+            if filled > target_bytes or not groups:
+                groups.append([])
+                filled = self._states[path].size
+            groups[-1].append((path, form))
+        return groups
 
     def _part(self, files: list[tuple[File, str]], heldout_files: list[tuple[File, str]]) -> Corpus:
         part = copy.copy(self)
@@ -325,20 +311,10 @@ class Corpus:
 
         Fingerprints hash only the first, middle and last 64 kB: hashing terabytes would take as long as counting them.
         """
-        config = asdict(self.config)
-        del (
-            config["batch_bytes"],
-            config["document_limit_bytes"],
-            config["paths"],
-            config["heldout_paths"],
-            config["source_field"],
-            config["heldout_sample"],
-        )
-        if not self.config.heldout_near_duplicates:
-            del config["heldout_near_duplicates"]  # a later setting: earlier corpora keep their identity
-        if self.config.on_error == "error":
-            del config["on_error"]  # a later setting as well
-        del config["sources"]
+        config = {name: value for name, value in asdict(self.config).items() if name not in _NOT_IDENTITY}
+        for name in ("heldout_near_duplicates", "on_error"):  # later settings: earlier corpora keep their identity
+            if config[name] == _DEFAULTS[name]:
+                del config[name]
         if self._source:
             names = list(self._source.values())
             config["sources"] = {

@@ -153,15 +153,7 @@ def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
-    """Rows of a row group.
-
-    Args:
-        path: the Parquet file.
-        file: the open Parquet file; of a remote file, only the metadata.
-        i: number of the row group.
-        columns: paths of the columns with the text and the score.
-        config: how to read it.
-    """
+    """Rows of row group `i` of a file; `file` has the metadata, and everything else of a local file."""
     import pyarrow.parquet as pq
 
     names, source = [".".join(column) for column in columns], path
@@ -189,28 +181,22 @@ def _documents(
 
 
 def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
-    """Path of the column with the text and, if there is a `score_field`, of the one with the score.
+    """Path of the column with the text and, if there is a `score_field`, of the one with the score."""
+    from pyarrow import types
 
-    Raises:
-        DataError: a column does not exist, or does not hold text or numbers.
-    """
     text, kind = _column(schema, config.field, f"{where}no field", _SET_FIELD)
     if not _holds_text(kind):
         raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
     if config.score_field is None:
         return [text]
     score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
-    if not _holds_numbers(kind):
+    if not any(check(kind) for check in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
         raise DataError(f"{where}score_field={config.score_field} holds {kind}, not numbers; {_SET_SCORE}")
     return [text, score]
 
 
 def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str], Any]:
-    """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name.
-
-    Raises:
-        DataError: the column does not exist.
-    """
+    """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name."""
     import pyarrow as pa
 
     names = list(schema.names)
@@ -285,10 +271,7 @@ def _as_bytes(texts: Any, what: str) -> Any:
 
 
 def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_native.Batch, list[int]]:
-    """Documents of a column of bytes, and which of them `on_error=skip` made empty because they are not UTF-8.
-
-    `where` starts messages, and `first` is the number of the column's first row.
-    """
+    """Documents of a column of bytes, the first of which is row `first`, and which of them `on_error=skip` emptied."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -334,13 +317,6 @@ def _rows_at_once(file: Any, source: Any, i: int, text: Sequence[str], config: C
 
     The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
     each in the file, so the longest dictionary value limits the number of rows as well.
-
-    Args:
-        file: the Parquet file.
-        source: what it was opened from.
-        i: number of the row group.
-        text: path of the text column.
-        config: how to read it.
     """
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -376,19 +352,11 @@ def _holds_text(kind: Any) -> bool:
     return str(kind) in ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
-def _holds_numbers(kind: Any) -> bool:
-    from pyarrow import types
+def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
+    """Records of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow).
 
-    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
-
-
-def read_records(path: File, form: str, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
-    """Documents of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow)."""
-    yield from batch_records(_records(path, form, config), config, skipped, str(path))
-
-
-def _records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
-    """The records of a file; the last one is an error if the file is damaged."""
+    The last one is an error if the file is damaged.
+    """
     damage: tuple[type[Exception], ...] = (csv.Error, *parquet_errors())
     limit, errors = config.document_limit_bytes, "replace" if config.on_invalid_utf8 == "replace" else "strict"
     try:
@@ -500,9 +468,9 @@ def check_scores(records: Sequence[Any], where: str, config: CorpusConfig) -> No
     rows = [record for record in records if isinstance(record, dict)]
     if config.score_field is None or config.on_error == "skip" or not rows:
         return
-    for number, row in enumerate(rows):
+    for row in rows:
         with suppress(DataError):
-            _lookup(row, config.score_field, number, "")
+            _lookup(row, config.score_field, 0, "")
             return
     raise DataError(
         f"{where}score_field: no field {config.score_field!r} in the first {len(rows)} record(s) (the fields are: "
