@@ -62,16 +62,11 @@ def validate(config: Config) -> None:
 
 def _check_corpus(config: Config) -> None:
     """Raise a UserError for settings of the corpus that contradict each other or are out of range."""
-    given = [name for name in ("paths", "sources", "dataset") if getattr(config.corpus, name)]
+    given = [name for name in ("paths", "sources") if getattr(config.corpus, name)]
     if config.corpus.source == "files" and not given:
-        raise UserError(
-            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
-        )
+        raise UserError("no text: give corpus.paths=[FILES, FOLDERS, GLOBS OR URLS], or use corpus=embedded")
     if config.corpus.source == "embedded" and given:
-        raise UserError(
-            f"corpus.{given[0]} is given, but the corpus is the embedded one; "
-            "add corpus=files (or corpus=hf, for a dataset)"
-        )
+        raise UserError(f"corpus.{given[0]} is given, but the corpus is the embedded one; add corpus=files")
     if len(given) > 1:
         raise UserError(f"corpus.{given[0]} and corpus.{given[1]} are both given; the text comes from one of them")
     config.corpus.check()
