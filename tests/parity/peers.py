@@ -44,3 +44,11 @@ def to_encoding(tokenizer):
     import tiktoken
 
     return tiktoken.Encoding("exported", **export(tokenizer))
+
+
+def hf_split(text, pattern):
+    """The pieces that HF cuts: every line of the pattern is a `Split` of its `Sequence`."""
+    import tokenizers
+
+    cuts = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(line), "isolated") for line in pattern.split("\n") if line]
+    return [piece for piece, _ in tokenizers.pre_tokenizers.Sequence(cuts).pre_tokenize_str(text)]

@@ -8,8 +8,8 @@ import pytest
 from tests import texts
 from tests.parity.peers import to_encoding
 from tokenizer import Tokenizer, UserError, formats, patterns
-from tokenizer.definition import Definition
-from tokenizer.formats import hf_json, printable, tiktoken
+from tokenizer.definition import Definition, printable
+from tokenizer.formats import hf_json, tiktoken
 
 tokenizers = pytest.importorskip("tokenizers")
 theirs = pytest.importorskip("tiktoken")

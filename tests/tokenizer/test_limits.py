@@ -22,9 +22,9 @@ from tokenizer import (
     UserError,
     _native,
     definition,
-    formats,
     patterns,
 )
+from tokenizer.definition import printable
 from tokenizer.errors import listed, quoted, shortened
 
 MB = 1 << 20
@@ -185,7 +185,7 @@ def test_a_pattern_that_takes_too_long_is_an_error_that_names_it():
 
 def test_errors_shorten_long_text(tmp_path):
     long = "x" * MB
-    vocab = {formats.printable(bytes([i])): i for i in range(256)}
+    vocab = {printable(bytes([i])): i for i in range(256)}
 
     def hf(**model):
         path = tmp_path / "tokenizer.json"

@@ -6,7 +6,7 @@ The settings are in `tokenizer.corpus.config`. Filters and the held-out split ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -191,7 +191,7 @@ class Corpus:
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(self._read, config=config, readers=readers, in_order=in_order, skip_long=True)
+        read = partial(read_files, self.skipped, config=config, readers=readers, in_order=in_order, skip_long=True)
         explicit = bool(config.heldout_paths)
         keep = self.filter(split)
         sources = [read(self.files)]
@@ -282,7 +282,7 @@ class Corpus:
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        yield from self._read([file], replace(self.config, field=field))
+        yield from read_files(self.skipped, [file], replace(self.config, field=field))
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
@@ -322,6 +322,3 @@ class Corpus:
             "heldout_files": [text_files.fingerprint(path) for path, _ in self.heldout_files],
             "dataset": None,
         }
-
-    def _read(self, files: list[tuple[File, str]], config: CorpusConfig, **how: Any) -> Generator[_native.Batch]:
-        return read_files(self.skipped, files, config, **how)

@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
@@ -295,13 +296,10 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
         return ArrowFSWrapper(fs.GcsFileSystem(**options))
     # The process ends only after these attempts, but does not wait for those of `attempted`.
     options = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3), "background_writes": False}
-    options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
         protocol, _, host = endpoint.rstrip("/").rpartition("://")
         options.update(scheme=protocol or "https", endpoint_override=host)
-    elif not options["region"]:
-        try:
+    elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+        with suppress(OSError):  # reading the bucket reports the reason
             options["region"] = fs.resolve_s3_region(bucket)
-        except OSError:  # reading the bucket reports the reason
-            options["region"] = None
     return ArrowFSWrapper(fs.S3FileSystem(**options))

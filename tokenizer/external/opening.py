@@ -120,8 +120,8 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             provenance=found.provenance,
         )
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
-        software = SentencePiece(read_bytes(file), str(file))
-        return ExternalTokenizer(software, special_tokens=specials, reason="it is a SentencePiece model")
+        model = SentencePiece(read_bytes(file), str(file))
+        return ExternalTokenizer(model, special_tokens=specials, reason="it is a SentencePiece model")
     try:
         return formats.read(path, **options)
     except UserError as error:
@@ -129,8 +129,8 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             raise
         reason = str(error)
     try:
-        content = read_json(file)
-        return ExternalTokenizer(HuggingFace(content, str(file)), special_tokens=specials, reason=reason)
+        software = HuggingFace(read_bytes(file), str(file))
+        return ExternalTokenizer(software, special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None
 

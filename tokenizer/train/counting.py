@@ -227,7 +227,13 @@ def count_pretokens(
             readers = (n_threads + 1) // 2
             read = partial(Corpus.batches, readers=readers, in_order=False, batch_bytes=_BATCH_BYTES)
             batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
-            n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"))
+            n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
+            for batch in batches:
+                counter.add(batch)
+                n_bytes += batch.n_bytes
+                n_documents += len(batch)
+                tick(n_bytes)
+            tick.finish(n_bytes)
             if n_bytes == 0 and not (isinstance(text, Corpus) and text.is_part):
                 raise UserError("the corpus is empty; name files that contain text")
             data, offsets, counts = counter.finish()
@@ -236,18 +242,6 @@ def count_pretokens(
     return PretokenCounts(
         data, offsets, counts, resolved, unit, tuple(special_tokens), n_bytes=n_bytes, n_documents=n_documents
     )
-
-
-def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle) -> tuple[int, int]:
-    """Feed all batches to the counter; returns the number of bytes and documents."""
-    n_bytes = n_documents = 0
-    for batch in batches:
-        counter.add(batch)
-        n_bytes += batch.n_bytes
-        n_documents += len(batch)
-        tick(n_bytes)
-    tick.finish(n_bytes)
-    return n_bytes, n_documents
 
 
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:

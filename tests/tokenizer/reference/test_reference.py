@@ -117,7 +117,6 @@ def test_a_pair_that_spells_a_token_is_not_merged(train):
 
 def test_units_and_special_strings():
     assert cut_into_units("a\nb\u2028c\r\n\nd", "line") == ["a\n", "b\u2028c\r\n", "\n", "d"]
-    assert cut_into_units("a--b--", "separator:--") == ["a--", "b--"]
     assert cut_into_units("a\nb", "document") == ["a\nb"]
     with pytest.raises(ValueError, match="unit='lines' is unknown"):
         cut_into_units("a", "lines")
