@@ -214,10 +214,6 @@ class Search:
             return False
         return True
 
-    def _exists(self, left: bytes, right: bytes, count: int) -> bool:
-        del count
-        return left + right in self.unmerged
-
     def _merge(self, min_count: int, *, sample: bool = False, tick: Throttle | None = None) -> _native.MergeResult:
         """Merge the sample, or continue merging with the counts of the last pass."""
         before = self.n_found
@@ -230,7 +226,7 @@ class Search:
             self.n_new,
             sample=sample,
             min_count=min_count,
-            judge=self._exists if self.unmerged and not sample else None,
+            judge=(lambda left, right, _: left + right in self.unmerged) if self.unmerged and not sample else None,
             progress=report,
             **self.limits,
         )

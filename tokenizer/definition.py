@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import operator
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -94,6 +95,7 @@ class Definition:
         """Normalize the types, spell out the tokens and check that the parts are consistent."""
         self._set("byte_ids", tuple(int(i) for i in self.byte_ids))
         self._set("merge_ids", np.ascontiguousarray(self.merge_ids, dtype=np.uint32).reshape(-1, 3))
+        self._set("n_phase1_merges", operator.index(self.n_phase1_merges))
         self._set("special_tokens", dict(self.special_tokens))
         self._set("unmerged", dict(self.unmerged))
         if clash := set(self.special_tokens) & set(self.preparation.added_tokens):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
@@ -21,6 +22,8 @@ Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
 """Texts in a form that the core accepts: strings, UTF-8 with offsets, or a `Batch`."""
 _LONGEST_NAME = 4096
+_NAMES = 32
+"""Strings of a text of which one must not be the name of a file."""
 
 
 def given(texts: Texts) -> Given:
@@ -33,31 +36,37 @@ def given(texts: Texts) -> Given:
         raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
     if isinstance(texts, _native.Batch):
         return texts
-    check_not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
-    if isinstance(texts, list):
-        return texts
     if _is_arrow(texts):
         return _buffers(texts)
     if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
         raise UserError(f"texts are {type(texts).__name__}; a batch is a list of strings, or an Arrow array of them")
-    return list(texts)
+    texts = texts if isinstance(texts, list) else list(texts)
+    not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
+    return texts
 
 
-def check_not_files(texts: object, remedy: str) -> None:
-    """Reject a list of strings that all name existing files: the files are meant, not their names.
+def not_files(texts: Iterable[Any], remedy: str) -> Iterator[Any]:
+    """Iterate over texts, after a check that the first ones are not names of existing files: the files are then meant.
 
     Args:
-        texts: anything; only a list, a tuple or a set of strings is checked.
+        texts: texts, or anything else; an iterator is read until something is not the name of a file.
         remedy: how to use the files.
 
     Raises:
-        UserError: every string is the name of an existing file.
+        UserError: the first `_NAMES` texts, or all of fewer texts, are names of existing files.
     """
-    if isinstance(texts, list | tuple | set | frozenset) and texts and all(map(_names_a_file, texts)):
+    rows = iter(texts)
+    first: list[Any] = []
+    for row in islice(rows, _NAMES):
+        first.append(row)
+        if not _names_a_file(row):
+            return chain(first, rows)
+    if first:
         raise UserError(
-            f"the {len(texts)} string(s) are names of files, such as {quoted(next(iter(texts)))}: {remedy}; to use the "
-            "names themselves as text, pass Batch.from_texts(names)"
+            f"the strings are names of files, such as {quoted(first[0])}: {remedy}; to use the names themselves as "
+            "text, pass Batch.from_texts(names)"
         )
+    return rows
 
 
 def _names_a_file(text: object) -> bool:

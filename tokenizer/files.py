@@ -286,11 +286,6 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def n_bytes_of(files: Mapping[str, Any]) -> int:
-    """Return the total size of files; takes the result of `recorded`."""
-    return sum(entry["bytes"] for entry in files.values())
-
-
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
     """Check that files are regular files inside the folder, and have the recorded sizes.
 
@@ -331,7 +326,7 @@ def check_files(
     check_sizes(folder, files)
     if verify == "never":
         return
-    total, done = n_bytes_of(files), 0
+    total, done = sum(entry["bytes"] for entry in files.values()), 0
     for name, entry in files.items():
         found = checksum(folder / name, again=verify == "always")
         if found != entry["xxh3_128"]:

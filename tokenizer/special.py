@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from tokenizer import _native
 from tokenizer.documents import Given, check_text
@@ -86,20 +86,8 @@ def _is_all(strings: object) -> bool:
     return isinstance(strings, str) and strings == "all"
 
 
-class Forbidden(NamedTuple):
-    """Strings that a text must not contain, with their compiled search."""
-
-    strings: list[str]
-    finder: _native.SpecialStrings
-
-    def check(self, text: str, what: str = "the text") -> None:
-        """Check that a text contains none of the strings.
-
-        Raises:
-            UserError: the text contains one of them.
-        """
-        if (found := self.finder.find(text)) is not None:
-            _refuse(what, self.strings[found])
+_Forbidden: TypeAlias = tuple[list[str], _native.SpecialStrings]
+"""Strings that a text must not contain, and their compiled search."""
 
 
 class SpecialSets:
@@ -129,8 +117,8 @@ class SpecialSets:
         except ValueError:  # an array, which `resolve` rejects
             pass
         preparation, forbidden = self.resolve(allowed, disallowed)
-        if forbidden is not None:
-            forbidden.check(text)
+        if forbidden is not None and (found := forbidden[1].find(text)) is not None:
+            _refuse("the text", forbidden[0][found])
         return preparation
 
     def check_batch(
@@ -138,11 +126,11 @@ class SpecialSets:
     ) -> _native.Preparation | None:
         """`check` for many texts."""
         preparation, forbidden = self.resolve(allowed, disallowed)
-        if forbidden is not None and (found := forbidden.finder.find_in_batch(texts, threads)) is not None:
-            _refuse(f"text {found[0]}", forbidden.strings[found[1]])
+        if forbidden is not None and (found := forbidden[1].find_in_batch(texts, threads)) is not None:
+            _refuse(f"text {found[0]}", forbidden[0][found[1]])
         return preparation
 
-    def resolve(self, allowed: Allowed, disallowed: Disallowed) -> tuple[_native.Preparation | None, Forbidden | None]:
+    def resolve(self, allowed: Allowed, disallowed: Disallowed) -> tuple[_native.Preparation | None, _Forbidden | None]:
         """Preparation of text, and the strings that it must not contain.
 
         Raises:
@@ -169,12 +157,12 @@ class SpecialSets:
         return _native.Preparation(listed[0], list(rules.forms), listed[1])
 
 
-def _compile_forbidden(strings: frozenset[str]) -> Forbidden:
+def _compile_forbidden(strings: frozenset[str]) -> _Forbidden:
     if "" in strings:
         raise UserError("disallowed_special contains an empty string, which occurs in every text")
     for string in strings:
         check_text(string, "a string of disallowed_special")
-    return Forbidden(sorted(strings), _native.SpecialStrings(sorted(strings)))
+    return sorted(strings), _native.SpecialStrings(sorted(strings))
 
 
 def _as_set(strings: Any, name: str) -> frozenset[str]:

@@ -446,7 +446,7 @@ class Tokenizer(TokenizerLike):
         """
         from tokenizer.external.opening import open_pretrained  # other software is needed only here
 
-        found = open_pretrained(source, **options).found
+        found, _, _ = open_pretrained(source, **options)
         if not isinstance(found, Stored):
             raise UserError(
                 f"{source} is not byte-level BPE ({found.reason}), and this needs its merges; "

@@ -1,23 +1,14 @@
 r"""Merges of *Faster Superword Tokenization*'s trainer on generated corpora: the corpora, and how they were recorded.
 
 The trainer is the Rust one of github.com/kensho-technologies/fastboundlessbpe, commit
-c2dce3131093aa4c7fc595c91b15a861dea3094c, without deletions (tau = 1.1), greedy splits or a pattern by script. This
-file needs nothing but it, and no package of this project:
-
-    git clone https://github.com/kensho-technologies/fastboundlessbpe kensho
-    git -C kensho checkout c2dce3131093aa4c7fc595c91b15a861dea3094c
-    python3.11 -m venv kensho-env && kensho-env/bin/pip install ./kensho
-    kensho-env/bin/python tests/parity/kensho.py
+c2dce3131093aa4c7fc595c91b15a861dea3094c, without deletions (tau = 1.1), greedy splits or a pattern by script. The
+program that ran it on these corpora is this file at commit 7ec16780.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import random
-import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,65 +80,3 @@ def cases() -> Iterator[Case]:
 def digest(lines: list[str]) -> str:
     """Short hash of a list of lines."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The trainers say much."""
-    saved, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
-        os.close(nothing)
-
-
-def merges(model: Path, section: str) -> list[str]:
-    """The merges of one section of a model file, each as its two parts and its count."""
-    lines = model.read_text(encoding="utf-8").split("\n")
-    start = lines.index("merges", lines.index(section))
-    rows = lines[start + 2 : start + 2 + int(lines[start + 1])]
-    return [" ".join(row.split(" ")[1:4]) for row in rows]
-
-
-def record(case: Case, folder: Path) -> dict[str, list[str]]:
-    """Phase 1 and both modes, with the working files in `folder`."""
-    from boundlessbpe import FastBoundlessBpeTrainer, FastBpeTrainer, FastSuperBpeTrainer
-
-    file, most = str(folder / "corpus.jsonl"), 10**15
-    Path(file).write_text("".join(json.dumps({"text": text}) + "\n" for text in case.documents), encoding="utf-8")
-    out, word, regex = str(folder / "out"), str(folder / "word"), REGEXES[case.pattern]
-    trainer = FastBpeTrainer(main_regex=regex)
-    trainer.train(1.1, file, out, most, N_BYTES + case.words, 0, False, most, 0, False, 0)
-    trainer.save(word)
-    found = {"words": merges(Path(f"{word}.model"), "words")}
-    trainer = FastSuperBpeTrainer(main_regex=regex)
-    trainer.train(file, out, most, case.supermerges, 0, f"{word}.model", most, 0, False, 0)
-    trainer.save(str(folder / "runs"))
-    found["runs"] = merges(folder / "runs.model", "superwords")
-    trainer = FastBoundlessBpeTrainer(main_regex=regex)
-    trainer.train(file, out, most, 0, f"{word}.model", most, 0, False, 0)
-    trainer.save(str(folder / "boundless"))
-    found["boundless_words"] = merges(folder / "boundless.model", "words")
-    found["boundless"] = merges(folder / "boundless.model", "superwords")
-    return found
-
-
-def main() -> None:
-    """Records all cases: the first ones spelled out, the others as hashes."""
-    rows = []
-    for number, case in enumerate(cases()):
-        with tempfile.TemporaryDirectory() as folder, _quiet():
-            found = record(case, Path(folder))
-        row: dict[str, object] = {"text": digest(case.documents)}
-        for key, lines in found.items():
-            row[key] = lines if number < N_SPELLED else {"n": len(lines), "hash": digest(lines)}
-        rows.append(row)
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
-    RECORDED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tokenizer.formats.tiktoken import export
+
 
 def plain(value):
     if getattr(value, "dtype", None) == np.dtype(object):  # an array of arrays
@@ -35,3 +37,18 @@ def as_tiktoken(tokenizer):
         mergeable_ranks={token: i for i, token in enumerate(tokenizer.vocab) if i not in specials.values()},
         special_tokens=specials,
     )
+
+
+def to_encoding(tokenizer):
+    """The tiktoken encoding that a tokenizer is exported to."""
+    import tiktoken
+
+    return tiktoken.Encoding("exported", **export(tokenizer))
+
+
+def hf_split(text, pattern):
+    """The pieces that HF cuts: every line of the pattern is a `Split` of its `Sequence`."""
+    import tokenizers
+
+    cuts = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(line), "isolated") for line in pattern.split("\n") if line]
+    return [piece for piece, _ in tokenizers.pre_tokenizers.Sequence(cuts).pre_tokenize_str(text)]

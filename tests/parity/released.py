@@ -3,24 +3,13 @@ r"""Merges of the released SuperBPE trainer on generated corpora: the corpora, a
 The trainer is a fork of HF tokenizers 0.20.1, github.com/alisawuffles/tokenizers-superbpe, commit
 757f2a55c0820ed47064e1fe473deea39b7b611b; the two calls are those of github.com/PythonNut/superbpe, commit bbd0976
 (`scripts/train_tokenizer.sh`, `scripts/extend_tokenizer.sh`) and, for the paper's regexes, commit 5df84b0 (`utils.py`).
-This file needs nothing but the fork, and no package of this project:
-
-    git clone https://github.com/alisawuffles/tokenizers-superbpe fork
-    git -C fork checkout 757f2a55c0820ed47064e1fe473deea39b7b611b
-    python3.11 -m venv fork-env && fork-env/bin/pip install ./fork/bindings/python
-    fork-env/bin/python tests/parity/released.py
-
-The fork's package is called `tokenizers` too, and cannot be installed beside HF's.
+The program that ran it on these corpora is this file at commit 7ec16780.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import random
-import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,80 +95,3 @@ def cases() -> Iterator[Case]:
 def digest(merges: list[str]) -> str:
     """Short hash of a list of merges, each as its line in merges.txt."""
     return hashlib.sha256("\n".join(merges).encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The fork prints every merge that it drops."""
-    saved, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
-        os.close(nothing)
-
-
-def train(recipe: str, stage: int, file: Path, n_merges: int, n_bytes: int) -> list[str]:
-    """Runs the fork in the working directory; where that has a merges.txt, the fork extends it.
-
-    Args:
-        recipe: a key of `REGEXES`.
-        stage: 1 or 2.
-        file: the text.
-        n_merges: merges asked for.
-        n_bytes: distinct bytes of the text, which are the alphabet and count for the size.
-    """
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-
-    first = [pre_tokenizers.Digits(individual_digits=False)] if recipe == "uw-paper" else []
-    model = Tokenizer(models.BPE())
-    model.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            *first,
-            pre_tokenizers.Split(Regex(REGEXES[recipe][stage - 1]), "isolated", invert=False),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=False),
-        ]
-    )
-    model.train([str(file)], trainers.BpeTrainer(show_progress=False, vocab_size=n_bytes + n_merges))
-    model.model.save(".")
-    return Path("merges.txt").read_text(encoding="utf-8").splitlines()[1:]
-
-
-def record(case: Case) -> dict[str, object]:
-    """Both stages of the fork, in a working directory of their own."""
-    n_bytes = len(set(case.text.encode()))
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            file = Path("corpus.txt")
-            file.write_bytes(case.text.encode())
-            phase1 = train(case.recipe, 1, file, case.phase1, n_bytes)
-            head = Path("merges.txt").read_text(encoding="utf-8").splitlines(keepends=True)[: case.kept + 1]
-            Path("merges.txt").write_text("".join(head), encoding="utf-8")
-            merges = train(case.recipe, 2, file, case.total, n_bytes)
-        finally:
-            os.chdir(before)
-    kept = set(phase1[: case.kept])
-    inherited = [merge for merge in merges if merge in kept]
-    return {"text": digest([case.text]), "phase1": phase1, "inherited": inherited, "new": merges[len(inherited) :]}
-
-
-def main() -> None:
-    """Records all cases: the first ones spelled out, the others as hashes."""
-    rows = []
-    for number, case in enumerate(cases()):
-        with _quiet():
-            row = record(case)
-        row["n_new"] = len(row["new"])  # type: ignore[arg-type]
-        if number >= N_SPELLED:
-            row |= {key: digest(row[key]) for key in ("phase1", "inherited", "new")}  # type: ignore[arg-type]
-        rows.append(row)
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
-    RECORDED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,9 +6,10 @@ import random
 import pytest
 
 from tests import texts
+from tests.parity.peers import to_encoding
 from tokenizer import Tokenizer, UserError, formats, patterns
-from tokenizer.definition import Definition
-from tokenizer.formats import hf_json, printable, tiktoken
+from tokenizer.definition import Definition, printable
+from tokenizer.formats import hf_json, tiktoken
 
 tokenizers = pytest.importorskip("tokenizers")
 theirs = pytest.importorskip("tiktoken")
@@ -93,7 +94,7 @@ def test_any_ranks_give_the_ids_of_tiktoken(seed):
             marked = f"{text}<s>{text}"
             assert ours.encode(marked, allowed_special="all") == encoding.encode(marked, allowed_special="all")
         assert tiktoken.export(ours)["mergeable_ranks"] == ranks
-        again = Tokenizer(*tiktoken.from_encoding(tiktoken.to_encoding(ours)))
+        again = Tokenizer(*tiktoken.from_encoding(to_encoding(ours)))
         assert (again.vocab, again.merges, again.unmerged) == (ours.vocab, ours.merges, ours.unmerged)
         unmerged += bool(ours.unmerged)
     assert 0 < unmerged < 50
@@ -142,14 +143,14 @@ def test_any_merges_give_the_ids_of_hf(seed):
                 for text in found[:3]:
                     assert leveled.encode_ordinary(text) == ours.encode_ordinary(text), (case, phase1, text)
         with pytest.raises(UserError, match=r"cannot be written for tiktoken.*has added tokens .* '<a'"):
-            tiktoken.to_encoding(ours)
+            to_encoding(ours)
         content["added_tokens"] = []
         ours = Tokenizer(*formats.hf_import.parse(content))
         made = ours.merge_ids[:, 2].tolist()
         seen["several"] += len(set(made)) < len(made)
         seen["unmerged"] += bool(ours.unmerged)
         try:
-            encoding = tiktoken.to_encoding(ours)
+            encoding = to_encoding(ours)
         except UserError:
             continue
         seen["exported"] += 1
@@ -228,7 +229,7 @@ def test_tiktokens_published_patterns_cut_as_the_named_ones(trained):
 
 @pytest.mark.parametrize("name", ["superwords", "spans_superwords", "unfenced", "superbpe"])
 def test_superwords_give_the_same_ids_in_tiktoken(name, trained):
-    encoding = tiktoken.to_encoding(trained[name])
+    encoding = to_encoding(trained[name])
     for text in [*texts.various(), *texts.english()[1], texts.code()]:
         assert encoding.encode_ordinary(text) == trained[name].encode_ordinary(text)
         assert encoding.decode(encoding.encode_ordinary(text)) == text

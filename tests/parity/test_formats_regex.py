@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests import texts
+from tests.parity.peers import hf_split
 from tokenizer import UserError, _native, patterns
 from tokenizer.formats.portable import CATEGORIES, SCRIPTS, unportable_part
 from tokenizer.patterns import Pattern
@@ -14,11 +15,6 @@ tokenizers = pytest.importorskip("tokenizers")
 
 def portable(regex):
     return unportable_part(Pattern("custom", regex)) is None
-
-
-def hf_split(text, pattern):
-    cuts = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(line), "isolated") for line in pattern.split("\n") if line]
-    return [piece for piece, _ in tokenizers.pre_tokenizers.Sequence(cuts).pre_tokenize_str(text)]
 
 
 UNLIKE = {

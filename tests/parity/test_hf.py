@@ -8,8 +8,9 @@ import pytest
 
 from superbpe import train_superbpe
 from tests import texts
+from tests.parity.peers import hf_split
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
-from tokenizer.formats import printable
+from tokenizer.definition import printable
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -22,12 +23,6 @@ CUSTOM = [
     r"(?<=[.!?]) ",
     r"\s*",
 ]
-
-
-def hf_split(text, regex):
-    """The pieces of HF's `Split`; of a sequence of them where the pattern has several lines."""
-    cuts = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(line), "isolated") for line in regex.split("\n")]
-    return [piece for piece, _ in tokenizers.pre_tokenizers.Sequence(cuts).pre_tokenize_str(text)]
 
 
 @pytest.mark.parametrize("regex", CUSTOM)

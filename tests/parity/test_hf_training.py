@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
-from tokenizer.formats import printable
+from tokenizer.definition import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pytest
 from superbpe import Rules, train_superbpe
 from tests.parity import kensho
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
-from tokenizer.formats import printable
+from tokenizer.definition import printable
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")]
 

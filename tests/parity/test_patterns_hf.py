@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests import texts
 from tests.conftest import CLASSES, plane_of_scalars
+from tests.parity.peers import hf_split
 from tokenizer import patterns
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -18,25 +19,17 @@ SEQUENCES = ["\\p{N}\n ?[^\\s\\p{N}]+|\\s+", "(?<=[.!?]) \n(?=(\\d{3})+(?!\\d))"
 PORTABLE = [regex for regex in patterns._EQUIVALENT if "$" not in regex and "}+" not in regex]
 
 
-def hf_split(text, pattern):
-    """Every line of the pattern as a `Split` in HF's `Sequence`."""
-    pre = tokenizers.pre_tokenizers
-    lines = patterns.resolve(pattern).regex.split("\n")
-    cut = pre.Sequence([pre.Split(tokenizers.Regex(line), "isolated") for line in lines])
-    return [piece for piece, _ in cut.pre_tokenize_str(text)]
-
-
 @pytest.mark.parametrize("name", PATTERNS)
 def test_scanners_cut_where_hf_cuts(name):
     for text in [*texts.various(), *texts.prose()[:4], *texts.english()[1][:10]]:
-        assert patterns.split(text, name) == hf_split(text, name)
+        assert patterns.split(text, name) == hf_split(text, patterns.resolve(name).regex)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(text=st.text(max_size=60))
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_scanners_cut_any_text_where_hf_cuts(name, text):
-    assert patterns.split(text, name) == hf_split(text, name)
+    assert patterns.split(text, name) == hf_split(text, patterns.resolve(name).regex)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +46,7 @@ def every_character(scalars, classes):
 @pytest.mark.parametrize("name", PATTERNS)
 def test_scanners_classify_every_character_like_hf(name, every_character):
     for text in every_character:
-        assert patterns.split(text, name) == hf_split(text, name)
+        assert patterns.split(text, name) == hf_split(text, patterns.resolve(name).regex)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +65,7 @@ def test_other_planes_hold_no_member_of_a_class(class_, other_planes):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
 def test_scanners_classify_other_planes_like_hf(name, other_planes):
-    assert patterns.split(other_planes, name) == hf_split(other_planes, name)
+    assert patterns.split(other_planes, name) == hf_split(other_planes, patterns.resolve(name).regex)
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES)

@@ -15,7 +15,7 @@ from tests import texts
 from tests.experiments.outputs import run_until as run
 from tests.parity import released
 from tokenizer import Tokenizer
-from tokenizer.formats import printable
+from tokenizer.definition import printable
 
 if TYPE_CHECKING:
     from pathlib import Path

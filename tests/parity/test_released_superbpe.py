@@ -16,7 +16,7 @@ import pytest
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests.parity import released
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
-from tokenizer.formats import printable
+from tokenizer.definition import printable
 from tokenizer.reference import as_bytes, replace_pair
 
 RULES = {recipe: PRESETS[recipe] for recipe in released.REGEXES}

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from tests import texts
-from tests.parity.peers import as_tiktoken
+from tests.parity.peers import as_tiktoken, to_encoding
 from tokenizer import Tokenizer, UserError, patterns
-from tokenizer.formats.tiktoken import from_ranks, to_encoding
+from tokenizer.formats.tiktoken import from_ranks
 
 tiktoken = pytest.importorskip("tiktoken")
 

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import fields
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -204,17 +205,23 @@ def test_strings_that_are_all_names_of_files_are_not_texts(function, tmp_path):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("some text of a file")
     names = sorted(map(str, tmp_path.glob("*.txt")))
-    with pytest.raises(UserError, match=r"2 string\(s\) are names of files.*pathlib\.Path.*Batch\.from_texts"):
+    with pytest.raises(
+        UserError, match=r"strings are names of files, such as '.*a\.txt'.*pathlib\.Path.*Batch\.from_texts"
+    ):
         FILE_NAMES[function](names)
     with pytest.raises(UserError, match="names of files"):
         FILE_NAMES[function](tuple(names))
+    with pytest.raises(UserError, match="names of files"):
+        FILE_NAMES[function](name for name in names)
+    with pytest.raises(UserError, match="names of files"):
+        FILE_NAMES[function](chain(repeat(names[0], 50), ["some text"]))
 
 
 def test_strings_that_are_not_all_names_of_files_are_texts(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
-    for texts in (["a.txt", "text"], ["folder"], ["."], ["x" * 5000], ["a\0"], iter(["a.txt"]), []):
+    for texts in (["a.txt", "text"], ["folder"], ["."], ["x" * 5000], ["a\0"], iter(["a.txt", "text"]), []):
         assert len(TOKENIZER.encode_batch(texts)[1]) >= 1
     names = Batch.from_texts(["a.txt"])
     assert TOKENIZER.encode_batch(names)[0].tolist() == TOKENIZER.encode("a.txt")

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tests.tokenizer.corpus.corpora import write_jsonl
 from tokenizer import (
     Corpus,
     CorpusConfig,
@@ -23,9 +22,9 @@ from tokenizer import (
     UserError,
     _native,
     definition,
-    formats,
     patterns,
 )
+from tokenizer.definition import printable
 from tokenizer.errors import listed, quoted, shortened
 
 MB = 1 << 20
@@ -130,8 +129,9 @@ def test_rows_that_repeat_a_long_value_are_read_a_few_at_a_time(tmp_path, field)
 
 
 def test_the_limit_of_a_dataset_counts_bytes(tmp_path):
-    write_jsonl(tmp_path / "a.jsonl", [{"text": "日" * 900}])
-    config = CorpusConfig(dataset=str(tmp_path), document_limit_bytes=1000)
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list([{"text": "日" * 900}]).save_to_disk(tmp_path / "d")
+    config = CorpusConfig(paths=[str(tmp_path / "d")], document_limit_bytes=1000)
     with pytest.raises(UserError, match="has 2700 bytes, more than document_limit_bytes=1000"):
         list(Corpus(config).batches())
 
@@ -185,7 +185,7 @@ def test_a_pattern_that_takes_too_long_is_an_error_that_names_it():
 
 def test_errors_shorten_long_text(tmp_path):
     long = "x" * MB
-    vocab = {formats.printable(bytes([i])): i for i in range(256)}
+    vocab = {printable(bytes([i])): i for i in range(256)}
 
     def hf(**model):
         path = tmp_path / "tokenizer.json"

@@ -1,4 +1,4 @@
-"""Documents from files and datasets, in batches.
+"""Documents from files, in batches.
 
 The settings are in `tokenizer.corpus.config`. Filters and the held-out split are the same for all sources.
 """
@@ -6,22 +6,20 @@ The settings are in `tokenizer.corpus.config`. Filters and the held-out split ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenizer import _native
 from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.reading import ahead, read_files
+from tokenizer.corpus.reading import read_files
 from tokenizer.corpus.remote import File
-from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, quoted
 from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
@@ -29,6 +27,11 @@ Split = Literal["train", "heldout", "all"]
 _NEAR_DUPLICATE_WORDS = 5
 PART_BYTES = 256_000_000
 _DEFAULTS = asdict(CorpusConfig())
+_NOT_IDENTITY = {
+    *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
+}
+_FORMER = {"dataset": None, "dataset_config": None, "dataset_split": "train"}
+"""Former settings: every corpus keeps its identity."""
 _CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
 
 
@@ -70,10 +73,9 @@ class Corpus:
         paths: Any = config.paths  # types are not checked in user code
         if isinstance(paths, str):
             raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
-        if [bool(paths), bool(config.sources), bool(config.dataset)].count(True) != 1:
+        if bool(paths) == bool(config.sources):
             raise UserError(
-                "a corpus needs either paths, sources or a dataset; set paths=[FILE,...], "
-                "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
+                "a corpus needs either paths or sources; set paths=[FILE,...] or sources={NAME: PATH:WEIGHT,...}"
             )
         config.check()
         self.files, self._source = text_files.find(config.paths, config.format), dict[File, str]()
@@ -84,8 +86,7 @@ class Corpus:
                 if (other := self._source.setdefault(file.resolve(), source)) != source:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
         self.heldout_files = text_files.find(config.heldout_paths, config.format)
-        read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
-        self._states: dict[File, tuple[int, Any]] = {path: text_files.state(path) for path in read}
+        self._states = {path: text_files.state(path) for path, _ in [*self.files, *self.heldout_files]}
         self.skipped = Skipped()
         self.is_part = False
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
@@ -107,24 +108,8 @@ class Corpus:
         """The name of a file's source; without named sources, the file's own name."""
         return self._source.get(file.resolve(), file.name)
 
-    def _key(self) -> tuple[Any, ...]:
-        return repr(self.config), tuple(self.files), tuple(self.heldout_files), tuple(self._states.items())
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both read the same documents: the same configuration, and the same state of the same files."""
-        return self._key() == other._key() if isinstance(other, Corpus) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
     def __repr__(self) -> str:
-        set_ = {name: value for name, value in asdict(self.config).items() if value != _DEFAULTS[name]}
-        for name in {"paths", "heldout_paths"} & set_.keys():
-            set_[name] = list(map(shown, set_[name]))
-        if self.config.sources:
-            set_["sources"] = {name: shown(entry) for name, entry in self.config.sources.items()}
-        files = f"{sum(self.sizes()):,} bytes in {len(self.files)} file(s), " if self.files else ""
-        return f"<Corpus: {files}{', '.join(f'{name}={quoted(value)}' for name, value in set_.items())}>"
+        return f"<Corpus: {sum(self.sizes()):,} bytes in {len(self.files)} file(s) of {quoted(self.config.places)}>"
 
     def sizes(self) -> list[int]:
         """Size in bytes of each of `files` when this object was created."""
@@ -133,8 +118,8 @@ class Corpus:
     def parts(self, split: Split = "train", target_bytes: int = PART_BYTES) -> list[Corpus]:
         """The corpus in parts, as corpora: the documents of all parts, in order, are those of the corpus.
 
-        Files are not cut, and small ones are combined. A dataset, and text with a budget (`max_bytes`), which depends
-        on the order of the documents, are one part: the corpus itself.
+        Files are not cut, and small ones are combined. Text with a budget (`max_bytes`), which depends on the order of
+        the documents, is one part: the corpus itself.
 
         Parts can be pickled. A part may have no documents. Each part checks only that its own files are unchanged, so
         call `check_unchanged` at the end.
@@ -143,25 +128,23 @@ class Corpus:
             split: side of the held-out split that will be read.
             target_bytes: bytes of several files in a part, as stored.
         """
-        if self.is_part or self.config.dataset or self.config.max_bytes is not None:
+        if self.is_part or self.config.max_bytes is not None:
             return [self]
         explicit = bool(self.config.heldout_paths)
         files = [] if explicit and split == "heldout" else self._groups(self.files, target_bytes)
         heldout = self._groups(self.heldout_files, target_bytes) if explicit and split != "train" else []
         return [self._part(group, []) for group in files] + [self._part([], group) for group in heldout]
 
-    def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> Iterator[list[tuple[File, str]]]:
-        group: list[tuple[File, str]] = []
-        filled = 0
+    def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> list[list[tuple[File, str]]]:
+        groups: list[list[tuple[File, str]]] = []
+        filled = target_bytes
         for path, form in files:
-            size = self._states[path][0]
-            if group and filled + size > target_bytes:
-                yield group
-                group, filled = [], 0
-            group.append((path, form))
-            filled += size
-        if group:
-            yield group
+            filled += self._states[path].size
+            if filled > target_bytes or not groups:
+                groups.append([])
+                filled = self._states[path].size
+            groups[-1].append((path, form))
+        return groups
 
     def _part(self, files: list[tuple[File, str]], heldout_files: list[tuple[File, str]]) -> Corpus:
         part = copy.copy(self)
@@ -208,10 +191,10 @@ class Corpus:
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(self._read, config=config, readers=readers, in_order=in_order, skip_long=True)
+        read = partial(read_files, self.skipped, config=config, readers=readers, in_order=in_order, skip_long=True)
         explicit = bool(config.heldout_paths)
         keep = self.filter(split)
-        sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
+        sources = [read(self.files)]
         if explicit and split != "train":
             sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         empty, found, damaged = True, False, True
@@ -247,7 +230,7 @@ class Corpus:
             damaged: whether records were skipped, and no other one has text.
         """
         config = self.config
-        where = config.dataset or config.places
+        where = config.places
         explicit = bool(config.heldout_paths)
         if damaged:
             return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
@@ -294,13 +277,12 @@ class Corpus:
             sample_salt=f"{'heldout' if split == 'heldout' else 'corpus'}:{config.sample_salt}",  # unlike in phase 2
         )
 
-    def unfiltered(self, file: tuple[File, str] | None, field: str) -> Iterator[_native.Batch]:
-        """One field of every record of a file (None: of the dataset), in order and before `filter`.
+    def unfiltered(self, file: tuple[File, str], field: str) -> Iterator[_native.Batch]:
+        """One field of every record of a file, in order and before `filter`.
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        config = replace(self.config, field=field)
-        yield from Corpus(config)._dataset(self.skipped) if file is None else self._read([file], config)
+        yield from read_files(self.skipped, [file], replace(self.config, field=field))
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
@@ -325,46 +307,18 @@ class Corpus:
 
         Fingerprints hash only the first, middle and last 64 kB: hashing terabytes would take as long as counting them.
         """
-        config = asdict(self.config)
-        del (
-            config["batch_bytes"],
-            config["document_limit_bytes"],
-            config["paths"],
-            config["heldout_paths"],
-            config["source_field"],
-            config["heldout_sample"],
-        )
-        if not self.config.heldout_near_duplicates:
-            del config["heldout_near_duplicates"]  # a later setting: earlier corpora keep their identity
-        if self.config.on_error == "error":
-            del config["on_error"]  # a later setting as well
-        del config["sources"]
+        config = {name: value for name, value in asdict(self.config).items() if name not in _NOT_IDENTITY}
+        for name in ("heldout_near_duplicates", "on_error"):  # later settings: earlier corpora keep their identity
+            if config[name] == _DEFAULTS[name]:
+                del config[name]
         if self._source:
             names = list(self._source.values())
             config["sources"] = {
                 name: [weighted(entry, name)[1], names.count(name)] for name, entry in self.config.sources.items()
             }
         return {
-            "config": config,
+            "config": config | _FORMER,
             "files": [text_files.fingerprint(path) for path, _ in self.files],
             "heldout_files": [text_files.fingerprint(path) for path, _ in self.heldout_files],
-            "dataset": text_files.dataset_identity(self.config.dataset),
+            "dataset": None,
         }
-
-    def _read(self, files: list[tuple[File, str]], config: CorpusConfig, **how: Any) -> Generator[_native.Batch]:
-        return read_files(self.skipped, files, config, **how)
-
-    def _dataset(self, skipped: Skipped) -> Generator[_native.Batch]:
-        import datasets
-
-        config = self.config
-        try:
-            if config.dataset is not None and (Path(config.dataset) / "state.json").is_file():
-                records: Iterable[dict[str, Any]] = datasets.load_from_disk(config.dataset)
-            else:
-                records = datasets.load_dataset(
-                    config.dataset, config.dataset_config, split=config.dataset_split, streaming=True
-                )
-        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
-        yield from batch_records(records, config, skipped)

@@ -48,6 +48,8 @@ DOCUMENT_BYTES = 16_000
 """Longer documents are cut at line breaks."""
 FORMAT = 3
 """Version of the extraction rules below: part of the corpus's identity, so raise it when the text changes."""
+IDENTITY = {"packages": VERSIONS, "format": FORMAT}
+"""Everything that the text of the corpus depends on, as JSON."""
 
 # Block tags start a new line of text; inline tags are dropped. A tag in neither list is not markup but an unescaped
 # placeholder ("arn:aws:kms:<region>:<account>"), and is kept as text.
@@ -269,11 +271,6 @@ def _folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def identity() -> dict[str, Any]:
-    """Everything that the text of the corpus depends on, as JSON: packages with their versions, extraction format."""
-    return {"packages": VERSIONS, "format": FORMAT}
-
-
 def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
     """The documents of the embedded corpus, in a fixed order.
 
@@ -335,22 +332,6 @@ def split(
     )
 
 
-def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str, int]:
-    """Write zstd-compressed JSON lines atomically; returns sizes."""
-    import zstandard
-
-    with replacing(path) as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed:
-        for document in documents:
-            source = document.source.replace("/", ": ", 1)  # the part before a slash would be the source
-            line = json.dumps({"text": document.text, "source": source}, ensure_ascii=False)
-            compressed.write(line.encode() + b"\n")
-    return {
-        "documents": len(documents),
-        "sources": len({document.source for document in documents}),
-        "bytes": sum(len(document.text.encode()) for document in documents),
-    }
-
-
 def write(
     folder: Path,
     heldout_fraction: float = HELDOUT_FRACTION,
@@ -366,12 +347,14 @@ def write(
         progress: see `documents`.
 
     Returns:
-        JSON values: the `identity()`, `heldout_fraction`, and `{"documents", "sources", "bytes"}` of "train" and
+        JSON values: the `IDENTITY`, `heldout_fraction`, and `{"documents", "sources", "bytes"}` of "train" and
         "heldout".
 
     Raises:
         UserError: a package is missing, or the fraction or limit leaves one side without text.
     """
+    import zstandard
+
     train, heldout = split(documents(progress=progress), heldout_fraction)
     if max_bytes is not None:
         sizes = accumulate(len(document.text.encode()) for document in train)
@@ -379,9 +362,19 @@ def write(
     if not train:
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
     folder.mkdir(parents=True, exist_ok=True)
-    return {
-        **identity(),
-        "heldout_fraction": heldout_fraction,
-        "train": _write_jsonl(folder / "train.jsonl.zst", train),
-        "heldout": _write_jsonl(folder / "heldout.jsonl.zst", heldout),
-    }
+    about: dict[str, Any] = {**IDENTITY, "heldout_fraction": heldout_fraction}
+    for name, side in (("train", train), ("heldout", heldout)):
+        with (
+            replacing(folder / f"{name}.jsonl.zst") as file,
+            zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed,
+        ):
+            for document in side:
+                source = document.source.replace("/", ": ", 1)  # the part before a slash would be the source
+                line = json.dumps({"text": document.text, "source": source}, ensure_ascii=False)
+                compressed.write(line.encode() + b"\n")
+        about[name] = {
+            "documents": len(side),
+            "sources": len({document.source for document in side}),
+            "bytes": sum(len(document.text.encode()) for document in side),
+        }
+    return about

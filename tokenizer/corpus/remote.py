@@ -15,11 +15,11 @@ import re
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from tokenizer.errors import UserError, needs_extra, shortened
@@ -103,27 +103,21 @@ class RemoteFile:
             UserError: the file cannot be read, or changed since it was found.
         """
         stop = self.stat.size if end is None else end
-        idle: SimpleQueue[Any] = SimpleQueue()
+        system, path = _system(self.address)
 
-        def read(at: int, size: int) -> bytes:
-            try:
-                file = idle.get_nowait()
-            except Empty:
-                if (now := self.current()) != self.stat:
-                    raise UserError(changed(self, now)) from None
-                system, path = _system(self.address)
-                file = system.open(path, "rb", cache_type="none")
-            file.seek(at)
-            content = bytes(file.read(size))
-            idle.put(file)
-            return content
+        def read(at: int) -> bytes:
+            with system.open(path, "rb", cache_type="none") as file:
+                file.seek(at)
+                return bytes(file.read(min(BLOCK_BYTES, stop - at)))
 
         def block(at: int) -> bytes:
-            size = min(BLOCK_BYTES, stop - at)
-            content = attempted(self.url, lambda: read(at, size))
-            if len(content) < size:
+            content = attempted(self.url, lambda: read(at))
+            if len(content) < min(BLOCK_BYTES, stop - at):
                 raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
             return content
+
+        if (now := self.current()) != self.stat:
+            raise UserError(changed(self, self.stat, now))
 
         yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
@@ -175,12 +169,6 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     return sorted(replace(file, stat=stat) for file, stat in zip(files, current(files), strict=True))
 
 
-def at(url: str) -> RemoteFile:
-    """The file with this URL; raises what `RemoteFile.current` raises."""
-    file = RemoteFile(shown(url), Stat(0, ""), url)
-    return replace(file, stat=file.current())
-
-
 def names(url: str) -> list[str]:
     """URLs of the file, of the files that match a glob (none if there are none), or of all files in a folder."""
     if url.lower().startswith(("https:", "http:")):
@@ -214,9 +202,8 @@ def current(files: Sequence[RemoteFile]) -> list[Stat]:
     return list(concurrently(RemoteFile.current, files))
 
 
-def changed(file: RemoteFile, now: Stat) -> str:
+def changed(file: File, before: Stat, now: Stat) -> str:
     """Error message for a file that changed."""
-    before = file.stat
     return (
         f"{file} changed while it was in use: it had {before.size} bytes and version {before.version or 'unknown'}, "
         f"and has {now.size} bytes and version {now.version or 'unknown'}. The unfinished result is discarded. "
@@ -309,13 +296,10 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
         return ArrowFSWrapper(fs.GcsFileSystem(**options))
     # The process ends only after these attempts, but does not wait for those of `attempted`.
     options = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3), "background_writes": False}
-    options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
         protocol, _, host = endpoint.rstrip("/").rpartition("://")
         options.update(scheme=protocol or "https", endpoint_override=host)
-    elif not options["region"]:
-        try:
+    elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+        with suppress(OSError):  # reading the bucket reports the reason
             options["region"] = fs.resolve_s3_region(bucket)
-        except OSError:  # reading the bucket reports the reason
-            options["region"] = None
     return ArrowFSWrapper(fs.S3FileSystem(**options))

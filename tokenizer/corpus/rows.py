@@ -7,6 +7,7 @@ import io
 import json
 import re
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
+_SCORED, _SCORED_BYTES = 100, 1 << 20
+"""Records, and bytes of JSON lines, of which one must have the score."""
 FOOTER_BYTES = 1 << 16
 """Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
@@ -150,15 +153,7 @@ def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
-    """Rows of a row group.
-
-    Args:
-        path: the Parquet file.
-        file: the open Parquet file; of a remote file, only the metadata.
-        i: number of the row group.
-        columns: paths of the columns with the text and the score.
-        config: how to read it.
-    """
+    """Rows of row group `i` of a file; `file` has the metadata, and everything else of a local file."""
     import pyarrow.parquet as pq
 
     names, source = [".".join(column) for column in columns], path
@@ -186,28 +181,22 @@ def _documents(
 
 
 def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
-    """Path of the column with the text and, if there is a `score_field`, of the one with the score.
+    """Path of the column with the text and, if there is a `score_field`, of the one with the score."""
+    from pyarrow import types
 
-    Raises:
-        DataError: a column does not exist, or does not hold text or numbers.
-    """
     text, kind = _column(schema, config.field, f"{where}no field", _SET_FIELD)
     if not _holds_text(kind):
         raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
     if config.score_field is None:
         return [text]
     score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
-    if not _holds_numbers(kind):
+    if not any(check(kind) for check in (types.is_integer, types.is_floating, types.is_decimal, types.is_null)):
         raise DataError(f"{where}score_field={config.score_field} holds {kind}, not numbers; {_SET_SCORE}")
     return [text, score]
 
 
 def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str], Any]:
-    """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name.
-
-    Raises:
-        DataError: the column does not exist.
-    """
+    """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name."""
     import pyarrow as pa
 
     names = list(schema.names)
@@ -282,10 +271,7 @@ def _as_bytes(texts: Any, what: str) -> Any:
 
 
 def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_native.Batch, list[int]]:
-    """Documents of a column of bytes, and which of them `on_error=skip` made empty because they are not UTF-8.
-
-    `where` starts messages, and `first` is the number of the column's first row.
-    """
+    """Documents of a column of bytes, the first of which is row `first`, and which of them `on_error=skip` emptied."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -331,13 +317,6 @@ def _rows_at_once(file: Any, source: Any, i: int, text: Sequence[str], config: C
 
     The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
     each in the file, so the longest dictionary value limits the number of rows as well.
-
-    Args:
-        file: the Parquet file.
-        source: what it was opened from.
-        i: number of the row group.
-        text: path of the text column.
-        config: how to read it.
     """
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -373,19 +352,11 @@ def _holds_text(kind: Any) -> bool:
     return str(kind) in ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
-def _holds_numbers(kind: Any) -> bool:
-    from pyarrow import types
+def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
+    """Records of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow).
 
-    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
-
-
-def read_records(path: File, form: str, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
-    """Documents of a CSV file, of a JSON array, or of a file that `Dataset.save_to_disk` wrote (`form` is arrow)."""
-    yield from batch_records(_records(path, form, config), config, skipped, str(path))
-
-
-def _records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
-    """The records of a file; the last one is an error if the file is damaged."""
+    The last one is an error if the file is damaged.
+    """
     damage: tuple[type[Exception], ...] = (csv.Error, *parquet_errors())
     limit, errors = config.document_limit_bytes, "replace" if config.on_invalid_utf8 == "replace" else "strict"
     try:
@@ -416,13 +387,15 @@ def _records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
         yield DataError(f"cannot be read to its end: {shortened(error)}")
 
 
-def opened(path: File) -> Any:
-    """A file for reading its bytes, decompressed. A remote file is read as a whole first."""
+def opened(path: File, most: int | None = None) -> Any:
+    """A file for reading its bytes, decompressed. A remote file, or its first `most` bytes, is read first."""
     import pyarrow as pa
 
     name = str(path).lower()
     compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
-    source = pa.py_buffer(b"".join(path.blocks())) if isinstance(path, RemoteFile) else str(path)
+    source: Any = str(path)
+    if isinstance(path, RemoteFile):
+        source = pa.py_buffer(b"".join(path.blocks(0, min(path.stat.size, most or path.stat.size))))
     return pa.input_stream(source, compression=compression)
 
 
@@ -442,10 +415,15 @@ def batch_records(
         name: name of the file of the records, for messages.
     """
     where = f"{name}: " if name else ""
+    rows = iter(records)
+    if config.score_field is not None:
+        first = list(islice(rows, _SCORED))
+        check_scores(first, where, config)
+        rows = chain(first, rows)
     texts: list[str] = []
     places: list[str] = []
     size = 0
-    for number, record in enumerate(records):
+    for number, record in enumerate(rows):
         try:
             text = _text(record, number, config)
         except DataError as error:
@@ -454,7 +432,7 @@ def batch_records(
             places.append(str(error))
             text = ""
             if skipped is not None:
-                skipped.add(name or config.dataset or "records", len(places), places)
+                skipped.add(name or "records", len(places), places)
         if text is None:
             continue
         n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -469,6 +447,37 @@ def batch_records(
         yield _native.Batch.from_texts(texts)
 
 
+def check_first_lines(path: File, config: CorpusConfig) -> None:
+    """`check_scores` for the first records of JSON lines; their reader reports damage."""
+    first: list[Any] = []
+    with suppress(OSError), opened(path, _SCORED_BYTES) as stream:
+        for line in stream.read(_SCORED_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_SCORED]:
+            with suppress(ValueError, RecursionError):
+                first.append(json.loads(line))
+    check_scores(first, f"{path}: ", config)
+
+
+def check_scores(records: Sequence[Any], where: str, config: CorpusConfig) -> None:
+    """Reject a `score_field` that none of the first records has: its name is misspelt.
+
+    With `on_error=skip`, records without the field are left out.
+
+    Raises:
+        DataError: no record has the field. The message begins with `where`.
+    """
+    rows = [record for record in records if isinstance(record, dict)]
+    if config.score_field is None or config.on_error == "skip" or not rows:
+        return
+    for row in rows:
+        with suppress(DataError):
+            _lookup(row, config.score_field, 0, "")
+            return
+    raise DataError(
+        f"{where}score_field: no field {config.score_field!r} in the first {len(rows)} record(s) (the fields are: "
+        f"{listed(rows[0])}); {_SET_SCORE}"
+    )
+
+
 def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
     if isinstance(record, str):
@@ -478,13 +487,15 @@ def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     if not isinstance(record, dict):
         raise DataError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
     if config.score_field is not None and config.min_score is not None:
-        score = _lookup(record, config.score_field, number, required=False)
+        score = None
+        with suppress(DataError):  # some records may have no score
+            score = _lookup(record, config.score_field, number, "")
         if score is not None and (isinstance(score, bool) or not isinstance(score, Real)):
             what = f"holds {type(score).__name__}, not a number"
             raise DataError(f"record {number}: score_field={config.score_field} {what}; {_SET_SCORE}")
         if score is None or not float(score) >= config.min_score:  # also if it is NaN
             return "" if config.on_error == "skip" else None
-    text = _lookup(record, config.field, number, required=True)
+    text = _lookup(record, config.field, number, _SET_FIELD)
     if text is None:
         return ""
     if not isinstance(text, str):
@@ -492,14 +503,12 @@ def _text(record: Any, number: int, config: CorpusConfig) -> str | None:
     return text
 
 
-def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
+def _lookup(record: dict[str, Any], dotted: str, number: int, remedy: str) -> Any:
     value: Any = record
     for name in [dotted] if dotted in record else dotted.split("."):
         if value is None:
             return None
         if not isinstance(value, dict) or name not in value:
-            if not required:
-                return None
-            raise DataError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}")
+            raise DataError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {remedy}")
         value = value[name]
     return value

@@ -5,15 +5,13 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Any
 
 from tokenizer.corpus import remote
-from tokenizer.corpus.remote import File, RemoteFile
+from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.corpus.rows import opened
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, confined, is_file, is_remote, read_json, shown
@@ -91,39 +89,29 @@ def _matches(path: str) -> Sequence[File]:
     raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
 
 
-def state(path: File) -> tuple[int, Any]:
-    """Size in bytes and modification time in nanoseconds, or version of a remote file, to detect changes."""
+def state(path: File) -> Stat:
+    """Size and version of a file when it was found, to detect changes; a local file's version is its time."""
     if isinstance(path, RemoteFile):
         return path.stat
     try:
         stat = path.stat()
     except FileNotFoundError:
-        return -1, 0
-    return stat.st_size, stat.st_mtime_ns
+        return Stat(-1, "")
+    return Stat(stat.st_size, str(stat.st_mtime_ns))
 
 
-def check_unchanged(states: dict[File, tuple[int, Any]]) -> None:
+def check_unchanged(states: dict[File, Stat]) -> None:
     """Compare files with an earlier `state`.
 
     Raises:
         UserError: a file changed.
     """
     distant = [path for path in states if isinstance(path, RemoteFile)]
-    for file, stat in zip(distant, remote.current(distant), strict=True):
-        if stat != file.stat:
-            raise UserError(remote.changed(file, stat))
-    for path in states.keys() - set(distant):
-        before, now = states[path], state(path)
+    current = dict(zip(distant, remote.current(distant), strict=True))
+    for path, before in states.items():
+        now = current[path] if isinstance(path, RemoteFile) else state(path)
         if now != before:
-            raise UserError(
-                f"{path} changed while it was in use: it had {before[0]} bytes, written at {_time(before[1])}, and "
-                f"has {now[0]} bytes, written at {_time(now[1])}. The unfinished result is discarded. "
-                "Wait until the program that writes the file has finished, then run the same command again"
-            )
-
-
-def _time(nanoseconds: int) -> str:
-    return datetime.fromtimestamp(nanoseconds / 1e9).astimezone().isoformat(sep=" ", timespec="milliseconds")
+            raise UserError(remote.changed(path, before, now))
 
 
 def _is_array(path: File) -> bool:
@@ -160,23 +148,3 @@ def fingerprint(path: File) -> dict[str, Any]:
         "mtime_ns": stat.st_mtime_ns,
         "sample": digest.hexdigest()[:16],
     }
-
-
-def local_files(dataset: str | None) -> list[Path]:
-    """The files of a dataset that is a local folder."""
-    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if is_file(path))
-
-
-def dataset_identity(name: str | None) -> Any:
-    """Identity of a dataset: fingerprints of its files if it is local, otherwise the hub's revision."""
-    if not name:
-        return None
-    if Path(name).exists():
-        return [fingerprint(path) for path in local_files(name)]
-    from huggingface_hub import HfApi
-
-    try:
-        return HfApi().dataset_info(name).sha
-    except (OSError, ValueError) as error:  # offline, or no such dataset: loading it reports the error
-        warnings.warn(f"cannot determine the revision of {name} ({error}); results are cached by name", stacklevel=2)
-        return None

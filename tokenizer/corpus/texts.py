@@ -14,7 +14,7 @@ from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
-from tokenizer.documents import check_not_files
+from tokenizer.documents import not_files
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import is_remote, shown, temporary_folder
 from tokenizer.progress import Progress, Throttle
@@ -89,8 +89,7 @@ def _batches(
         return _batches(text(), config, read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
         raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")
-    check_not_files(text, "write [pathlib.Path(name) for name in names] to read the files")
-    rows = iter(_only(text, config.field))
+    rows = not_files(_only(text, config.field), "write [pathlib.Path(name) for name in names] to read the files")
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
     if isinstance(first, _native.Batch):

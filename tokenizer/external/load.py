@@ -53,9 +53,8 @@ def load_pretrained(source: Path | str, **options: Any) -> Pretrained:
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
-    opened = open_pretrained(source, **options)
-    tokenizer = Tokenizer(*opened.found) if isinstance(opened.found, Stored) else opened.found
-    return Pretrained(tokenizer, str(source), opened.revision, opened.added)
+    found, revision, added = open_pretrained(source, **options)
+    return Pretrained(Tokenizer(*found) if isinstance(found, Stored) else found, str(source), revision, added)
 
 
 def load_saved(folder: Path | str) -> TokenizerLike:

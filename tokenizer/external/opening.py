@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tokenizer import formats
 from tokenizer.definition import Definition, Stored
@@ -30,20 +30,6 @@ _DOWNLOADED = (
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-class Opened(NamedTuple):
-    """An existing tokenizer.
-
-    Attributes:
-        found: content for our core, or a tokenizer that other software runs.
-        revision: commit hash of the repository; None for a path.
-        added: special tokens that were added after all other ids.
-    """
-
-    found: Stored | ExternalTokenizer
-    revision: str | None
-    added: tuple[str, ...]
-
-
 def open_pretrained(
     source: Path | str,
     *,
@@ -53,7 +39,7 @@ def open_pretrained(
     cache: Path | str | None = None,
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
-) -> Opened:
+) -> tuple[Stored | ExternalTokenizer, str | None, tuple[str, ...]]:
     """Open a tokenizer: a path, a repository of the Hugging Face Hub, or an encoding of tiktoken.
 
     Our core runs byte-level BPE: our folders, tokenizer.json, vocab.json with merges.txt, and tiktoken's ranks. The
@@ -69,6 +55,10 @@ def open_pretrained(
         cache: Folder for downloads; None for that of `huggingface_hub`.
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
+
+    Returns:
+        Content for our core, or a tokenizer that other software runs; the commit hash of the repository, None for a
+        path; the special tokens that were added after all other ids.
 
     Raises:
         UserError: the tokenizer does not exist or is damaged, or a package is missing.
@@ -87,10 +77,10 @@ def open_pretrained(
     found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens)
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
-        return Opened(found, commit, tuple(found.added))
+        return found, commit, tuple(found.added)
     definition = _with_special_tokens(found.definition, add_special_tokens)
     added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
-    return Opened(Stored(definition, found.provenance), commit, tuple(added))
+    return Stored(definition, found.provenance), commit, tuple(added)
 
 
 def is_repository_id(source: str) -> bool:
@@ -130,8 +120,8 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             provenance=found.provenance,
         )
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
-        software = SentencePiece(read_bytes(file), str(file))
-        return ExternalTokenizer(software, special_tokens=specials, reason="it is a SentencePiece model")
+        model = SentencePiece(read_bytes(file), str(file))
+        return ExternalTokenizer(model, special_tokens=specials, reason="it is a SentencePiece model")
     try:
         return formats.read(path, **options)
     except UserError as error:
@@ -139,8 +129,8 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             raise
         reason = str(error)
     try:
-        content = read_json(file)
-        return ExternalTokenizer(HuggingFace(content, str(file)), special_tokens=specials, reason=reason)
+        software = HuggingFace(read_bytes(file), str(file))
+        return ExternalTokenizer(software, special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None
 

@@ -8,15 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.definition import MOST_IDS
+from tokenizer.definition import MOST_IDS, unprintable
 from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.files import parse_json
-from tokenizer.formats import unprintable
 
 _META_SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -76,12 +75,8 @@ class Software(ABC):
     unknown_id: int | None
 
     @abstractmethod
-    def __init__(self, content: Any, name: str) -> None: ...
-
-    @classmethod
-    def of(cls, content: bytes, name: str) -> Self:
+    def __init__(self, content: bytes, name: str) -> None:
         """Open the content of a model file; `name` is the file's name for messages."""
-        return cls(content, name)
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -142,7 +137,7 @@ class HuggingFace(Software):
     Post-processing, truncation and padding are disabled: they add or drop tokens, or trim offsets.
 
     Args:
-        config: content of a tokenizer.json.
+        content: content of a tokenizer.json.
         name: name of the file for messages.
 
     Raises:
@@ -151,10 +146,10 @@ class HuggingFace(Software):
 
     kind, file = "tokenizers", "tokenizer.json"
 
-    def __init__(self, config: dict[str, Any], name: str) -> None:
+    def __init__(self, content: bytes, name: str) -> None:
         with needs_extra(f"to read {name}: "):
             import tokenizers
-        config = config | {"post_processor": None, "truncation": None, "padding": None}
+        config = parse_json(content, Path(name)) | {"post_processor": None, "truncation": None, "padding": None}
         _check(config.get("model"), name)
         self.content = json.dumps(config, ensure_ascii=False, sort_keys=True).encode()
         self.version = f"tokenizers {tokenizers.__version__}"
@@ -181,11 +176,6 @@ class HuggingFace(Software):
         if byte_level:
             in_bytes = {i: self.vocab[i][0] for i in by_id if i not in literal and len(self.vocab[i]) == 1}
         self.byte_ids = _byte_ids(in_bytes)
-
-    @classmethod
-    def of(cls, content: bytes, name: str) -> HuggingFace:
-        """Open the content of a tokenizer.json."""
-        return cls(parse_json(content, Path(name)), name)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""

@@ -197,7 +197,7 @@ class ExternalTokenizer(TokenizerLike):
         if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")
         file = path.with_name(SOFTWARE[kind].file)
-        software = SOFTWARE[kind].of(read_bytes(file) if content is None else content, str(file))
+        software = SOFTWARE[kind](read_bytes(file) if content is None else content, str(file))
         if about["software_version"] != software.version:
             raise UserError(
                 f"{path} was written with {about['software_version']}, but {software.version} is installed, which may "

@@ -10,13 +10,11 @@
 
 from __future__ import annotations
 
-from tokenizer.definition import BYTE_CHARACTERS, printable, unprintable
 from tokenizer.formats.files import KINDS, read, write
 from tokenizer.formats.folder import FILE, content, dumps, identity, load, loads, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, TEMPLATE, hf_json
 
 __all__ = [
-    "BYTE_CHARACTERS",
     "FILE",
     "HF_CONFIG_FILE",
     "HF_FILE",
@@ -28,9 +26,7 @@ __all__ = [
     "identity",
     "load",
     "loads",
-    "printable",
     "read",
     "save",
-    "unprintable",
     "write",
 ]

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin
 
 from tokenizer.definition import MOST_IDS
-from tokenizer.durable import naming, partial_name, sync
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError, quoted
 
 
@@ -69,32 +69,21 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
-    """Write the files of a folder atomically: all are written to temporary files first, then renamed.
+    """Write the files of a folder, each atomically; the last one should say which others belong to it.
 
     Args:
         folder: created if missing.
-        files: contents by name, in the order in which they are renamed.
-        remove: names of files to delete before the renames.
+        files: contents by name, in the order in which they are written.
+        remove: names of files to delete first.
 
     Raises:
         UserError: the folder cannot be made or written.
     """
-    ready: list[tuple[Path, Path]] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            partial = partial_name(folder / name)
-            ready.append((partial, folder / name))
-            with naming(folder / name):
-                partial.write_bytes(content.encode() if isinstance(content, str) else content)
-                sync(partial)
         for name in remove:
             (folder / name).unlink(missing_ok=True)
-        for partial, final in ready:
-            partial.replace(final)
-        sync(folder)
+        for name, content in files.items():
+            write_whole(folder / name, content)
     except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise UserError(f"{folder} cannot be written ({error.strerror}); name a folder that can be") from None
-    finally:
-        for partial, _ in ready:
-            partial.unlink(missing_ok=True)

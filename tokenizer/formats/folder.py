@@ -14,7 +14,7 @@ from tokenizer import patterns
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
-from tokenizer.formats.checks import check_members, write_files
+from tokenizer.formats.checks import write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern
@@ -23,22 +23,6 @@ from tokenizer.special import Preparation
 FILE = "superbpe.json"
 FORMAT_VERSION = 5
 _REMEDY = "restore the file or train again"
-_ABOUT = {"files": dict[str, str], "pattern_name": str, "fence_name?": str | None, "provenance?": dict | None}
-_CONTENT = {
-    "mode": str,
-    "pattern": str,
-    "fence": str | None,
-    "eligible?": str | None,
-    "ignore_merges?": bool,
-    "byte_ids": list[int],
-    "merges": list[tuple[int, int, int]],
-    "phase1_merges": int,
-    "special_tokens": dict[str, int],
-    "unmerged?": list[tuple[str, int]],
-    "normalizer?": list[str],
-    "added_tokens?": dict[str, int],
-    "late_tokens?": list[str],
-}
 _HF_PARTS = (
     *("added_tokens", "truncation", "padding"),
     *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
@@ -73,7 +57,7 @@ def identity(definition: Definition) -> str:
     return _identity(content(definition))
 
 
-def _identity(stored: dict[str, Any]) -> str:
+def _identity(stored: Any) -> str:
     return _hash(json.dumps(stored, sort_keys=True).encode())
 
 
@@ -163,32 +147,31 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
     changed = f"{path} was changed after it was written: its {{}} do not match their hash. Restore it or train again"
     if about.get(SEAL) != _seal(about):
         raise UserError(changed.format("names, provenance and files"))
-    check_members(about, {**_ABOUT, "content": dict}, path, end=end)
-    stored = about["content"]
-    check_members(stored, _CONTENT, path, "content.", end)
-    if names := [name for name in about["files"] if name not in (HF_FILE, HF_CONFIG_FILE)]:
-        raise UserError(f"{path} is damaged: it names the file {quoted(names[0])}, which no tokenizer folder has{end}")
-    try:
-        merges = np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3)
-        unmerged = {bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])}
-    except (ValueError, OverflowError) as error:  # ids out of range, invalid hexadecimal digits
-        raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
-    if _identity(stored) != about.get("sha256"):
+    if _identity(about.get("content")) != about.get("sha256"):
         raise UserError(changed.format("mode, patterns, ids, merges or special tokens"))
-    definition = Definition(
-        byte_ids=stored["byte_ids"],
-        merge_ids=merges,
-        n_phase1_merges=stored["phase1_merges"],
-        pattern=_pattern(about["pattern_name"], stored["pattern"]),
-        fence=None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
-        mode=stored["mode"],
-        eligible=stored.get("eligible"),
-        special_tokens=stored["special_tokens"],
-        ignore_merges=stored.get("ignore_merges", False),
-        unmerged=unmerged,
-        preparation=Preparation.of(stored),
-    )
-    return Stored(definition, about.get("provenance") or {}), about["files"]
+    try:  # only a file that was forged has matching hashes and other content than ours
+        stored, files = about["content"], dict(about["files"])
+        definition = Definition(
+            byte_ids=stored["byte_ids"],
+            merge_ids=np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3),
+            n_phase1_merges=stored["phase1_merges"],
+            pattern=_pattern(about["pattern_name"], stored["pattern"]),
+            fence=None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
+            mode=stored["mode"],
+            eligible=stored.get("eligible"),
+            special_tokens=stored["special_tokens"],
+            ignore_merges=stored.get("ignore_merges", False),
+            unmerged={bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
+            preparation=Preparation.of(stored),
+        )
+        found = Stored(definition, dict(about.get("provenance") or {}))
+    except UserError:
+        raise
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
+    if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE}):
+        raise UserError(f"{path} is damaged: it names the file {quoted(names[0])}, which no tokenizer folder has{end}")
+    return found, files
 
 
 def _pattern(name: str | None, regex: str) -> Pattern:

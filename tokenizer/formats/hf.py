@@ -12,7 +12,6 @@ from tokenizer.definition import Definition, Described, named_as_text, printable
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.portable import unportable_part
-from tokenizer.special import FORMS
 
 if TYPE_CHECKING:
     from tokenizer.patterns import Pattern
@@ -77,9 +76,12 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
             "get its id there; use another special string"
         )
     if encodes:
+        inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
+        if definition.ignore_merges and (why := taken_as_text(inside, inside, cut)) is not None:
+            raise UserError(f"the tokenizer cannot be written as tokenizer.json: {why}; use another special string")
         model = MODEL | {
             "ignore_merges": definition.ignore_merges,
-            "vocab": _with_specials(vocab, definition, cut, template.get("specials_in_vocab")),
+            "vocab": dict(sorted((vocab | inside).items(), key=lambda item: item[1])),
             "merges": [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()],
         }
     else:
@@ -98,15 +100,6 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     }
 
 
-def _with_specials(vocab: dict[str, int], definition: Definition, cut: Pattern, listed: Any) -> dict[str, int]:
-    """The model's vocabulary, with the special tokens that it must list too, by id."""
-    added = definition.special_tokens | dict(definition.preparation.added_tokens)
-    inside = _specials_in_vocab(added, len(vocab), listed)
-    if definition.ignore_merges and (why := taken_as_text(inside, inside, cut)) is not None:
-        raise UserError(f"the tokenizer cannot be written as tokenizer.json: {why}; use another special string")
-    return dict(sorted((vocab | inside).items(), key=lambda item: item[1]))
-
-
 def taken_as_text(inside: Collection[str], special: Iterable[str], cut: Pattern) -> str | None:
     """Why HF, with ignore_merges, would give an added token's id to ordinary text; None if it would not.
 
@@ -120,20 +113,13 @@ def taken_as_text(inside: Collection[str], special: Iterable[str], cut: Pattern)
             f"its added token {quoted(name)} is in the model's vocabulary, where that name spells "
             f"{quoted(unprintable(name))}, and with ignore_merges that text gets its id"
         )
-    if (name := whole_pretoken(special, cut)) is not None:
-        return (
-            f"its special token {quoted(name)} is in the model's vocabulary, and with ignore_merges a pretoken that "
-            "equals it gets its id, even where special strings are text"
-        )
-    return None
-
-
-def whole_pretoken(strings: Iterable[str], cut: Pattern) -> str | None:
-    """The first string that a pattern cuts out of some text as one piece; None if there is none."""
     around = ("{}", " {}", "{} ", "\n{}", "{}\n", "a{}a")
-    for string in strings:
-        if any(string in _native.split(text.replace("{}", string), cut.regex) for text in around):
-            return string
+    for name in special:
+        if any(name in _native.split(text.replace("{}", name), cut.regex) for text in around):
+            return (
+                f"its special token {quoted(name)} is in the model's vocabulary, and with ignore_merges a pretoken "
+                "that equals it gets its id, even where special strings are text"
+            )
     return None
 
 
@@ -160,14 +146,6 @@ def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str
     ids = definition.special_tokens | dict(preparation.added_tokens)
     ordered = sorted(ids.items(), key=lambda item: item[1])
     return [{"id": token_id, "content": string} | ADDED_TOKEN | tokens[string] for string, token_id in ordered]
-
-
-def forms_of(normalizer: Any) -> tuple[str, ...] | None:
-    """The Unicode forms that a normalizer of tokenizer.json applies, in order; None if it does anything else."""
-    parts = [] if normalizer is None else cuts.flat(normalizer, "normalizers")
-    if all(isinstance(part, dict) and part.get("type") in FORMS for part in parts):
-        return tuple(part["type"] for part in parts)
-    return None
 
 
 def normalizer(forms: Sequence[str]) -> dict[str, Any] | None:

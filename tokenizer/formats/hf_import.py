@@ -26,7 +26,7 @@ from tokenizer.files import parse_json, read_bytes
 from tokenizer.formats import cuts
 from tokenizer.formats.checks import check_ids, check_members
 from tokenizer.formats.cuts import Unsupported
-from tokenizer.formats.hf import MODEL, TEMPLATE, forms_of, overlap, taken_as_text
+from tokenizer.formats.hf import MODEL, TEMPLATE, overlap, taken_as_text
 from tokenizer.formats.portable import unportable_part
 from tokenizer.special import FORMS, Preparation, normalized
 
@@ -128,10 +128,11 @@ def _check_options(model: dict[str, Any], path: Path) -> None:
 
 def _forms(normalizer: Any) -> tuple[str, ...]:
     """The Unicode normalization forms that a normalizer applies, in order."""
-    if (forms := forms_of(normalizer)) is None:
-        what = f"its normalizer {shortened(_name(normalizer, 'normalizers'))} changes text before it is encoded"
-        raise Unsupported(f"cannot be followed exactly: {what} ({', '.join(FORMS)} are supported)")
-    return forms
+    parts = [] if normalizer is None else cuts.flat(normalizer, "normalizers")
+    if all(isinstance(part, dict) and part.get("type") in FORMS for part in parts):
+        return tuple(part["type"] for part in parts)
+    what = f"its normalizer {shortened(_name(normalizer, 'normalizers'))} changes text before it is encoded"
+    raise Unsupported(f"cannot be followed exactly: {what} ({', '.join(FORMS)} are supported)")
 
 
 def _name(part: Any, members: str) -> str:

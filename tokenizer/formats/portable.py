@@ -26,13 +26,13 @@ SCRIPTS = (
 )
 _SET = rf"\\(?:[sSdD]|[pP]\{{(?:{'|'.join((*CATEGORIES, *SCRIPTS))})\}})"
 _ESCAPED = r"\\(?:[rntf]|u[0-9A-Fa-f]{4}|[!-/:;=?@\[-`{-~])"
+_MEMBER = rf"(?:{_SET}|(?:{_ESCAPED}|[^\\\[\]-])(?:-(?:{_ESCAPED}|[^\\\[\]-]))?)"
+_CLASS = rf"\[\^?-?(?:{_MEMBER}|\[(?!:)\^?-?{_MEMBER}+-?\])+-?\]"
 _FOLDED = r"(?:['’ ]?\[[A-Za-z]+\]|['’ A-Za-z]*)"
 _TOKEN = re.compile(
     rf"(?P<folded>\(\?i:{_FOLDED}(?:\|{_FOLDED})*\))|(?P<open>\((?:\?(?:[:=!>]|<[=!]))?(?!\?))|(?P<end>[|)])"
-    rf"|(?P<set>{_SET})|(?P<character>{_ESCAPED}|[^\\^$*+?{{}}\[\]()|])|(?P<class>\[\^?)"
+    rf"|(?P<set>{_SET})|(?P<character>{_ESCAPED}|[^\\^$*+?{{}}\[\]()|])|(?P<class>{_CLASS})"
 )
-_IN_CLASS = re.compile(rf"{_ESCAPED}|[^\\]")
-_SETS = re.compile(_SET)
 _QUANTIFIER = re.compile(r"(?:[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{1,3})?)?\})([?+]?)")
 _LIGATURES = re.compile("f[fil]|s[st]", re.IGNORECASE)  # the pairs of ASCII letters that fold to one character
 _OPERATOR = re.compile("&&|~~|--")
@@ -69,10 +69,8 @@ def _unportable(regex: str) -> str | None:
                 return ")"
             start = groups.pop()
             behind = False
-        if token["class"]:
-            at = _class_end(regex, start, 0)
-            if at < 0 or _OPERATOR.search(regex, start, at):
-                return regex[start:-at] if at < 0 else regex[start:at]
+        if token["class"] and _OPERATOR.search(token[0]):
+            return token[0]
         if quantifier := _QUANTIFIER.match(regex, at):
             at = quantifier.end()
             # Engines differ in how they leave a loop over empty matches.
@@ -80,28 +78,6 @@ def _unportable(regex: str) -> str | None:
             if behind or not _is_shared(quantifier) or regex[at : at + 1] in tuple("*+?{") or may_be_empty(repeated):
                 return regex[start : at + 1]
     return regex[groups[-1] :] if groups else None
-
-
-def _class_end(regex: str, start: int, depth: int) -> int:
-    """End of a class; negative, the end of a part that is not on the allow-list, if it has one."""
-    at = first = start + (2 if regex.startswith("[^", start) else 1)
-    while regex[at : at + 1] != "]":
-        found = _SETS.match(regex, at)
-        if found is None and regex[at : at + 1] == "[":
-            if regex.startswith("[:", at) or depth == _DEEPEST or (at := _class_end(regex, at, depth + 1)) < 0:
-                return -abs(at) - 1
-            continue
-        if found is None:
-            hyphen = regex.startswith("-", at) and at != first and not regex.startswith("-]", at)
-            found = None if hyphen else _IN_CLASS.match(regex, at)
-            if found and regex.startswith("-", found.end()) and not regex.startswith("-]", found.end()):
-                last = found.end() + 1
-                found = None if regex[last : last + 1] in tuple("[-") else _IN_CLASS.match(regex, last)
-                found = None if _SETS.match(regex, last) else found
-        if found is None:
-            return -at - 1
-        at = found.end()
-    return at + 1 if at > first else -at - 1
 
 
 def _is_shared(quantifier: re.Match[str]) -> bool:

@@ -207,18 +207,6 @@ def covering(pattern: Pattern) -> str:
     return rf"{regex}|(?:(?!{regex})[\s\S])+"
 
 
-def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
-    """A `tiktoken.Encoding` that gives the same ids.
-
-    Raises:
-        UserError: tiktoken cannot give the same ids, or is not installed.
-    """
-    parts = export(tokenizer)
-    with needs_extra():
-        import tiktoken
-    return tiktoken.Encoding(name, **parts)
-
-
 def file_text(ranks: Mapping[bytes, int]) -> str:
     """Content of a .tiktoken file."""
     return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())

@@ -2,7 +2,6 @@
 
 - `text`: cutting text into pretokens by special strings, units and the pattern, and counting them.
 - `naive`: training by its definition.
-- `fast`: the same merges with incremental counts.
 - `encoding`: one-pass encoding, and two-pass encoding: phase-1 merges, then phase-2 merges.
 """
 
@@ -15,7 +14,6 @@ from tokenizer.reference.encoding import (
     open_runs,
     ranks_of,
 )
-from tokenizer.reference.fast import train_fast, train_words_fast
 from tokenizer.reference.naive import (
     Accept,
     Merge,

@@ -28,17 +28,15 @@ def cut_into_units(text: str, unit: str) -> list[str]:
 
     Args:
         text: ordinary text.
-        unit: "document" (uncut), "line" (cut after each `"\n"` and nothing else, as HF's file reader does),
-            or "separator:STRING" (cut after each STRING).
+        unit: "document" (uncut), or "line" (cut after each `"\n"` and nothing else, as HF's file reader does).
     """
     if unit == "document":
         return [text] if text else []
-    separator = "\n" if unit == "line" else unit.removeprefix("separator:")
-    if unit == separator or not separator:
-        msg = f"unit={unit!r} is unknown; use document, line or separator:STRING"
+    if unit != "line":
+        msg = f"unit={unit!r} is unknown; use document or line"
         raise ValueError(msg)
-    *complete, last = text.split(separator)
-    return [part + separator for part in complete] + ([last] if last else [])
+    *complete, last = text.split("\n")
+    return [f"{part}\n" for part in complete] + ([last] if last else [])
 
 
 def boundaries(text: str, pattern: str | None) -> list[int]:

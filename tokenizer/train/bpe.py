@@ -118,7 +118,8 @@ def train_bpe(
     if start is None:
         return Tokenizer.from_ranks(ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance)
     if keep_ids or "imported" in start.provenance or not start.definition.has_own_layout():
-        return start.extended(_ids(start, ranks), provenance=provenance)
+        ids = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, start.vocab_size + made)])
+        return start.extended(ids[ranks], provenance=provenance)
     return Tokenizer.from_ranks(
         np.concatenate([start.ranks(), ranks]),
         pattern=counts.pattern,
@@ -222,14 +223,6 @@ def _segment(
     rank_of_id[by_rank] = np.arange(len(by_rank))
     ids, offsets = uncut.encode_batch(_native.Batch.from_buffers(counts.data, counts.offsets))
     return [start.vocab[i] for i in by_rank], rank_of_id[ids], offsets
-
-
-def _ids(start: Tokenizer, ranks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Merges on top of a tokenizer, [n, 2] ranks, as ids that `Tokenizer.extended` accepts."""
-    old = start.ordinary_ids()
-    new = np.arange(start.vocab_size, start.vocab_size + len(ranks))
-    ids: npt.NDArray[np.int64] = np.concatenate([old, new])[ranks]
-    return ids
 
 
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:

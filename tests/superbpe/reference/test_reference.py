@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.benchmarks.ladder import TRAINERS, train_words
 from superbpe import Rules
 from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
 from tokenizer import patterns
@@ -17,8 +18,6 @@ from tokenizer.reference import (
     encode_two_pass,
     merge_by_rank,
     replace_pair,
-    train_fast,
-    train_words_fast,
 )
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -158,14 +157,15 @@ rule_sets = st.builds(
 @given(texts, rule_sets, st.integers(0, 8))
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
-    phase1 = [merge[:2] for merge in train_fast(count_pretokens(documents, GPT2), n_phase1)]
+    phase1 = [merge[:2] for merge in TRAINERS["lazy-heap"](count_pretokens(documents, GPT2), n_phase1)]
     cut = training_pieces(documents, phase1, GPT2, rules)
     assert sum(n * len(b"".join(piece)) for piece, n in cut.items()) == sum(len(d.encode()) for d in documents)
     existing = [left + right for left, right in phase1]
     learned = train(cut, 12, rules, "lowest-ids", existing)
     assert all(is_allowed(left + right, rules) for left, right, _ in learned)
     assert [count for *_, count in learned] == sorted((count for *_, count in learned), reverse=True)
-    assert learned == train_words_fast(
+    assert learned == train_words(
+        "lazy-heap",
         cut,
         12,
         tokens=[*byte_alphabet(), *existing],
@@ -202,7 +202,7 @@ def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
 
 def test_real_text_gives_superwords():
     text = topics["class"] + topics["execmodel"]
-    phase1 = [merge[:2] for merge in train_fast(count_pretokens([text], GPT2), 300)]
+    phase1 = [merge[:2] for merge in TRAINERS["lazy-heap"](count_pretokens([text], GPT2), 300)]
     rules = Rules(unit="line", fence=FENCE, max_words=4, forbid=(": ",), min_count=2)
     cut = training_pieces([text], phase1, GPT2, rules)
     learned = train(cut, 40, rules, "lowest-ids", [left + right for left, right in phase1])

@@ -3,8 +3,8 @@
 import hashlib
 import json
 
+from tokenizer.definition import printable
 from tokenizer.files import digest
-from tokenizer.formats import printable
 
 TOKENS = {b"ab": 256, b"abc": 257, b"bc": 258, b"xyz": 259}  # nothing makes xyz
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.tokenizer.formats.other_formats import added, edit, forge, hf_file, sequence, split, write_gpt2
 from tokenizer import Tokenizer, UserError, definition, formats
-from tokenizer.formats import hf_import, printable, tiktoken
+from tokenizer.definition import printable
+from tokenizer.formats import hf_import, tiktoken
 
 BYTES = {bytes([i]): i for i in range(256)}
 

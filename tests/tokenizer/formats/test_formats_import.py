@@ -9,7 +9,8 @@ from tests import texts
 from tests.generated import ONE_PASS
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
 from tokenizer import Tokenizer, UserError, formats, patterns
-from tokenizer.formats import printable, tiktoken, unprintable
+from tokenizer.definition import printable, unprintable
+from tokenizer.formats import tiktoken
 
 
 def test_the_alphabet_has_an_inverse():

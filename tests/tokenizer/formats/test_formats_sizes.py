@@ -5,7 +5,7 @@ import pytest
 from experiments.cli import main
 from tests.tokenizer.formats.other_formats import added, hf_file, write_gpt2
 from tokenizer import Tokenizer, UserError, formats
-from tokenizer.formats import printable
+from tokenizer.definition import printable
 
 # Other sizes.
 

@@ -23,22 +23,18 @@ from tokenizer.reference import (
     ranks_of,
     replace_pair,
     split,
-    train_fast,
     train_naive,
     train_words,
-    train_words_fast,
 )
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # Processes take long to start: the parallel rung has tests of its own, in ladder/test_rungs.py.
 LADDER = [name for name in ladder.EXACT if name != "parallel"]
-TRAINERS = {
-    "reference": train_naive,
-    "fast reference": train_fast,
-    **{name: ladder.TRAINERS[name] for name in LADDER},
+TRAINERS = {"reference": train_naive, **{name: ladder.TRAINERS[name] for name in LADDER}}
+train_fast = TRAINERS["lazy-heap"]
+WORD_TRAINERS = {"reference": train_words} | {
+    name: partial(ladder.train_words, name) for name in LADDER if name != "native"
 }
-WORD_TRAINERS = {"reference": train_words, "fast reference": train_words_fast}
-WORD_TRAINERS |= {name: partial(ladder.train_words, name) for name in LADDER if name != "native"}
 every_trainer = pytest.mark.parametrize("train", TRAINERS.values(), ids=TRAINERS)
 # English and code that every Python carries, and what it lacks.
 RARE = "日本語 日本 äöü ääää aaaaaaaa 12,345.67\u2028\u2003\U0001f98a\U0001f98a"
@@ -121,7 +117,6 @@ def test_a_pair_that_spells_a_token_is_not_merged(train):
 
 def test_units_and_special_strings():
     assert cut_into_units("a\nb\u2028c\r\n\nd", "line") == ["a\n", "b\u2028c\r\n", "\n", "d"]
-    assert cut_into_units("a--b--", "separator:--") == ["a--", "b--"]
     assert cut_into_units("a\nb", "document") == ["a\nb"]
     with pytest.raises(ValueError, match="unit='lines' is unknown"):
         cut_into_units("a", "lines")
