@@ -30,6 +30,7 @@ _NEEDS = {
     "corpus/fineweb_edu": ["corpus.paths=[a]"],
     "corpus/finepdfs": ["corpus.paths=[a]"],
     "corpus/starcoder": ["corpus.paths=[a]"],
+    "corpus/hf": ["corpus.dataset=a"],
     "experiment/spans": ["corpus.paths=[a]"],
     "experiment/uw_2025": ["corpus.paths=[a]"],
     "experiment/uw_paper": ["corpus.paths=[a]"],

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 SHOWN = (
-    *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources"),
+    *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
     *("corpus.heldout_fraction", "corpus.sample", "pattern", "bpe.vocab_size"),
     *("superbpe", "superbpe.transition", "shards.tokens_per_shard"),
     *("lm", "lm.n_seeds", "lm.train.seed", "lm.train.device"),

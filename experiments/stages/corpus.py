@@ -61,7 +61,7 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
         return embedded_text(settings, _written(context, settings))
     corpus = Corpus(part(CorpusConfig, settings))
     _check_size(corpus, budget)
-    where = ", ".join(settings.places)
+    where = settings.dataset or ", ".join(settings.places)
     with context.reporter.stage("find held-out text"):
         next(corpus.batches("heldout"))  # fails early if no document is held out
         if settings.source_field is not None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from tests.tokenizer.corpus.corpora import write_jsonl
 from tokenizer import (
     Corpus,
     CorpusConfig,
@@ -129,9 +130,8 @@ def test_rows_that_repeat_a_long_value_are_read_a_few_at_a_time(tmp_path, field)
 
 
 def test_the_limit_of_a_dataset_counts_bytes(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    datasets.Dataset.from_list([{"text": "日" * 900}]).save_to_disk(tmp_path / "d")
-    config = CorpusConfig(paths=[str(tmp_path / "d")], document_limit_bytes=1000)
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "日" * 900}])
+    config = CorpusConfig(dataset=str(tmp_path), document_limit_bytes=1000)
     with pytest.raises(UserError, match="has 2700 bytes, more than document_limit_bytes=1000"):
         list(Corpus(config).batches())
 

@@ -23,6 +23,8 @@ class CorpusConfig:
         field: field of a record that holds the text; a dotted path for nested fields.
         separator: string between documents in .txt files (\n and \t are accepted as escapes); None for one document
             per file.
+        dataset: a Hugging Face dataset to stream instead of paths: hub name or local path.
+        dataset_config, dataset_split: configuration and split of the dataset.
         source_field: field (dotted) with the source of a record's document; None to use the file name. It does not
             change documents; held-out loss is reported per source (see `tokenizer.corpus.origins`).
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
@@ -57,6 +59,9 @@ class CorpusConfig:
     format: str | None = None
     field: str = "text"
     separator: str | None = None
+    dataset: str | None = None
+    dataset_config: str | None = None
+    dataset_split: str = "train"
     source_field: str | None = None
     on_invalid_utf8: str = "error"
     on_error: str = "error"

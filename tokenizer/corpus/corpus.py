@@ -1,4 +1,4 @@
-"""Documents from files, in batches.
+"""Documents from files and datasets, in batches.
 
 The settings are in `tokenizer.corpus.config`. Filters and the held-out split are the same for all sources.
 """
@@ -6,20 +6,22 @@ The settings are in `tokenizer.corpus.config`. Filters and the held-out split ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenizer import _native
 from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.reading import read_files
-from tokenizer.corpus.remote import File
+from tokenizer.corpus.reading import ahead, read_files
+from tokenizer.corpus.remote import File, Stat
+from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
@@ -30,8 +32,6 @@ _DEFAULTS = asdict(CorpusConfig())
 _NOT_IDENTITY = {
     *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
 }
-_FORMER = {"dataset": None, "dataset_config": None, "dataset_split": "train"}
-"""Former settings: every corpus keeps its identity."""
 _CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
 
 
@@ -73,9 +73,10 @@ class Corpus:
         paths: Any = config.paths  # types are not checked in user code
         if isinstance(paths, str):
             raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
-        if bool(paths) == bool(config.sources):
+        if [bool(paths), bool(config.sources), bool(config.dataset)].count(True) != 1:
             raise UserError(
-                "a corpus needs either paths or sources; set paths=[FILE,...] or sources={NAME: PATH:WEIGHT,...}"
+                "a corpus needs either paths, sources or a dataset; set paths=[FILE,...], "
+                "sources={NAME: PATH:WEIGHT,...} or dataset=NAME"
             )
         config.check()
         self.files, self._source = text_files.find(config.paths, config.format), dict[File, str]()
@@ -86,7 +87,8 @@ class Corpus:
                 if (other := self._source.setdefault(file.resolve(), source)) != source:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
         self.heldout_files = text_files.find(config.heldout_paths, config.format)
-        self._states = {path: text_files.state(path) for path, _ in [*self.files, *self.heldout_files]}
+        read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
+        self._states: dict[File, Stat] = {path: text_files.state(path) for path in read}
         self.skipped = Skipped()
         self.is_part = False
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
@@ -109,7 +111,8 @@ class Corpus:
         return self._source.get(file.resolve(), file.name)
 
     def __repr__(self) -> str:
-        return f"<Corpus: {sum(self.sizes()):,} bytes in {len(self.files)} file(s) of {quoted(self.config.places)}>"
+        where = self.config.dataset or quoted(self.config.places)
+        return f"<Corpus: {sum(self.sizes()):,} bytes in {len(self.files)} file(s) of {where}>"
 
     def sizes(self) -> list[int]:
         """Size in bytes of each of `files` when this object was created."""
@@ -118,8 +121,8 @@ class Corpus:
     def parts(self, split: Split = "train", target_bytes: int = PART_BYTES) -> list[Corpus]:
         """The corpus in parts, as corpora: the documents of all parts, in order, are those of the corpus.
 
-        Files are not cut, and small ones are combined. Text with a budget (`max_bytes`), which depends on the order of
-        the documents, is one part: the corpus itself.
+        Files are not cut, and small ones are combined. A dataset, and text with a budget (`max_bytes`), which depends
+        on the order of the documents, are one part: the corpus itself.
 
         Parts can be pickled. A part may have no documents. Each part checks only that its own files are unchanged, so
         call `check_unchanged` at the end.
@@ -128,7 +131,7 @@ class Corpus:
             split: side of the held-out split that will be read.
             target_bytes: bytes of several files in a part, as stored.
         """
-        if self.is_part or self.config.max_bytes is not None:
+        if self.is_part or self.config.dataset or self.config.max_bytes is not None:
             return [self]
         explicit = bool(self.config.heldout_paths)
         files = [] if explicit and split == "heldout" else self._groups(self.files, target_bytes)
@@ -194,7 +197,7 @@ class Corpus:
         read = partial(read_files, self.skipped, config=config, readers=readers, in_order=in_order, skip_long=True)
         explicit = bool(config.heldout_paths)
         keep = self.filter(split)
-        sources = [read(self.files)]
+        sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
         if explicit and split != "train":
             sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         empty, found, damaged = True, False, True
@@ -230,7 +233,7 @@ class Corpus:
             damaged: whether records were skipped, and no other one has text.
         """
         config = self.config
-        where = config.places
+        where = config.dataset or config.places
         explicit = bool(config.heldout_paths)
         if damaged:
             return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
@@ -277,12 +280,13 @@ class Corpus:
             sample_salt=f"{'heldout' if split == 'heldout' else 'corpus'}:{config.sample_salt}",  # unlike in phase 2
         )
 
-    def unfiltered(self, file: tuple[File, str], field: str) -> Iterator[_native.Batch]:
-        """One field of every record of a file, in order and before `filter`.
+    def unfiltered(self, file: tuple[File, str] | None, field: str) -> Iterator[_native.Batch]:
+        """One field of every record of a file (None: of the dataset), in order and before `filter`.
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        yield from read_files(self.skipped, [file], replace(self.config, field=field))
+        config = replace(self.config, field=field)
+        yield from Corpus(config)._dataset(self.skipped) if file is None else read_files(self.skipped, [file], config)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
@@ -317,8 +321,23 @@ class Corpus:
                 name: [weighted(entry, name)[1], names.count(name)] for name, entry in self.config.sources.items()
             }
         return {
-            "config": config | _FORMER,
+            "config": config,
             "files": [text_files.fingerprint(path) for path, _ in self.files],
             "heldout_files": [text_files.fingerprint(path) for path, _ in self.heldout_files],
-            "dataset": None,
+            "dataset": text_files.dataset_identity(self.config.dataset),
         }
+
+    def _dataset(self, skipped: Skipped) -> Generator[_native.Batch]:
+        import datasets
+
+        config = self.config
+        try:
+            if config.dataset is not None and (Path(config.dataset) / "state.json").is_file():
+                records: Iterable[dict[str, Any]] = datasets.load_from_disk(config.dataset)
+            else:
+                records = datasets.load_dataset(
+                    config.dataset, config.dataset_config, split=config.dataset_split, streaming=True
+                )
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
+        yield from batch_records(records, config, skipped)

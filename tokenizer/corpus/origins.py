@@ -33,7 +33,7 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
         UserError: a record does not have the field.
     """
     config = corpus.config
-    files = corpus.files
+    files: list[tuple[File, str] | None] = [None] if config.dataset else list(corpus.files)
     if config.heldout_paths and split != "train":
         files = [*(files if split == "all" else []), *corpus.heldout_files]
     keep = corpus.filter(split)
@@ -43,11 +43,14 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
         corpus.report_skipped()
 
 
-def _documents(corpus: Corpus, files: Sequence[tuple[File, str]], keep: DocumentFilter) -> Iterator[tuple[str, str]]:
+def _documents(
+    corpus: Corpus, files: Sequence[tuple[File, str] | None], keep: DocumentFilter
+) -> Iterator[tuple[str, str]]:
     config = corpus.config
     for file in files:
         if config.source_field is None:
-            origins: Iterator[str] = repeat(corpus.source(file[0]))
+            name = str(config.dataset) if file is None else corpus.source(file[0])
+            origins: Iterator[str] = repeat(name)
         else:
             origins = map(origin, _field(corpus, file, config.source_field))
         for batch in corpus.unfiltered(file, config.field):
@@ -72,8 +75,8 @@ def origin(value: str) -> str:
     return value.partition("/")[0].strip() or UNKNOWN
 
 
-def _field(corpus: Corpus, file: tuple[File, str], name: str) -> Iterator[str]:
-    if file[1] == "txt":
+def _field(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator[str]:
+    if file is not None and file[1] == "txt":
         raise UserError(
             f"source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "
             "file name as the source"

@@ -432,7 +432,7 @@ def batch_records(
             places.append(str(error))
             text = ""
             if skipped is not None:
-                skipped.add(name or "records", len(places), places)
+                skipped.add(name or config.dataset or "records", len(places), places)
         if text is None:
             continue
         n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

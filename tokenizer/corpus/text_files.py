@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -148,3 +149,23 @@ def fingerprint(path: File) -> dict[str, Any]:
         "mtime_ns": stat.st_mtime_ns,
         "sample": digest.hexdigest()[:16],
     }
+
+
+def local_files(dataset: str | None) -> list[Path]:
+    """The files of a dataset that is a local folder."""
+    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if is_file(path))
+
+
+def dataset_identity(name: str | None) -> Any:
+    """Identity of a dataset: fingerprints of its files if it is local, otherwise the hub's revision."""
+    if not name:
+        return None
+    if Path(name).exists():
+        return [fingerprint(path) for path in local_files(name)]
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().dataset_info(name).sha
+    except (OSError, ValueError) as error:  # offline, or no such dataset: loading it reports the error
+        warnings.warn(f"cannot determine the revision of {name} ({error}); results are cached by name", stacklevel=2)
+        return None

@@ -33,7 +33,7 @@ from tokenizer.errors import UserError
         (["runner.threads=0"], "runner.threads=0"),
         (["corpus.heldout_fraction=2"], "heldout_fraction=2.0 must be"),
         (["corpus.heldout_fraction=0"], "no documents are held out"),
-        (["corpus=files", "corpus.paths=[a.txt]", "corpus.sources={b:c}"], "are both given"),
+        (["corpus=files", "corpus.paths=[a.txt]", "corpus.dataset=b"], "are both given"),
         (["corpus.max_bytes=0"], "corpus.max_bytes=0 must be at least 1"),
         (["bpe.min_count=0"], "bpe.min_count=0 must be at least 1"),
         (["eval.contamination=-1"], "a number of words such as 13, or null"),

@@ -35,6 +35,8 @@ def forms(sample, tmp_path):
     (tmp_path / "single").mkdir()
     for i, text in enumerate(sample):
         (tmp_path / "single" / f"{i:05}.txt").write_bytes(text.encode())
+    (tmp_path / "hf").mkdir()
+    write_jsonl(tmp_path / "hf" / "train.jsonl", records)
     datasets.Dataset.from_list(records).save_to_disk(tmp_path / "disk")
     datasets.DatasetDict({"train": datasets.Dataset.from_list(records)}).save_to_disk(tmp_path / "dict")
     return {name: {"paths": [str(path)]} for name, path in files.items()} | {
@@ -44,9 +46,11 @@ def forms(sample, tmp_path):
         "one per file": {"paths": [str(tmp_path / "single")]},
         "glob": {"paths": [str(tmp_path / "single" / "*.txt")]},
         "parquet": {"paths": [str(tmp_path / "a.parquet")]},
-        "saved dataset": {"paths": [str(tmp_path / "disk")]},
+        "dataset folder": {"dataset": str(tmp_path / "hf")},
+        "saved dataset": {"dataset": str(tmp_path / "disk")},
+        "saved dataset as files": {"paths": [str(tmp_path / "disk")]},
         "csv": {"paths": [str(tmp_path / "a.csv")]},
         "csv gz": {"paths": [str(tmp_path / "b.csv.gz")]},
         "array": {"paths": [str(tmp_path / "array.json")]},
-        "saved dataset dict": {"paths": [str(tmp_path / "dict" / "train")]},
+        "saved dataset dict": {"dataset": str(tmp_path / "dict")},
     }

@@ -13,7 +13,8 @@ from tokenizer import Corpus, CorpusConfig, UserError, _native
 from tokenizer.corpus.origins import documents_by_origin
 
 FORMS = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.zstd", "separated", "separated gz", "one per file", "glob"]
-FORMS += ["parquet", "saved dataset", "saved dataset dict", "csv", "csv gz", "array"]
+FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict", "saved dataset as files", "csv", "csv gz"]
+FORMS += ["array"]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -207,6 +208,32 @@ def test_a_file_counts_once_under_any_name(tmp_path, monkeypatch):
         Corpus(CorpusConfig(paths=["a.jsonl"], heldout_paths=[str(tmp_path / "a.jsonl")]))
 
 
+def test_a_dataset_beside_held_out_files(tmp_path):
+    import datasets
+
+    folder = str(tmp_path / "saved")
+    datasets.Dataset.from_dict({"text": ["train 1", "train 2"]}).save_to_disk(folder)
+    (tmp_path / "heldout.jsonl").write_text('{"text": "heldout"}\n')
+    corpus = Corpus(CorpusConfig(dataset=folder, heldout_paths=[str(tmp_path / "heldout.jsonl")]))
+    assert list(corpus.documents("train")) == ["train 1", "train 2"]
+    assert list(corpus.documents("heldout")) == ["heldout"]
+    assert list(corpus.documents("all")) == ["train 1", "train 2", "heldout"]
+
+
+def test_another_dataset_of_the_same_name_has_another_identity(tmp_path):
+    import shutil
+
+    import datasets
+
+    folder = str(tmp_path / "saved")
+    identities = []
+    for texts_ in (["a"], ["b"]):
+        shutil.rmtree(folder, ignore_errors=True)
+        datasets.Dataset.from_dict({"text": texts_}).save_to_disk(folder)
+        identities.append(Corpus(CorpusConfig(dataset=folder)).identity())
+    assert identities[0] != identities[1]
+
+
 def test_the_sample_is_independent_of_the_held_out_split():
     documents_ = [f"document {i}" for i in range(4000)]
 
@@ -264,10 +291,14 @@ def test_a_sample_of_the_held_out_documents_leaves_the_training_documents(tmp_pa
         documents(paths, heldout_sample=2)
 
 
+@pytest.mark.parametrize("form", [".jsonl", "dataset folder"])
 @pytest.mark.parametrize("change", ["grows", "is written again", "goes away"])
-def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change):
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"document {i}"} for i in range(1000)])
-    corpus = Corpus(CorpusConfig(paths=[str(path)], heldout_fraction=0.5, batch_bytes=100))
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, form, change):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    path = write_jsonl(folder / "a.jsonl", [{"text": f"document {i}"} for i in range(1000)])
+    where = {"paths": [str(path)]} if form == ".jsonl" else {"dataset": str(folder)}
+    corpus = Corpus(CorpusConfig(**where, heldout_fraction=0.5, batch_bytes=100))
     batches = corpus.batches("heldout")
     next(batches)
     if change == "grows":

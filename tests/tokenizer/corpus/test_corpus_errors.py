@@ -1,7 +1,6 @@
 """Corpora that cannot be read as asked: the file, the place and the remedy are named."""
 
 import gzip
-import json
 import os
 
 import pytest
@@ -13,8 +12,8 @@ from tokenizer import Corpus, CorpusConfig, UserError
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "needs either paths or sources"),
-        ({"paths": ["x"], "sources": {"y": "z"}}, "needs either paths or sources"),
+        ({}, "needs either paths, sources or a dataset"),
+        ({"paths": ["x"], "dataset": "y"}, "needs either paths, sources or a dataset"),
         ({"paths": ["no/such/file.txt"]}, "no/such/file.txt: no such file"),
         ({"paths": ["no/such/*.txt"]}, r"no/such/*.txt: no such file"),
         ({"paths": ["x"], "heldout_fraction": 1.0}, "heldout_fraction=1.0 must be"),
@@ -48,7 +47,7 @@ def test_a_corpus_needs_a_configuration(given):
 
 
 def test_a_split_of_a_saved_dataset_must_be_named(forms):
-    folder = forms["saved dataset dict"]["paths"][0].removesuffix("/train")
+    folder = forms["saved dataset dict"]["dataset"]
     with pytest.raises(UserError, match=r"has several splits of a dataset: name one of them, such as .*/train"):
         documents(folder)
     assert documents(f"{folder}/train") == of(forms["saved dataset"])
@@ -85,12 +84,13 @@ def test_nothing_held_out_is_an_error(tmp_path):
 
 def test_a_wrong_field_is_an_error_that_lists_the_fields(tmp_path):
     records = [{"content": "a", "meta": {"language": "en"}}]
-    (tmp_path / "a.json").write_text(json.dumps(records))
+    (tmp_path / "hf").mkdir()
+    write_jsonl(tmp_path / "hf" / "train.jsonl", records)
     forms = [
         {"paths": [str(write_jsonl(tmp_path / "a.jsonl", records))]},
         {"paths": [str(write_jsonl(tmp_path / "a.jsonl.zst", records))]},
         {"paths": [str(write_parquet(tmp_path / "a.parquet", records))]},
-        {"paths": [str(tmp_path / "a.json")]},
+        {"dataset": str(tmp_path / "hf")},
     ]
     for form in forms:
         for field in ("text", "meta.text", "content.text"):
@@ -142,6 +142,18 @@ def test_a_file_that_vanished_is_an_error(tmp_path):
     path.unlink()
     with pytest.raises(UserError, match=r"a\.jsonl"):
         list(corpus.documents())
+
+
+def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="cannot be loaded"):
+        of({"dataset": str(tmp_path / "nothing")})
+    (tmp_path / "hf").mkdir()
+    write_jsonl(tmp_path / "hf" / "train.jsonl", [{"text": "a"}])
+    with pytest.raises(UserError, match="cannot be loaded"):
+        of({"dataset": str(tmp_path / "hf")}, dataset_split="validation")
+    write_jsonl(tmp_path / "hf" / "train.jsonl", [{"text": 3}])
+    with pytest.raises(UserError, match="holds int, not text"):
+        of({"dataset": str(tmp_path / "hf")})
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX's")

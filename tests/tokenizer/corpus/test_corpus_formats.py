@@ -15,15 +15,14 @@ from tokenizer.corpus.texts import batches
 
 
 def form_of(name, records, folder):
-    """The settings for records in a file of JSON lines, a Parquet file or a JSON array."""
-    if name.endswith(".json"):
-        (folder / name).write_text(json.dumps(records))
-    else:
-        (write_parquet if name.endswith("parquet") else write_jsonl)(folder / name, records)
-    return {"paths": [str(folder / name)]}
+    """The settings for records in a file of JSON lines, a Parquet file or a dataset."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
+    return {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
 
 
-FILES = ["a.jsonl", "a.parquet", "a.json"]
+FILES = ["a.jsonl", "a.parquet", "hf/train.jsonl"]
 
 
 @pytest.mark.parametrize("separator", ["\n\n", "<|endoftext|>", "é", "\n\n\n---\n"])
@@ -108,8 +107,13 @@ def test_dotted_fields_and_scores(tmp_path):
         {"doc": {"body": None, "more": {"score": 0.9}}, "text": "no"},
         {"doc": {"body": "edge", "more": {"score": 0.5}}, "text": "no"},
     ]
-    write_parquet(tmp_path / "b.parquet", records, row_group_size=2)
-    for form in (*(form_of(name, records, tmp_path) for name in FILES), {"paths": [str(tmp_path / "b.parquet")]}):
+    (tmp_path / "hf").mkdir()
+    forms = [
+        {"paths": [str(write_jsonl(tmp_path / "a.jsonl", records))]},
+        {"paths": [str(write_parquet(tmp_path / "a.parquet", records, row_group_size=2))]},
+        {"dataset": str(write_jsonl(tmp_path / "hf" / "train.jsonl", records).parent)},
+    ]
+    for form in forms:
         assert of(form, field="doc.body") == ["high", "low", "whole", "none", "edge"]
         scored = of(form, field="doc.body", score_field="doc.more.score", min_score=0.5)
         assert scored == ["high", "whole", "edge"]
@@ -177,7 +181,7 @@ def test_a_nested_field_is_found_by_its_path(name, tmp_path):
     assert of(form_of(name, records, tmp_path), field="doc.body.text") == [f"text {i}" for i in range(50)]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.json"])
+@pytest.mark.parametrize("name", ["a.parquet", "hf/train.jsonl"])
 def test_a_name_with_dots_is_a_name_if_it_exists(name, tmp_path):
     assert of(form_of(name, [{"doc.text": "a"}], tmp_path), field="doc.text") == ["a"]
 
@@ -199,12 +203,14 @@ def test_a_score_that_is_not_a_number_is_an_error(name, score, tmp_path):
         of(form, score_field="score", min_score=0.5)
 
 
-@pytest.mark.parametrize("name", [*FILES, "a.jsonl.gz", "a.csv"])
+@pytest.mark.parametrize("name", [*FILES, "a.jsonl.gz", "a.json", "a.csv"])
 @pytest.mark.parametrize("n", [1, 1000])
 def test_a_misspelt_score_field_is_named(name, n, tmp_path):
     records = [{"text": "a", "score": 1}] * n
     form = form_of(name, records, tmp_path)
-    if name == "a.csv":
+    if name == "a.json":
+        (tmp_path / name).write_text(json.dumps(records))
+    elif name == "a.csv":
         (tmp_path / name).write_text("text,score\n" + "a,1\n" * n)
     with pytest.raises(
         UserError, match=r"score_field: no field 'scoer'.*the fields are: text, score\); .*score_field="

@@ -216,10 +216,10 @@ def test_records_of_a_dataset_are_skipped(tmp_path):
     import datasets
 
     datasets.Dataset.from_list([{"text": "a"}, {"text": None}, {"text": "b"}]).save_to_disk(tmp_path / "d")
-    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "d")], on_error="skip", field="text"))
+    corpus = Corpus(CorpusConfig(dataset=str(tmp_path / "d"), on_error="skip", field="text"))
     assert list(corpus.documents()) == ["a", "b"]
     datasets.Dataset.from_list([{"text": 1}, {"text": 2}]).save_to_disk(tmp_path / "e")
-    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "e")], on_error="skip"))
+    corpus = Corpus(CorpusConfig(dataset=str(tmp_path / "e"), on_error="skip"))
     with pytest.raises(UserError, match="the corpus is empty"):
         list(corpus.documents())
     assert corpus.skipped.count == 2

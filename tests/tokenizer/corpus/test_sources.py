@@ -56,5 +56,5 @@ def test_wrong_sources_are_errors(folders):
         sources(folders, ":x")
     with pytest.raises(UserError, match="use sample"):
         sources(folders, max_bytes=5)
-    with pytest.raises(UserError, match="either paths or sources"):
+    with pytest.raises(UserError, match="either paths, sources or a dataset"):
         sources(folders, paths=[str(folders)])
