@@ -11,12 +11,14 @@ from numpy.polynomial import Polynomial
 from experiments.cli.console import percent_change, si, signed
 from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
 from lm.evaluate.deployment import Deployment, serving_cost
-from lm.evaluate.significance import Ratio
+from lm.evaluate.significance import Ratio, family_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from experiments.fertility.counting import Tally
 
 MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""
@@ -33,29 +35,28 @@ class Candidate:
     Attributes:
         name: Its name.
         recipe: How it was trained, apart from the size and the transition; its name if it was not trained here.
-        vocab_size: Rows of the head.
-        tokens: int64[n_documents], tokens of each document.
+        counted: Its tokens. One that loses text cannot be a finalist.
         superwords: Number of its superwords.
-        lossy: Whether it loses text, which excludes it.
-        cost: FLOPs of reading one byte of text and generating another; this and the following are set by `price`.
-        relative: That cost over the reference's.
-        low, high: 95 % interval of `relative` over documents, paired; None if there are too few.
-        p: P-value of saving less than what counts, corrected for the number of candidates; 1 for the reference.
+        relative: FLOPs of reading a byte of text and generating another, over the reference's; this and what follows
+            are set by `price`.
+        relative_low, relative_high: Interval of `relative` over documents, paired, with 95 % for all candidates
+            together; None for the reference and if there are too few documents.
         frontier: Whether no candidate of at most its size is cheaper.
     """
 
     name: str
     recipe: str
-    vocab_size: int
-    tokens: NDArray[np.int64]
+    counted: Tally
     superwords: int = 0
-    lossy: bool = False
-    cost: float = 0.0
     relative: float = 1.0
-    low: float | None = None
-    high: float | None = None
-    p: float = 1.0
+    relative_low: float | None = None
+    relative_high: float | None = None
     frontier: bool = False
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the head."""
+        return self.counted.tokenizer.vocab_size
 
 
 class Finalist(NamedTuple):
@@ -83,56 +84,59 @@ def margin(quarters: Sequence[float]) -> float:
 
 
 def price(
-    candidates: Sequence[Candidate], reference: str, n_bytes: NDArray[np.int64], deployed: Deployment, least: float
+    candidates: Sequence[Candidate], reference: str, n_bytes: NDArray[np.int64], deployed: Deployment
 ) -> list[Candidate]:
-    """Price all candidates, and compare them with the reference on the same documents.
+    """Price all candidates, and compare each with the reference on the documents on which both were measured.
 
     Args:
         candidates: The candidates.
         reference: Name of one of them.
         n_bytes: int64[n_documents], bytes of each document.
         deployed: The model that is served.
-        least: Smallest saving that counts, as a share.
     """
     base = next(one for one in candidates if one.name == reference)
-    base_curve, sizes = cost_curve(deployed, base.vocab_size), n_bytes.astype(np.float64)
+    level = family_level(CONFIDENCE, len(candidates) - 1)
     priced = []
     for one in candidates:
-        curve = cost_curve(deployed, one.vocab_size)
-        cost, other = (float(c(x.tokens.sum() / sizes.sum())) for c, x in ((curve, one), (base_curve, base)))
-        priced.append(replace(one, cost=cost, relative=cost / other))
-        if one is base or len(sizes) < LEAST_DOCUMENTS:
-            continue
-        numerators = np.stack([one.tokens, base.tokens]).astype(np.float64)[:, None]
-        ratio = Ratio.of_function(lambda x, curve=curve: np.log(curve(x[0]) / base_curve(x[1])), numerators, sizes)  # type: ignore[misc]
-        if (interval := ratio.known_interval(CONFIDENCE)) is not None:
-            beyond = replace(ratio, value=ratio.value - np.log1p(-least))
-            p = float(beyond.p_value()) if beyond.value < 0 and not one.lossy else 1.0
-            priced[-1] = replace(priced[-1], low=float(np.exp(interval[0])), high=float(np.exp(interval[1])), p=p)
-    corrected = holm([one.p for one in priced])
-    usable = [one for one in priced if not one.lossy]
-    return [
-        replace(
-            one,
-            p=p,
-            frontier=not one.lossy and one.cost <= min(x.cost for x in usable if x.vocab_size <= one.vocab_size),
+        curves, chosen = (
+            [cost_curve(deployed, x.vocab_size) for x in (one, base)],
+            one.counted.measured & base.counted.measured,
         )
-        for one, p in zip(priced, corrected, strict=True)
-    ]
+        numerators = np.stack([x.counted.tokens[chosen] for x in (one, base)]).astype(np.float64)[:, None]
+        ratio = Ratio.of_function(
+            lambda x, of=curves: np.log(of[0](x[0]) / of[1](x[1])),  # type: ignore[misc]
+            numerators,
+            n_bytes[chosen].astype(np.float64),
+        )
+        interval = None if one is base or chosen.sum() < LEAST_DOCUMENTS else ratio.known_interval(level)
+        low, high = (None, None) if interval is None else map(float, np.exp(interval))
+        priced.append(replace(one, relative=float(np.exp(ratio.value)), relative_low=low, relative_high=high))
+    usable = [one for one in priced if not one.counted.lossy]
+    best = {size: min(x.relative for x in usable if x.vocab_size <= size) for size in {x.vocab_size for x in usable}}
+    return [replace(one, frontier=not one.counted.lossy and one.relative <= best[one.vocab_size]) for one in priced]
 
 
-def finalists(priced: Sequence[Candidate], reference: str) -> list[Finalist]:
-    """Return the reference, and those that are cheaper beyond chance: the cheapest, a smaller one, another recipe."""
-    base = next(one for one in priced if one.name == reference)
+def finalists(priced: Sequence[Candidate], reference: str, least: float) -> list[Finalist]:
+    """Return the reference, and those that are cheaper beyond chance: the cheapest, a smaller one, another recipe.
+
+    Args:
+        priced: The candidates with their prices.
+        reference: Name of one of them.
+        least: Smallest saving that counts, as a share.
+    """
     chosen = [Finalist(reference, "the reference of the comparison")]
-    cheaper = sorted((one for one in priced if one.p < 1 - CONFIDENCE), key=lambda one: one.cost)
+    cheaper = [one for one in priced if (one.relative_high or 1) < 1 - least and not one.counted.lossy]
     if not cheaper:
         return chosen
+
+    def saving(one: Candidate) -> str:
+        return f"{percent_change(one.relative, 1)} FLOPs per byte against {reference}"
+
+    cheaper.sort(key=lambda one: one.relative)
     best = cheaper[0]
-    ends = " to ".join(signed(100 * ((end or 1) - 1), 1) for end in (best.low, best.high))
-    saving = f"{percent_change(best.cost, base.cost)} FLOPs per byte against {reference} (95 %: {ends} %)"
-    chosen.append(Finalist(best.name, f"the cheapest to serve: {saving}"))
-    near = [one for one in cheaper if one.cost <= best.cost * (1 + _NEAR) and one.vocab_size < best.vocab_size]
+    ends = " to ".join(signed(100 * ((end or 1) - 1), 1) for end in (best.relative_low, best.relative_high))
+    chosen.append(Finalist(best.name, f"the cheapest to serve: {saving(best)} (95 %: {ends} %)"))
+    near = [one for one in cheaper if one.relative <= best.relative * (1 + _NEAR) and one.vocab_size < best.vocab_size]
     if near:
         smaller = min(near, key=lambda one: one.vocab_size)
         sizes = f"{si(smaller.vocab_size)} instead of {si(best.vocab_size)} tokens"
@@ -141,21 +145,5 @@ def finalists(priced: Sequence[Candidate], reference: str) -> list[Finalist]:
     other = next((one for one in cheaper if one.recipe != best.recipe), None)
     for rival, what in ((plain, "no superwords" if best.superwords else "superwords"), (other, "another recipe")):
         if rival is not None and rival.name not in [one.name for one in chosen] and len(chosen) < MOST:
-            saving = f"{percent_change(rival.cost, base.cost)} against {reference}"
-            chosen.append(Finalist(rival.name, f"the cheapest with {what}: {saving}"))
+            chosen.append(Finalist(rival.name, f"the cheapest with {what}: {saving(rival)}"))
     return chosen
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values so that the family-wise error rate of those below alpha is at most alpha.
-
-    (Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979.)
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    adjusted, highest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = highest
-    return adjusted

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lm.data.shards import END_OF_TEXT
+from tokenizer import Batch
+from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Future
 
-    from experiments.fertility.documents import Documents, Text
-    from tokenizer._native import Batch
+    from experiments.fertility.documents import Documents
+    from tokenizer import Corpus
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
@@ -25,16 +26,22 @@ if TYPE_CHECKING:
 class Tally:
     """Token counts of one tokenizer. Batches may be added from any thread, in any order.
 
-    Attributes:
+    Args:
         tokenizer: The tokenizer. Its special tokens include `<|endoftext|>`.
+        n_documents: Number of documents.
+        every: Measure one document of this many.
+
+    Attributes:
+        measured: bool[n_documents], the documents that are measured.
         tokens: int64[n_documents], tokens of each document.
         lost: int64[n_documents], bytes of each document that no token stands for, or only the unknown token.
         changed: bool[n_documents], whether a document decodes to another text.
         counts: int64[vocab_size], occurrences of each token.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, n_documents: int) -> None:
+    def __init__(self, tokenizer: TokenizerLike, n_documents: int, every: int = 1) -> None:
         self.tokenizer = tokenizer
+        self.measured = np.arange(n_documents) % every == 0
         self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
         self.changed = np.zeros(n_documents, np.bool_)
         self.counts = np.zeros(tokenizer.vocab_size, np.int64)
@@ -42,11 +49,20 @@ class Tally:
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
 
+    @property
+    def lossy(self) -> bool:
+        """Whether text is lost."""
+        return bool(self.changed.any() or self.lost.any())
+
     def add(self, batch: Batch, first: int) -> None:
         """Count the tokens of a batch whose first document has index `first`."""
+        chosen = np.flatnonzero(self.measured[first : first + len(batch)])
+        if len(chosen) < len(batch):
+            batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])
+        if not len(batch):
+            return
         stream = self.tokenizer.encode_stream(batch, self._mark, self._lengths, narrow=False)
-        lengths = np.diff(stream.ends, prepend=0)
-        at = slice(first, first + len(lengths))
+        lengths, at = np.diff(stream.ends, prepend=0), first + chosen
         self.tokens[at] = lengths - 1
         if stream.changed is not None:
             self.changed[at] = stream.changed
@@ -62,42 +78,37 @@ class Tally:
 
 def tally(
     tokenizers: Sequence[TokenizerLike],
-    texts: Sequence[Text],
+    text: Corpus,
     documents: Documents,
     *,
     threads: int,
     progress: Progress | None = None,
+    sample_bytes: int | None = None,
 ) -> list[Tally]:
-    """Count the tokens of the texts with each tokenizer.
+    """Count the tokens of a text with each tokenizer.
 
     Args:
         tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
-        texts: The texts.
-        documents: Their documents.
+        text: The text.
+        documents: Its documents.
         threads: Number of threads.
         progress: Called with the bytes encoded, over all tokenizers.
+        sample_bytes: Tokenizers that other software runs measure about this much of the text, since they are slow;
+            None for all of it.
     """
-    tallies = [Tally(tokenizer, len(documents)) for tokenizer in tokenizers]
-    tick = Throttle(progress, "bytes encoded", len(tallies) * int(documents.n_bytes.sum()))
-    pending: deque[tuple[Future[None], int]] = deque()
+    n, total = len(documents), int(documents.n_bytes.sum())
+    sampled = min(n, -(-total // sample_bytes)) if sample_bytes else 1
+    tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1) for one in tokenizers]
+    tick = Throttle(progress, "bytes encoded", len(tallies) * total)
+    batches = text.batches("all")
     done = first = 0
-
-    def finish() -> None:
-        nonlocal done
-        future, size = pending.popleft()
-        future.result()
-        done += size
-        tick(done)
-
     with ThreadPoolExecutor(threads) as pool:
-        for text in texts:
-            for batch in text.corpus.batches("all"):
-                for each in tallies:
-                    if len(pending) == 2 * threads:
-                        finish()
-                    pending.append((pool.submit(each.add, batch, first), batch.n_bytes))
-                first += len(batch)
-        while pending:
-            finish()
-    assert first == len(documents), "the text has other documents than the survey found"
+        while group := list(islice(batches, threads)):
+            firsts = accumulate(map(len, group), initial=first)
+            jobs = [(one, batch, start) for batch, start in zip(group, firsts, strict=False) for one in tallies]
+            for (_, batch, _), _ in zip(jobs, pool.map(lambda job: job[0].add(*job[1:]), jobs), strict=True):
+                done += batch.n_bytes
+                tick(done)
+            first += sum(map(len, group))
+    assert first == n, "the text has other documents than the survey found"
     return tallies

@@ -1,4 +1,4 @@
-"""The deployment that `--deployment PRESET KEY=VALUE...` names, from the presets of the configuration."""
+"""The option `--deployment PRESET KEY=VALUE...`, with the presets of the configuration."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from lm.evaluate.deployment import Deployment
 from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
-_KINDS: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Deployment)}
+
+def add_deployment(options: argparse.ArgumentParser) -> None:
+    """Add `--deployment`, whose words `deployment` reads."""
+    options.add_argument(
+        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
+        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
+    )  # fmt: skip
 
 
 def deployment(words: Sequence[str]) -> Deployment:
@@ -23,24 +30,22 @@ def deployment(words: Sequence[str]) -> Deployment:
         UserError: A preset or a setting is unknown, or a value is not allowed.
     """
     presets = {path.name.removesuffix(".yaml"): path for path in (files("configs") / "deployment").iterdir()}
-    settings: dict[str, str] = {}
+    kinds: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Deployment)}
+    settings: dict[str, Any] = {}
     for word in words:
-        key, equals, value = word.partition("=")
-        if equals:
-            settings[key] = with_sizes(value)
-        elif word in presets:
+        lines = [word.replace("=", ": ", 1)]
+        if word in presets:
             lines = presets[word].read_text(encoding="utf-8").splitlines()
-            settings |= dict(line.split(": ", 1) for line in lines if line and not line.startswith("#"))
-        else:
+        elif "=" not in word:
             raise UserError(
                 f"--deployment {word} is neither a preset{did_you_mean(word, presets)} nor KEY=VALUE; the presets are "
                 f"{', '.join(sorted(presets))}"
             )
-    for key, value in settings.items():
-        if key not in _KINDS:
-            raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, _KINDS)}")
-        try:
-            _KINDS[key](value)
-        except ValueError:
-            raise UserError(f"--deployment {key}={value} is not a number; write one, such as {key}=1000") from None
-    return Deployment(**{key: _KINDS[key](value) for key, value in settings.items()})
+        for key, value in (line.split(": ", 1) for line in lines if line and not line.startswith("#")):
+            if key not in kinds:
+                raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, kinds)}")
+            try:
+                settings[key] = kinds[key](with_sizes(value))
+            except ValueError:
+                raise UserError(f"--deployment {key}={value} is not a number; write one, such as {key}=1000") from None
+    return Deployment(**settings)
