@@ -31,7 +31,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
+from experiments.fertility.choosing import FACTS, Candidate, cost_curve, finalists, margin, price
 from experiments.fertility.counting import tally
 from experiments.fertility.deployments import add_deployment, deployment
 from experiments.fertility.documents import read, text_of
@@ -82,7 +82,6 @@ def parser() -> Parser:
     add("--reference", metavar="NAME", help="tokenizer to compare with (the cheapest BPE of the first pattern)")
     add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (8k 16k 32k 64k)")
     add("--patterns", nargs="+", metavar="PATTERN", help=f"patterns ({' '.join(PATTERNS)}, and those of the presets)")
-    add("--units", nargs="+", choices=("document", "line"), help="units of phase 1 (document, and the presets')")
     add(
         "--presets",
         nargs="*",
@@ -105,7 +104,16 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Train the grid, measure it, write the page, and print the answer."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed, cells = deployment(arguments.deployment), _cells(arguments)
+    deployed, quick = deployment(arguments.deployment), arguments.quick
+    for pattern in arguments.patterns or []:
+        resolve(pattern)
+    cells = grid(
+        arguments.patterns,
+        PRESETS_TRIED[: 1 if quick else None] if arguments.presets is None else arguments.presets,
+        arguments.transitions or ([0.9] if quick else [0.8, 0.9]),
+        sorted(arguments.sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
+        PATTERNS[: 1 if quick else None],
+    )
     paths = tokenizers_of(arguments.against)
     names = [*paths, *(cell.name for cell in cells)]
     if arguments.reference not in (None, *names):
@@ -157,14 +165,11 @@ def run(arguments: argparse.Namespace) -> None:
         reference = arguments.reference or min(plain, key=lambda name: cost(counted[name]), default="")
         if reference not in counted:
             raise UserError(f"the text is too small for {reference or base.name}; use smaller --sizes, or more text")
-        superwords = {name: one.tokenizer.superword_ids() for name, one in counted.items() if name not in plain}
-        candidates = [
-            Candidate(name, trained[name].recipe if name in trained else name, one, len(superwords.get(name, ())))
-            for name, one in counted.items()
-        ]
+        recipes = {name: trained[name].recipe if name in trained else name for name in counted}
+        candidates = [Candidate(name, recipes[name], one) for name, one in counted.items()]
         priced = price(candidates, reference, documents.n_bytes, deployed)
         chosen = finalists(priced, reference, least)
-        places = {one.name: paths.get(one.name, str(out / FOLDER / one.name)) for one in chosen}
+        places = {name: paths.get(name, str(out / FOLDER / name)) for name in chosen}
         for name in places.keys() & trained.keys():
             trained[name].tokenizer.save(places[name])
         report |= {
@@ -173,27 +178,22 @@ def run(arguments: argparse.Namespace) -> None:
             "training_bytes": int(n_bytes / (1 - TEST_SHARE) * (1 / corpus.config.heldout_fraction - 1)),
             "smallest_saving": least,
             "finalists": [
-                {**one._asdict(), "folder": places[one.name], "examples": _examples(counted[one.name])}
-                for one in chosen
+                {"name": name, "why": why, "folder": places[name], "examples": _examples(counted[name])}
+                for name, why in chosen.items()
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
             "bakeoff": _bakeoff(arguments, corpus, places, [one for one in priced if one.name in places]),
             "tokenizers": [],
         }
         for one in priced:
-            rows = measures.rows(one.name, counted[one.name], documents, counted[reference], deployed=deployed)
+            rows = measures.rows(one.name, one.counted, documents, counted[reference], deployed=deployed)
             report["rows"] += rows
             counts = trained[one.name].counts.tolist() if one.name in trained else []
             report["tokenizers"].append(
-                {key: value for key, value in vars(one).items() if key != "counted"}
+                {key: getattr(one, key) for key in FACTS}
                 | {key: rows[0][key] for key in ("documents", "bytes_per_token", "cache_bytes_per_byte")}
-                | {
-                    "vocab_size": one.vocab_size,
-                    "lossy": one.counted.lossy,
-                    "parameters": 2 * deployed.hidden_size * one.vocab_size,
-                    "last_count": counts[-1] if counts else None,
-                    "software": existing[one.name].about()["software"] if one.name in existing else None,
-                }
+                | {"parameters": 2 * deployed.hidden_size * one.vocab_size, "last_count": (counts or [None])[-1]}
+                | {"software": existing[one.name].about()["software"] if one.name in existing else None}
             )
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["tokenizers"]))
@@ -202,28 +202,13 @@ def run(arguments: argparse.Namespace) -> None:
     table = page.table(report, page.shown(report))
     reporter.table(title, table.header[:5], [row[:5] for row in table.rows])
     reporter.say(page.headline(report), style="bold")
-    for final in chosen:
-        reporter.say(f"* {final.name}: {final.why}")
+    for name, why in chosen.items():
+        reporter.say(f"* {name}: {why}")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
         reporter.say(f"comparing their models takes about {duration(report['bakeoff']['seconds'])} on two cores")
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=report["bakeoff"]["command"])
-
-
-def _cells(arguments: argparse.Namespace) -> list[Cell]:
-    """The grid that the arguments choose."""
-    quick = arguments.quick
-    for pattern in arguments.patterns or []:
-        resolve(pattern)
-    return grid(
-        arguments.patterns,
-        arguments.units,
-        PRESETS_TRIED[: 1 if quick else None] if arguments.presets is None else arguments.presets,
-        arguments.transitions or ([0.9] if quick else [0.8, 0.9]),
-        sorted(arguments.sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
-        PATTERNS[: 1 if quick else None],
-    )
 
 
 def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Progress | None) -> Corpus:
@@ -246,7 +231,7 @@ def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Prog
 def _examples(counted: Tally) -> list[str]:
     """The superwords that occur most in the text."""
     tokenizer = counted.tokenizer
-    ids = tokenizer.superword_ids()[: None if getattr(tokenizer, "fence", None) else 0]
+    ids = tokenizer.superword_ids()
     best = ids[np.argsort(-counted.counts[ids], kind="stable")[:_EXAMPLES]].tolist()
     return [tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
 

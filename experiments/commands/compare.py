@@ -11,12 +11,11 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
   budget, with the columns `arm,seed,flops,vocab_size,tokens_per_byte` and the bits per byte of each source
   (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 - With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as a
-  table and `robustness.json`. An interrupted command resumes.
+  table and `robustness.json`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,6 @@ def parser() -> Parser:
         "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
         "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); a CSV of measured points instead of a run, on the same "
         "page; with --perturb, the models on perturbed text.",
-        "scores so far are kept; the same command resumes",
     )
     add = options.add_argument
     add("runs", nargs="+", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
@@ -50,8 +48,6 @@ def parser() -> Parser:
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
     page = options.add_argument_group("the page")
-    page.add_argument("--title", default="Tokenizers compared", help="heading of the page")
-    page.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
     page.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
     page.add_argument(
         "--samples", type=whole(0), default=usual.n_samples, help="prompts that every model continues (%(default)s)"
@@ -117,9 +113,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
     if arguments.downstream:
         result = comparing.with_downstream(result, arguments.downstream)
-    if arguments.labels:
-        result = comparing.rename(result, arguments.labels)
-    settings = dataclasses.replace(ReportConfig(), title=arguments.title, n_samples=arguments.samples)
+    settings = ReportConfig(title="Tokenizers compared", n_samples=arguments.samples)
     numbers = gather(
         result,
         settings,

@@ -40,7 +40,7 @@ from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
-from tokenizer.files import digest, weighted
+from tokenizer.files import weighted
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -61,14 +61,7 @@ _LINES = 12
 
 
 class Arm(NamedTuple):
-    """A tokenizer of the comparison.
-
-    Attributes:
-        name: Its name.
-        loaded: The tokenizer and its origin.
-        training: Its training text, as far as it can still be read.
-        trained_on: Names of its training text; None if they are unknown.
-    """
+    """A tokenizer, its training text as far as it can be read, and the names of that text; None if it is unknown."""
 
     name: str
     loaded: Pretrained
@@ -186,16 +179,13 @@ def _overlaps(
     arms: Sequence[Arm], text: Corpus, threads: int, progress: Progress | None = None
 ) -> list[NDArray[np.bool_] | None]:
     """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
-    by_text: dict[str, NDArray[np.bool_]] = {}
-    overlaps: list[NDArray[np.bool_] | None] = []
-    for arm in arms:
-        key = digest([corpus.identity() for corpus in arm.training])
-        if key not in by_text and any(corpus.files for corpus in arm.training):
-            training = (corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
-            found = find_overlap(text.batches("all"), chain.from_iterable(training), threads=threads, progress=progress)
-            by_text[key] = found.whole
-        overlaps.append(by_text.get(key))
-    return overlaps
+    found: dict[tuple[Corpus, ...], NDArray[np.bool_] | None] = {(): None}
+    for training in (tuple(arm.training) for arm in arms):
+        if training not in found:  # each text is read once
+            batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in training)
+            overlap = find_overlap(text.batches("all"), batches, threads=threads, progress=progress)
+            found[training] = overlap.whole
+    return [found[tuple(arm.training)] for arm in arms]
 
 
 def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.bool_] | None) -> dict[str, Any]:

@@ -1,15 +1,13 @@
 """`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
 
 An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists. To clean up,
-delete the folders of old runs, name old reports with `--drop`, check the list of `--clean`, and add `--yes`.
+delete the folders of old runs and reports, check the list of `--clean`, and add `--yes`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -19,8 +17,7 @@ from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, si, stderr
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
-from experiments.store.inventory import BUSY, DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
-from tokenizer.durable import remove_folder
+from experiments.store.inventory import DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer.errors import UserError
 from tokenizer.files import without_credentials
 
@@ -34,7 +31,6 @@ _WHY = {
     WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
     OUTDATED: "written in another format, not usable",
-    UNFINISHED: "unfinished",
 }
 
 
@@ -44,25 +40,21 @@ def parser() -> Parser:
         "status",
         "Lists artifacts by the command that made them, with cost, state and inputs; --clean removes those that are "
         "not needed. An artifact is needed if a report shows it, or if a run used it whose folder (in outputs/) still "
-        "exists: delete folders of old runs first.",
+        "exists: delete the folders of old runs and reports first.",
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
     add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="the folder")
     add("--verify", action="store_true", help="compare every file with its checksum")
-    add("--json", action="store_true", help="print JSON instead of tables")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
     add("--yes", action="store_true", help="with --clean: remove them")
-    add("--drop", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to remove too")
-    add("--keep", nargs="+", default=[], metavar="NAME", help="with --clean: artifacts to keep, with their inputs")
-    add("--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed")
     return options
 
 
 def run(arguments: argparse.Namespace) -> None:
     """List the artifacts, or remove those that are not needed."""
-    if not arguments.clean and (arguments.yes or arguments.drop or arguments.keep or arguments.unfinished):
-        raise UserError("--yes, --drop, --keep and --unfinished say what to remove; add --clean")
+    if arguments.yes and not arguments.clean:
+        raise UserError("--yes removes what --clean lists; add --clean")
     if arguments.clean:
         _clean(arguments, _store(arguments))
         return
@@ -70,11 +62,8 @@ def run(arguments: argparse.Namespace) -> None:
     with reporter.stage("status"):
         store = _store(arguments, reporter.progress)
         items = inventory.take(store, verify=arguments.verify)
-    if arguments.json:
-        print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
-    else:
-        _print(items, registry.arm_labels(store))
-        finish(then=["status", arguments.store, "--clean"])
+    _print(items, registry.arm_labels(store))
+    finish(then=["status", arguments.store, "--clean"])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -143,12 +132,6 @@ def _total(items: list[Item]) -> str:
     return text
 
 
-def _row(item: Item) -> dict[str, Any]:
-    row = dataclasses.asdict(item)
-    manifest = row.pop("manifest")
-    return {**row, "path": str(item.path), "peak_memory_bytes": manifest and manifest["peak_memory_bytes"]}
-
-
 def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
@@ -159,12 +142,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             raise UserError(
                 f"{len(alive)} runs are using {store.root} (in {alive[0].folder}); wait for them or stop them"
             )
-        items = inventory.take(store, arguments.keep, arguments.drop)
-        unneeded = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
+        items = inventory.take(store)
+        unneeded = [item for item in items if not item.needed]
         for item in unneeded:
             cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
-            why = "you named it with --drop" if item.name in arguments.drop else _WHY[item.state]
-            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
+            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {_WHY[item.state]}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
@@ -174,17 +156,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
-    waiting = [item for item in items if item.state == UNFINISHED and item not in unneeded]
-    if waiting:
-        n_bytes = si(sum(item.n_bytes for item in waiting))
-        stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
-        console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
+    if waiting := [item for item in items if item.state == UNFINISHED]:
+        stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
+        console.print(f"{stages} can be resumed with the same command; delete their folders to start from scratch")
     left = unneeded and not arguments.yes
     finish(then=["status", arguments.store, *(["--clean", "--yes"] if left else [])])
-
-
-def _goes(item: Item, *, unfinished: bool) -> bool:
-    return item.state != BUSY and (not item.needed or (unfinished and item.state == UNFINISHED))
 
 
 def _remove(store: Store, item: Item) -> bool:
@@ -192,8 +168,6 @@ def _remove(store: Store, item: Item) -> bool:
     with store.if_free(item.name) as free:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
-        elif item.path.name.startswith("."):
-            remove_folder(item.path)
         else:
             store.remove(item.name)
         return free

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.cli.console import percent_change, si, signed
+from experiments.cli.console import percent_change, signed
 from experiments.fertility.measures import CONFIDENCE, LEAST_DOCUMENTS
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio, family_level
@@ -24,6 +25,8 @@ MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""
 MOST = 4
 """Most finalists."""
+FACTS = ("name", "recipe", "vocab_size", "superwords", "lossy", "relative", "relative_low", "relative_high", "frontier")
+"""What is reported of a candidate."""
 _NEAR = 0.01
 """Difference in cost to the cheapest tokenizer up to which a smaller vocabulary is a finalist."""
 
@@ -36,7 +39,6 @@ class Candidate:
         name: Its name.
         recipe: How it was trained, apart from the size and the transition; its name if it was not trained here.
         counted: Its tokens. One that loses text cannot be a finalist.
-        superwords: Number of its superwords.
         relative: FLOPs of reading a byte of text and generating another, over the reference's; this and what follows
             are set by `price`.
         relative_low, relative_high: Interval of `relative` over documents, paired, with 95 % for all candidates
@@ -47,7 +49,6 @@ class Candidate:
     name: str
     recipe: str
     counted: Tally
-    superwords: int = 0
     relative: float = 1.0
     relative_low: float | None = None
     relative_high: float | None = None
@@ -58,12 +59,15 @@ class Candidate:
         """Rows of the head."""
         return self.counted.tokenizer.vocab_size
 
+    @cached_property
+    def superwords(self) -> int:
+        """Number of superwords."""
+        return len(self.counted.tokenizer.superword_ids())
 
-class Finalist(NamedTuple):
-    """A tokenizer that is worth a comparison by language models, and the reason in a sentence."""
-
-    name: str
-    why: str
+    @property
+    def lossy(self) -> bool:
+        """Whether it loses text."""
+        return bool(self.counted.changed.any() or self.counted.lost.any())
 
 
 def cost_curve(deployed: Deployment, vocab_size: int) -> Polynomial:
@@ -111,39 +115,41 @@ def price(
         interval = None if one is base or chosen.sum() < LEAST_DOCUMENTS else ratio.known_interval(level)
         low, high = (None, None) if interval is None else map(float, np.exp(interval))
         priced.append(replace(one, relative=float(np.exp(ratio.value)), relative_low=low, relative_high=high))
-    usable = [one for one in priced if not one.counted.lossy]
+    usable = [one for one in priced if not one.lossy]
     best = {size: min(x.relative for x in usable if x.vocab_size <= size) for size in {x.vocab_size for x in usable}}
-    return [replace(one, frontier=not one.counted.lossy and one.relative <= best[one.vocab_size]) for one in priced]
+    return [replace(one, frontier=not one.lossy and one.relative <= best[one.vocab_size]) for one in priced]
 
 
-def finalists(priced: Sequence[Candidate], reference: str, least: float) -> list[Finalist]:
-    """Return the reference, and those that are cheaper beyond chance: the cheapest, a smaller one, another recipe.
+def finalists(priced: Sequence[Candidate], reference: str, least: float) -> dict[str, str]:
+    """Return the reference and at most three that are cheaper beyond chance, each with the reason in a sentence.
 
     Args:
         priced: The candidates with their prices.
         reference: Name of one of them.
         least: Smallest saving that counts, as a share.
     """
-    chosen = [Finalist(reference, "the reference of the comparison")]
-    cheaper = [one for one in priced if (one.relative_high or 1) < 1 - least and not one.counted.lossy]
+    chosen = {reference: "the reference of the comparison"}
+    cheaper = [one for one in priced if (one.relative_high or 1) < 1 - least and not one.lossy]
     if not cheaper:
         return chosen
-
-    def saving(one: Candidate) -> str:
-        return f"{percent_change(one.relative, 1)} FLOPs per byte against {reference}"
-
     cheaper.sort(key=lambda one: one.relative)
     best = cheaper[0]
+    near = [one for one in cheaper if one.relative <= best.relative * (1 + _NEAR)]
     ends = " to ".join(signed(100 * ((end or 1) - 1), 1) for end in (best.relative_low, best.relative_high))
-    chosen.append(Finalist(best.name, f"the cheapest to serve: {saving(best)} (95 %: {ends} %)"))
-    near = [one for one in cheaper if one.relative <= best.relative * (1 + _NEAR) and one.vocab_size < best.vocab_size]
-    if near:
-        smaller = min(near, key=lambda one: one.vocab_size)
-        sizes = f"{si(smaller.vocab_size)} instead of {si(best.vocab_size)} tokens"
-        chosen.append(Finalist(smaller.name, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost: {sizes}"))
-    plain = next((one for one in cheaper if bool(one.superwords) != bool(best.superwords)), None)
-    other = next((one for one in cheaper if one.recipe != best.recipe), None)
-    for rival, what in ((plain, "no superwords" if best.superwords else "superwords"), (other, "another recipe")):
-        if rival is not None and rival.name not in [one.name for one in chosen] and len(chosen) < MOST:
-            chosen.append(Finalist(rival.name, f"the cheapest with {what}: {saving(rival)}"))
+    reasons = (
+        ([best], f"the cheapest to serve (95 %: {ends} %)"),
+        (
+            sorted(near, key=lambda one: one.vocab_size),
+            f"the smallest vocabulary within {100 * _NEAR:g} % of that cost",
+        ),
+        (
+            [one for one in cheaper if bool(one.superwords) != bool(best.superwords)],
+            f"the cheapest with {'no ' * bool(best.superwords)}superwords",
+        ),
+        ([one for one in cheaper if one.recipe != best.recipe], "the cheapest with another recipe"),
+    )
+    for rivals, reason in reasons:
+        if rivals and len(chosen) < MOST:
+            saving = f"{percent_change(rivals[0].relative, 1)} FLOPs per byte against {reference}"
+            chosen.setdefault(rivals[0].name, f"{reason}: {saving}")
     return chosen

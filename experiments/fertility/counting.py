@@ -49,11 +49,6 @@ class Tally:
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
 
-    @property
-    def lossy(self) -> bool:
-        """Whether text is lost."""
-        return bool(self.changed.any() or self.lost.any())
-
     def add(self, batch: Batch, first: int) -> None:
         """Count the tokens of a batch whose first document has index `first`."""
         chosen = np.flatnonzero(self.measured[first : first + len(batch)])

@@ -93,7 +93,6 @@ class Trained(NamedTuple):
 
 def grid(
     patterns: Sequence[str] | None,
-    units: Sequence[str] | None,
     presets: Sequence[str],
     transitions: Sequence[float | str],
     sizes: Sequence[int],
@@ -101,11 +100,10 @@ def grid(
 ) -> list[Cell]:
     """Return all combinations, in order and without repetition.
 
-    A preset is combined with its own pattern and unit of phase 1, unless others are chosen.
+    A preset is combined with its own unit and pattern of phase 1, unless patterns are chosen.
 
     Args:
         patterns: Patterns of phase 1 for BPE and superwords; None for `default_patterns`, and those of the presets.
-        units: Units of phase 1; None for documents, and those of the presets.
         presets: Presets of phase 2.
         transitions: Numbers of tokens, shares of the vocabulary, or `auto`.
         sizes: Sizes of the vocabulary.
@@ -116,12 +114,11 @@ def grid(
         usual = PHASE1[preset] if preset else {"pattern": "", "unit": "document"}
         starts = transitions if preset and not PRESETS[preset].interleave else [AUTO]
         for pattern in patterns or ([usual["pattern"]] if preset else default_patterns):
-            for unit in units or [usual["unit"]]:
-                for transition in starts:
-                    for size in sizes:
-                        start = transition if transition == AUTO else resolve_transition(size, transition)
-                        if start == AUTO or 256 <= int(start) < size - _SPECIALS:
-                            cells.append(Cell(size, pattern, unit, preset, start if preset else None))
+            for transition in starts:
+                for size in sizes:
+                    start = transition if transition == AUTO else resolve_transition(size, transition)
+                    if start == AUTO or 256 <= int(start) < size - _SPECIALS:
+                        cells.append(Cell(size, pattern, usual["unit"], preset, start if preset else None))
     return list(dict.fromkeys(cells))
 
 

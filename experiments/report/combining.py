@@ -250,21 +250,3 @@ def _over_seeds(arm: ArmResult, by_model: Mapping[str, Sequence[TaskScore]]) -> 
         for score in by_model.get(model.name, []):
             by_task.setdefault((score.task, score.metric), []).append(score)
     return [TaskScore.mean(scores) for scores in by_task.values()]
-
-
-def rename(result: Result, labels: Sequence[str]) -> Result:
-    """Return the result with other labels, one per tokenizer.
-
-    Raises:
-        UserError: If the number of labels is wrong.
-    """
-    if len(labels) != len(result.arms) or len(set(labels)) != len(labels):
-        raise UserError(
-            f"{len(labels)} labels were given for {len(result.arms)} tokenizers; give one distinct label for each of "
-            + ", ".join(result.labels)
-        )
-    arms = [
-        dataclasses.replace(arm, arm=dataclasses.replace(arm.arm, key=label, label=label))
-        for label, arm in zip(labels, result.arms, strict=True)
-    ]
-    return Result.of(arms, overlap=result.overlap)

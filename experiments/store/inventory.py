@@ -14,7 +14,6 @@ from experiments.store.manifest import FORMAT, MANIFEST, Manifest
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
@@ -58,13 +57,11 @@ class Item:
     needed: bool = False
 
 
-def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, verify: bool = False) -> list[Item]:
+def take(store: Store, *, verify: bool = False) -> list[Item]:
     """Return everything in a store, in the order of stages and time.
 
     Args:
         store: The store.
-        keep: Names of artifacts to mark as needed.
-        drop: Names of reports and other artifacts to mark as not needed, even if a run used them.
         verify: Compare every file with its checksum.
     """
     if not store.root.is_dir():
@@ -73,7 +70,7 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
     items = [_item(store, store.root / name, verify) for name in names]
     items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix == PARTIAL]
     _link(items)
-    _mark(store, items, set(keep), set(drop))
+    _mark(store, items)
     order = {stage: place for place, stage in enumerate(STAGES)}
     return sorted(items, key=lambda item: (order.get(item.stage, len(order)), item.made or "~"))
 
@@ -127,13 +124,10 @@ def _link(items: list[Item]) -> None:
             item.needs = sorted((needs & whole.keys()) - {item.name})
 
 
-def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> None:
+def _mark(store: Store, items: list[Item]) -> None:
     """Mark everything that can be reached from existing runs and reports as needed."""
-    unknown = sorted((keep | drop) - {item.name for item in items})
-    if unknown:
-        raise UserError(f"{store.root} contains no artifact {unknown[0]}")
-    by_name = {item.name: item for item in items if item.state == WHOLE and item.name not in drop}
-    waiting = [*keep, *(name for name, item in by_name.items() if item.stage == "report")]
+    by_name = {item.name: item for item in items if item.state == WHOLE}
+    waiting = [name for name, item in by_name.items() if item.stage == "report"]
     for entry in registry.entries(store):
         if entry.record.exists():
             waiting += runs.load(entry.record).artifacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.results import TrainedTokenizer
-from experiments.store.artifacts import Artifact, artifact_at
+from experiments.store.artifacts import artifact_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 def tokenizer_folder(path: Path) -> Path:
     """Return the tokenizer's folder or file: the path itself, or the tokenizer that a training record points to."""
-    record = training_record(path)
+    if not path.absolute().name.startswith(("bpe-", "superbpe-")):
+        return path
+    record = artifact_at(path, TrainedTokenizer)
     return path if record is None else path.parent / record.contents.tokenizer
-
-
-def training_record(folder: Path) -> Artifact[TrainedTokenizer] | None:
-    """Return a training record; None for any other folder."""
-    if not folder.absolute().name.startswith(("bpe-", "superbpe-")):
-        return None
-    return artifact_at(folder, TrainedTokenizer)

@@ -129,7 +129,7 @@ def test_a_pattern_that_cannot_run_shows_the_first_text_and_the_rest_works(
         pattern=patterns.resolve(r"(\w)\1|\w+"),
     ))  # fmt: skip
     one = vocabulary.side("custom", "nowhere", custom, [], alpha=2.5)
-    report = vocabulary.gather([one], vocabulary.Settings(), None)
+    report = vocabulary.gather([one], None)
     path = tmp_path / "precomputed.html"
     path.write_text(vocabulary_page.render(report, [one]), encoding="utf-8")
     page = opened.open(path)
@@ -164,7 +164,7 @@ def test_two_hundred_thousand_tokens_are_quick(opened: Any, tmp_path: Path) -> N
     one = vocabulary.side("large", "nowhere", tokenizer, [Batch.from_texts(texts.english()[1])], alpha=2.5)
     path = tmp_path / "large.html"
     path.write_text(
-        vocabulary_page.render(vocabulary.gather([one], vocabulary.Settings(), "english"), [one]),
+        vocabulary_page.render(vocabulary.gather([one], "english"), [one]),
         encoding="utf-8",
     )
     page = opened.open(path)

@@ -12,15 +12,18 @@ import pytest
 
 from experiments.cli import main
 from experiments.cli.compose import load
+from experiments.commands import choose as command
+from experiments.config import part
 from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
 from experiments.fertility.counting import Tally
 from experiments.fertility.deployments import deployment
 from experiments.fertility.grid import Cell, grid
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
-from tests import texts
+from tests import other_tokenizers, texts
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +53,15 @@ def choose(text: Path, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
 
 
 def test_the_grid_has_every_combination_once() -> None:
-    cells = grid(None, None, ["uw-2025", "boundless"], [0.5, 400, 9000], [800, 1600], ["o200k", "gpt2"])
+    cells = grid(None, ["uw-2025", "boundless"], [0.5, 400, 9000], [800, 1600], ["o200k", "gpt2"])
     assert [cell.name for cell in cells] == [
         "bpe-o200k-800", "bpe-o200k-1_6k", "bpe-gpt2-800", "bpe-gpt2-1_6k",
         "uw-2025-800-t400", "uw-2025-1_6k-t800", "uw-2025-1_6k-t400",
         "boundless-800", "boundless-1_6k",
     ]  # fmt: skip
     assert cells[4] == Cell(800, "superbpe", "line", "uw-2025", 400)
-    crossed = grid(["gpt2"], ["line", "document"], ["runs"], [0.5], [800], [])
-    assert [cell.name for cell in crossed] == [
-        "bpe-gpt2-line-800", "bpe-gpt2-800", "runs-gpt2-line-800-t400", "runs-gpt2-800-t400",
-    ]  # fmt: skip
+    crossed = grid(["gpt2", "o200k"], ["runs"], [0.5], [800], [])
+    assert [cell.name for cell in crossed] == ["bpe-gpt2-800", "bpe-o200k-800", "runs-gpt2-800-t400", "runs-800-t400"]
 
 
 def test_tokenizers_equal_those_that_are_trained_alone(text: Path, report: dict[str, Any]) -> None:
@@ -108,14 +109,34 @@ def test_training_selection_and_test_are_disjoint_and_complete(text: Path, repor
 
 
 def test_the_command_for_the_models_is_a_configuration(report: dict[str, Any], text: Path) -> None:
-    command = report["bakeoff"]["command"]
-    assert command[:2] == ["pipeline", "experiment=bakeoff"]
-    config = load(command[1:])
+    words = report["bakeoff"]["command"]
+    assert words[:2] == ["pipeline", "experiment=bakeoff"]
+    config = load(words[1:])
     assert [arm.file for arm in config.arms.values()] == [one["folder"] for one in report["finalists"]]
     assert report["finalists"][0]["name"] == report["reference"]
     assert config.corpus.paths == [str(text)]
     assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
     assert report["bakeoff"]["seconds"] > 0
+    assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == report["split"]["corpus"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ([], ""),
+        (["corpus.heldout_fraction=0.3"], "with another split of the text"),
+        (["corpus.heldout_sample=0.9"], "corpus.heldout_sample of at most 0.5"),
+        (["corpus.sample=0.5"], "corpus.heldout_fraction=0.4"),
+    ],
+)
+def test_the_models_are_scored_on_the_split_of_the_finalists(
+    report: dict[str, Any], tmp_path: Path, changed: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*report["bakeoff"]["command"][1:], *changed, f"artifacts={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}"]
+    assert main.run(["pipeline", "--until", "train-bpe", *words]) == (2 if message else 0)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == bool(message)
 
 
 def test_the_page_names_the_finalists(report: dict[str, Any], text: Path) -> None:
@@ -146,6 +167,25 @@ def test_existing_tokenizers_are_compared_and_extended(text: Path, report: dict[
     assert rows["mine-extended"]["superwords"] > 0
     assert rows["mine-extended"]["vocab_size"] == 625
     assert mine["finalists"][0]["folder"] == str(tmp_path / "mine")
+
+
+def test_tokenizers_of_other_software_are_measured_on_a_sample(
+    text: Path,
+    report: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
+    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
+    other = other_tokenizers.write(tmp_path, "lowercased_bytes")
+    rows = {one["name"]: one for one in choose(text, text.parent / "out", "--against", f"other={other}")["tokenizers"]}
+    assert rows["other"]["documents"] == -(-n_documents // 4)
+    assert rows["bpe-o200k-600"] == next(one for one in report["tokenizers"] if one["name"] == "bpe-o200k-600") | {
+        key: rows["bpe-o200k-600"][key]
+        for key in ("relative_low", "relative_high")  # for more tokenizers together
+    }
+    assert f"and was measured on {rows['other']['documents']} documents" in capsys.readouterr().out
 
 
 def test_prices_are_those_of_the_deployment(report: dict[str, Any]) -> None:
@@ -188,7 +228,7 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another() -> None:
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
     def chosen(every: Sequence[Candidate], reference: str) -> list[str]:
-        return [one.name for one in finalists(price(every, reference, n_bytes, Deployment()), reference, least)]
+        return list(finalists(price(every, reference, n_bytes, Deployment()), reference, least))
 
     for one in candidates:
         assert chosen(candidates, one.name) == [one.name]
