@@ -438,42 +438,6 @@ def _extremes(what: str, numbers: Mapping[str, float], form: Callable[[Any], str
     return f"From {form(numbers[low])} ({low}) to {form(numbers[high])} ({high}) {what}"
 
 
-def fertility_headings(report: Report) -> dict[str, str]:
-    """Headings of a fertility report; those of sources and scripts by `source` and `script`."""
-    overall = [row for row in report["rows"] if row["by"] == "all"]
-    densities = {row["tokenizer"]: row["bytes_per_token"] for row in overall if row["bytes_per_token"] is not None}
-    headings = {"comparison": _extremes("bytes per token", densities, "{:.3f}".format)}
-    others = [row for row in overall if row["tokenizer"] != report["reference"] and not loses_text(row)]
-    if not others:
-        return headings
-    best = min(others, key=lambda row: row["tokens"])["tokenizer"]
-    for by in ("source", "script"):
-        rows = [row for row in report["rows"] if row["by"] == by and row["tokenizer"] == best]
-        rows = [row for row in rows if row["parity"] is not None]
-        if len(rows) > 1:
-            changes = {row["group"]: 100 * (row["parity"] - 1) for row in rows}
-            unsure = sum(row["parity_low"] is None or row["parity_low"] <= 1 <= row["parity_high"] for row in rows)
-            undecided = f"; undecided in {unsure} of {len(rows)} {by}s" if unsure else ""
-            what = f"tokens for {best} against {report['reference']}{undecided}"
-            headings[by] = _extremes(what, changes, lambda value: f"{signed(value, 1)} %")
-    return headings
-
-
 def loses_text(row: Report) -> bool:
     """Whether a tokenizer loses text of a row of `fertility.json`: it may need fewer tokens for that reason alone."""
     return bool(row["lost_bytes"] or row["changed_documents"])
-
-
-def vocabulary_headings(report: Report) -> dict[str, str]:
-    """Headings of a vocabulary report; those of other tokenizers by `against LABEL`."""
-    one, *others = report["tokenizers"]
-    never = "" if one["never_produced"] is None else f", and {one['never_produced']:,} never occur in the text"
-    headings = {
-        "superwords": f"{one['superwords']:,} of {one['ordinary']:,} tokens of {one['label']} are superwords",
-        "wasted": f"{one['unreachable']:,} tokens of {one['label']} are unreachable{never}",
-    }
-    for other, (here, there) in zip(others, report["only"], strict=True):
-        headings[f"against {other['label']}"] = (
-            f"{here['tokens']:,} tokens are only in {one['label']}, {there['tokens']:,} only in {other['label']}"
-        )
-    return headings

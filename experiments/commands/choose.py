@@ -31,7 +31,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
-from experiments.fertility.choosing import FACTS, Candidate, cost_curve, finalists, margin, price
+from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.counting import tally
 from experiments.fertility.deployments import add_deployment, deployment
 from experiments.fertility.documents import read, text_of
@@ -161,13 +161,12 @@ def run(arguments: argparse.Namespace) -> None:
             return float(cost_curve(deployed, one.tokenizer.vocab_size)(one.tokens.sum() / n_bytes))
 
         least = margin([cost(one) for one in tallies[len(counted) :]])
-        plain = [name for name, one in trained.items() if one.recipe == base.recipe]
+        recipes = {name: name for name in counted} | {cell.name: cell.recipe for cell in cells}
+        plain = [name for name in trained if recipes[name] == base.recipe]
         reference = arguments.reference or min(plain, key=lambda name: cost(counted[name]), default="")
         if reference not in counted:
             raise UserError(f"the text is too small for {reference or base.name}; use smaller --sizes, or more text")
-        recipes = {name: trained[name].recipe if name in trained else name for name in counted}
-        candidates = [Candidate(name, recipes[name], one) for name, one in counted.items()]
-        priced = price(candidates, reference, documents.n_bytes, deployed)
+        priced = price(counted, recipes, reference, documents.n_bytes, deployed)
         chosen = finalists(priced, reference, least)
         places = {name: paths.get(name, str(out / FOLDER / name)) for name in chosen}
         for name in places.keys() & trained.keys():
@@ -182,19 +181,20 @@ def run(arguments: argparse.Namespace) -> None:
                 for name, why in chosen.items()
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
-            "bakeoff": _bakeoff(arguments, corpus, places, [one for one in priced if one.name in places]),
-            "tokenizers": [],
+            "bakeoff": _bakeoff(
+                arguments, corpus, places, [one["vocab_size"] for one in priced if one["name"] in places]
+            ),
+            "tokenizers": priced,
         }
         for one in priced:
-            rows = measures.rows(one.name, one.counted, documents, counted[reference], deployed=deployed)
+            name = one["name"]
+            rows = measures.rows(name, counted[name], documents, counted[reference], deployed=deployed)
             report["rows"] += rows
-            counts = trained[one.name].counts.tolist() if one.name in trained else []
-            report["tokenizers"].append(
-                {key: getattr(one, key) for key in FACTS}
-                | {key: rows[0][key] for key in ("documents", "bytes_per_token", "cache_bytes_per_byte")}
-                | {"parameters": 2 * deployed.hidden_size * one.vocab_size, "last_count": (counts or [None])[-1]}
-                | {"software": existing[one.name].about()["software"] if one.name in existing else None}
-            )
+            counts = trained[name].counts.tolist() if name in trained else []
+            one |= {key: rows[0][key] for key in ("documents", "bytes_per_token", "cache_bytes_per_byte")}
+            one["parameters"] = 2 * deployed.hidden_size * one["vocab_size"]
+            one["last_count"] = counts[-1] if counts else None
+            one["software"] = existing[name].about()["software"] if name in existing else None
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["tokenizers"]))
         write_whole(out / PAGE, page.render(report))
@@ -237,7 +237,7 @@ def _examples(counted: Tally) -> list[str]:
 
 
 def _bakeoff(
-    arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], chosen: Sequence[Candidate]
+    arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], sizes: Sequence[int]
 ) -> dict[str, Any]:
     """Words of the command that compares the finalists on text that was not read here, and its seconds on two cores.
 
@@ -258,5 +258,5 @@ def _bakeoff(
     for arm, place in arms.items():
         words.append(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}={json.dumps(place)}")
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
-    seconds = sum(600 * (0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * 8192) for one in chosen)
+    seconds = sum(600 * (0.8e6 + 128 * size) / (0.8e6 + 128 * 8192) for size in sizes)
     return {"command": words, "seconds": seconds}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -15,7 +13,7 @@ from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio, family_level
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,49 +23,8 @@ MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""
 MOST = 4
 """Most finalists."""
-FACTS = ("name", "recipe", "vocab_size", "superwords", "lossy", "relative", "relative_low", "relative_high", "frontier")
-"""What is reported of a candidate."""
 _NEAR = 0.01
 """Difference in cost to the cheapest tokenizer up to which a smaller vocabulary is a finalist."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A tokenizer to choose from.
-
-    Attributes:
-        name: Its name.
-        recipe: How it was trained, apart from the size and the transition; its name if it was not trained here.
-        counted: Its tokens. One that loses text cannot be a finalist.
-        relative: FLOPs of reading a byte of text and generating another, over the reference's; this and what follows
-            are set by `price`.
-        relative_low, relative_high: Interval of `relative` over documents, paired, with 95 % for all candidates
-            together; None for the reference and if there are too few documents.
-        frontier: Whether no candidate of at most its size is cheaper.
-    """
-
-    name: str
-    recipe: str
-    counted: Tally
-    relative: float = 1.0
-    relative_low: float | None = None
-    relative_high: float | None = None
-    frontier: bool = False
-
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the head."""
-        return self.counted.tokenizer.vocab_size
-
-    @cached_property
-    def superwords(self) -> int:
-        """Number of superwords."""
-        return len(self.counted.tokenizer.superword_ids())
-
-    @property
-    def lossy(self) -> bool:
-        """Whether it loses text."""
-        return bool(self.counted.changed.any() or self.counted.lost.any())
 
 
 def cost_curve(deployed: Deployment, vocab_size: int) -> Polynomial:
@@ -88,68 +45,87 @@ def margin(quarters: Sequence[float]) -> float:
 
 
 def price(
-    candidates: Sequence[Candidate], reference: str, n_bytes: NDArray[np.int64], deployed: Deployment
-) -> list[Candidate]:
-    """Price all candidates, and compare each with the reference on the documents on which both were measured.
+    counted: Mapping[str, Tally],
+    recipes: Mapping[str, str],
+    reference: str,
+    n_bytes: NDArray[np.int64],
+    deployed: Deployment,
+) -> list[dict[str, Any]]:
+    """Price all tokenizers, and compare each with the reference on the documents on which both were measured.
 
     Args:
-        candidates: The candidates.
+        counted: Tokens of each tokenizer, by name.
+        recipes: How each was trained, apart from the size and the transition.
         reference: Name of one of them.
         n_bytes: int64[n_documents], bytes of each document.
         deployed: The model that is served.
+
+    Returns:
+        A row for each tokenizer, as JSON. `relative` is the cost over the reference's, of reading a byte of text and
+        generating another. Its interval, `relative_low` to `relative_high`, is over documents, paired, with 95 % for
+        all tokenizers together; None for the reference and if there are too few documents. `frontier` says whether no
+        tokenizer of at most its size is cheaper; one that loses text (`lossy`) is left out.
     """
-    base = next(one for one in candidates if one.name == reference)
-    level = family_level(CONFIDENCE, len(candidates) - 1)
-    priced = []
-    for one in candidates:
-        curves, chosen = (
-            [cost_curve(deployed, x.vocab_size) for x in (one, base)],
-            one.counted.measured & base.counted.measured,
-        )
-        numerators = np.stack([x.counted.tokens[chosen] for x in (one, base)]).astype(np.float64)[:, None]
+    base, level = counted[reference], family_level(CONFIDENCE, len(counted) - 1)
+    rows: list[dict[str, Any]] = []
+    for name, one in counted.items():
+        curves = [cost_curve(deployed, x.tokenizer.vocab_size) for x in (one, base)]
+        chosen = one.measured & base.measured
+        numerators = np.stack([x.tokens[chosen] for x in (one, base)]).astype(np.float64)[:, None]
         ratio = Ratio.of_function(
             lambda x, of=curves: np.log(of[0](x[0]) / of[1](x[1])),  # type: ignore[misc]
             numerators,
             n_bytes[chosen].astype(np.float64),
         )
         interval = None if one is base or chosen.sum() < LEAST_DOCUMENTS else ratio.known_interval(level)
-        low, high = (None, None) if interval is None else map(float, np.exp(interval))
-        priced.append(replace(one, relative=float(np.exp(ratio.value)), relative_low=low, relative_high=high))
-    usable = [one for one in priced if not one.lossy]
-    best = {size: min(x.relative for x in usable if x.vocab_size <= size) for size in {x.vocab_size for x in usable}}
-    return [replace(one, frontier=not one.lossy and one.relative <= best[one.vocab_size]) for one in priced]
+        rows.append(
+            {
+                "name": name,
+                "recipe": recipes[name],
+                "vocab_size": one.tokenizer.vocab_size,
+                "superwords": len(one.tokenizer.superword_ids()),
+                "lossy": bool(one.changed.any() or one.lost.any()),
+                "relative": float(np.exp(ratio.value)),
+                "relative_low": None if interval is None else float(np.exp(interval[0])),
+                "relative_high": None if interval is None else float(np.exp(interval[1])),
+            }
+        )
+    for row in rows:
+        rivals = [x["relative"] for x in rows if x["vocab_size"] <= row["vocab_size"] and not x["lossy"]]
+        row["frontier"] = not row["lossy"] and row["relative"] <= min(rivals)
+    return rows
 
 
-def finalists(priced: Sequence[Candidate], reference: str, least: float) -> dict[str, str]:
+def finalists(priced: Sequence[Mapping[str, Any]], reference: str, least: float) -> dict[str, str]:
     """Return the reference and at most three that are cheaper beyond chance, each with the reason in a sentence.
 
     Args:
-        priced: The candidates with their prices.
+        priced: The tokenizers with their prices.
         reference: Name of one of them.
         least: Smallest saving that counts, as a share.
     """
     chosen = {reference: "the reference of the comparison"}
-    cheaper = [one for one in priced if (one.relative_high or 1) < 1 - least and not one.lossy]
+    cheaper = [one for one in priced if (one["relative_high"] or 1) < 1 - least and not one["lossy"]]
     if not cheaper:
         return chosen
-    cheaper.sort(key=lambda one: one.relative)
+    cheaper.sort(key=lambda one: one["relative"])
     best = cheaper[0]
-    near = [one for one in cheaper if one.relative <= best.relative * (1 + _NEAR)]
-    ends = " to ".join(signed(100 * ((end or 1) - 1), 1) for end in (best.relative_low, best.relative_high))
+    near = [one for one in cheaper if one["relative"] <= best["relative"] * (1 + _NEAR)]
+    ends = " to ".join(signed(100 * (best[f"relative_{end}"] - 1), 1) for end in ("low", "high"))
     reasons = (
         ([best], f"the cheapest to serve (95 %: {ends} %)"),
         (
-            sorted(near, key=lambda one: one.vocab_size),
+            sorted(near, key=lambda one: one["vocab_size"]),
             f"the smallest vocabulary within {100 * _NEAR:g} % of that cost",
         ),
         (
-            [one for one in cheaper if bool(one.superwords) != bool(best.superwords)],
-            f"the cheapest with {'no ' * bool(best.superwords)}superwords",
+            [one for one in cheaper if bool(one["superwords"]) != bool(best["superwords"])],
+            f"the cheapest with{'out' * bool(best['superwords'])} superwords",
         ),
-        ([one for one in cheaper if one.recipe != best.recipe], "the cheapest with another recipe"),
+        ([one for one in cheaper if one["recipe"] != best["recipe"]], "the cheapest with another recipe"),
     )
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
-            saving = f"{percent_change(rivals[0].relative, 1)} FLOPs per byte against {reference}"
-            chosen.setdefault(rivals[0].name, f"{reason}: {saving}")
+            saving = f"{percent_change(rivals[0]['relative'], 1)} FLOPs per byte against {reference}"
+            chosen.setdefault(rivals[0]["name"], f"{reason}: {saving}")
     return chosen

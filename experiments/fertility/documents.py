@@ -29,13 +29,7 @@ MOST_SOURCES = 50
 
 
 class Group(NamedTuple):
-    """Documents of the same kind, source or script, or all of them.
-
-    Attributes:
-        by: `ALL`, `KIND`, `SOURCE` or `SCRIPT`.
-        name: The kind, source or script.
-        documents: int64[n], indices of the documents.
-    """
+    """Indices of the documents of a kind, source or script, or of all, int64[n]; `by` says which, `name` its name."""
 
     by: str
     name: str

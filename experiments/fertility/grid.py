@@ -72,23 +72,15 @@ class Cell(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A trained tokenizer.
-
-    Attributes:
-        tokenizer: The tokenizer.
-        recipe: How it was trained, apart from the size and the transition.
-        counts: Count of each merge of its last phase in the training text, by rank.
-    """
+    """A tokenizer, and the count of each merge of its last phase in the training text, by rank."""
 
     tokenizer: Tokenizer
-    recipe: str
     counts: NDArray[np.integer[Any]]
 
     def cut(self, size: int) -> Trained:
         """The tokenizer that training to a smaller size gives."""
-        if size == self.tokenizer.vocab_size:
-            return self
-        return Trained(self.tokenizer.cut(size), self.recipe, self.counts[: size - self.tokenizer.vocab_size])
+        less = size - self.tokenizer.vocab_size
+        return Trained(self.tokenizer.cut(size), self.counts[:less]) if less else self
 
 
 def grid(
@@ -211,5 +203,5 @@ class Trainer:
                 tokenizer.provenance["choose"] = self.about
                 tokenizer.save(place)
                 np.save(counts, found[0])
-            self._loaded[name] = Trained(Tokenizer.load(place), title, np.load(counts))
+            self._loaded[name] = Trained(Tokenizer.load(place), np.load(counts))
         return self._loaded[name]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.cli.console import percent, percent_change, si, signed
 from experiments.report import charts, page
 from experiments.report.figures import Figure
-from experiments.verdict import fertility_headings, loses_text
+from experiments.verdict import loses_text
 from tokenizer.errors import listed
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def render(report: Mapping[str, Any]) -> str:
         report=report,
         tables=tables(report),
         headline=headline(report),
-        headings=fertility_headings(report),
         notes=notes(report),
         without_spaces=[name for name in _groups(report, "script") if name in WITHOUT_SPACES],
     )
@@ -176,36 +175,30 @@ def notes(report: Mapping[str, Any]) -> list[str]:
 
 def figures(report: Mapping[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
-    labels = [arm["name"] for arm in report["tokenizers"]]
-    level = f"{100 * report['confidence']:g} %"
-    drawn = [
-        _dots(
-            report, "all", "bytes_per_token", "bytes", "Bytes per token", "bytes per token",
-            f"With {level} intervals over documents. Further right is fewer tokens. Larger vocabularies need fewer "
-            "tokens, so compare tokenizers of about the same size.",
-        )
-    ]  # fmt: skip
-    for by in ("source", "script"):
-        if len(names := _groups(report, by)) > 1 < len(labels):
-            largest = "" if len(names) <= GROUPS_DRAWN else f" The {GROUPS_DRAWN} largest of {len(names)}."
-            title = f"Tokens per token of {report['reference']}, by {by}"
-            caption = "Left of the line, a tokenizer needs fewer tokens for the same documents."
-            caption = f"{caption} {level} intervals over documents, paired.{largest}"
-            drawn.append(
-                _dots(report, by, "parity", f"parity-{by}", title, "tokens per token of the reference", caption)
-            )
+    labels, drawn = [arm["name"] for arm in report["tokenizers"]], []
+    level = f"{100 * report['confidence']:g} % intervals over documents"
+    source = f"{report['text']['documents']:,} documents, {report['made']}"
+    for by in ("all", "source", "script"):
+        names = _groups(report, by)
+        groups, rest = names[:GROUPS_DRAWN], len(names) > GROUPS_DRAWN
+        measure, name, title, axis = "parity", f"parity-{by}", f"Tokens per token of {report['reference']}, by {by}", ""
+        caption = f"Left of the line, a tokenizer needs fewer tokens for the same documents. {level}, paired."
+        if by == "all":
+            measure, name, title, groups, axis = "bytes_per_token", "bytes", "Bytes per token", [], "bytes per token"
+            caption = f"With {level}. Further right is fewer tokens. Larger vocabularies need fewer tokens, so compare "
+            caption += "tokenizers of about the same size."
+        elif len(names) < 2 or len(labels) < 2:
+            continue
+        ends = (f"{measure}_low", f"{measure}_high")
+        rows = [
+            {field: row[field] for field in ("tokenizer", "group", measure, *ends)}
+            for row in report["rows"]
+            if row["by"] == by and (not groups or row["group"] in groups)
+        ]
+        drawing = charts.dots(
+            rows, labels, measure, axis or "tokens per token of the reference",
+            ends=ends, groups=groups, line=1 if groups else None,
+        )  # fmt: skip
+        caption += f" The {len(groups)} largest of {len(names)}." * rest
+        drawn.append(Figure(name, title, drawing, caption, source))
     return drawn
-
-
-def _dots(report: Mapping[str, Any], by: str, measure: str, name: str, title: str, axis: str, caption: str) -> Figure:
-    """A measure of every tokenizer with its interval; by group unless for all text."""
-    ends = (f"{measure}_low", f"{measure}_high")
-    groups = [] if by == "all" else _groups(report, by)[:GROUPS_DRAWN]
-    rows = [
-        {field: row[field] for field in ("tokenizer", "group", measure, *ends)}
-        for row in report["rows"]
-        if row["by"] == by and (not groups or row["group"] in groups)
-    ]
-    labels = [arm["name"] for arm in report["tokenizers"]]
-    drawing = charts.dots(rows, labels, measure, axis, ends=ends, groups=groups, line=1 if groups else None)
-    return Figure(name, title, drawing, caption, f"{report['text']['documents']:,} documents, {report['made']}")

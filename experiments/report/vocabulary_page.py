@@ -10,7 +10,6 @@ import numpy as np
 from experiments.report import page
 from experiments.report.packing import pack
 from experiments.report.vocabulary import numbers
-from experiments.verdict import vocabulary_headings
 from superbpe.inspection import measures, tokens
 from superbpe.inspection.tokens import KINDS
 
@@ -44,7 +43,6 @@ def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
         packed=packed,
         report=report,
         numbers=numbers(report),
-        headings=vocabulary_headings(report),
         kinds=page.script_json(list(KINDS)),
         about=page.script_json({"text": report["text"], "labels": [row["label"] for row in report["tokenizers"]]}),
     )

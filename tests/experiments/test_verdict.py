@@ -11,7 +11,6 @@ from experiments.verdict import (
     decision,
     decisions,
     detail,
-    fertility_headings,
     over_compute,
     verdict,
     worth,
@@ -280,19 +279,3 @@ def test_compression_is_stated_of_tokenizers_that_lose_no_text() -> None:
     assert comparison_headings(report)["compression"].startswith("third needs 18.6 % fewer tokens")
     report["tokenizers"] = report["tokenizers"][:2]
     assert "compression" not in comparison_headings(report)
-
-
-def test_intervals_decide_the_headings_of_fertility() -> None:
-    def report(reach: float, lost: int = 0) -> dict[str, Any]:
-        rows = [
-            {"tokenizer": name, "by": by, "group": group, "tokens": 100 * parity, "bytes_per_token": 4 / parity}
-            | {"parity": parity, "parity_low": parity - reach, "parity_high": parity + reach}
-            | {"lost_bytes": 0, "changed_documents": lost if name == "B" else 0}
-            for by, group, b in (("all", "all text", 0.9), ("source", "code", 0.8), ("source", "web", 0.95))
-            for name, parity in (("A", 1.0), ("B", b))
-        ]
-        return {"reference": "A", "rows": rows}
-
-    assert fertility_headings(report(0.01))["source"] == "From −20.0 % (code) to −5.0 % (web) tokens for B against A"
-    assert fertility_headings(report(0.1))["source"].endswith("; undecided in 1 of 2 sources")
-    assert "source" not in fertility_headings(report(0.01, lost=3))

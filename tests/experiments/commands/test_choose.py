@@ -14,7 +14,7 @@ from experiments.cli import main
 from experiments.cli.compose import load
 from experiments.commands import choose as command
 from experiments.config import part
-from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
+from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.counting import Tally
 from experiments.fertility.deployments import deployment
 from experiments.fertility.grid import Cell, grid
@@ -215,28 +215,29 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another() -> None:
     rng.shuffle(every)
     held, train = every[: len(every) // 5], every[len(every) // 5 :]
 
-    def candidate(name: str, documents: Sequence[str]) -> Candidate:
+    def candidate(documents: Sequence[str]) -> Tally:
         counted = Tally(train_bpe(count_pretokens(documents, "o200k"), 2000), len(held))
         counted.add(Batch.from_texts(held), 0)
-        return Candidate(name, name, counted)
+        return counted
 
     halves = [[train[i] for i in rng.permutation(len(train))[: len(train) // 2]] for _ in range(10)]
-    candidates = [candidate(f"half{i}", half) for i, half in enumerate(halves)]
+    candidates = {f"half{i}": candidate(half) for i, half in enumerate(halves)}
     n_bytes = np.array([len(text.encode()) for text in held])
-    quarters = [candidate(f"quarter{i}", train[i::4]) for i in range(4)]
-    totals = [one.counted.tokens.sum() / n_bytes.sum() for one in quarters]
+    totals = [candidate(train[i::4]).tokens.sum() / n_bytes.sum() for i in range(4)]
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
-    def chosen(every: Sequence[Candidate], reference: str) -> list[str]:
-        return list(finalists(price(every, reference, n_bytes, Deployment()), reference, least))
+    def chosen(every: dict[str, Tally], reference: str) -> list[str]:
+        return list(
+            finalists(price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment()), reference, least)
+        )
 
-    for one in candidates:
-        assert chosen(candidates, one.name) == [one.name]
-    better = candidate("better", train[::2])
-    better.counted.tokens = candidates[0].counted.tokens * 8 // 10
-    assert chosen([better, *candidates], "half0") == ["half0", "better"]
-    better.counted.changed[0] = True
-    assert chosen([better, *candidates], "half0") == ["half0"]
+    for name in candidates:
+        assert chosen(candidates, name) == [name]
+    candidates["better"] = candidate(train[::2])
+    candidates["better"].tokens = candidates["half0"].tokens * 8 // 10
+    assert chosen(candidates, "half0") == ["half0", "better"]
+    candidates["better"].changed[0] = True
+    assert chosen(candidates, "half0") == ["half0"]
 
 
 @pytest.mark.parametrize(
