@@ -163,13 +163,12 @@ def evaluate(
             manager.load([name])
         except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
             why = " ".join(str(error).split())
-            remedy = (
-                "; its data come from the Hugging Face hub: check the network and unset HF_HUB_OFFLINE and "
-                "HF_DATASETS_OFFLINE, or name a folder of tasks with local data, --tasks FOLDER"
-                if isinstance(error, OSError)
-                else ""
-            )
-            raise UserError(f"lm-eval cannot load the task {name} ({type(error).__name__}: {why}){remedy}") from error
+            remedy = "; its data come from the Hugging Face hub: check the network, and unset HF_HUB_OFFLINE and "
+            remedy += "HF_DATASETS_OFFLINE, or name a folder of tasks with local data, --tasks FOLDER"
+            raise UserError(
+                f"lm-eval cannot load the task {name} ({type(error).__name__}: {why})"
+                + (remedy if isinstance(error, OSError) else "")
+            ) from error
     about: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for saved in models:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from experiments.cli.arguments import Parser
-from experiments.cli.console import Reporter, console, duration, finish, si, stderr
+from experiments.cli.console import Reporter, console, duration, finish, print_table, si, stderr
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, OUTDATED, UNFINISHED, WHOLE, Item
@@ -81,45 +79,28 @@ def _store(arguments: argparse.Namespace, progress: Progress | None = None) -> S
 
 
 def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
-    groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
+    """Print a table for each command, in the order in which they made their first artifact."""
+    groups: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        groups[_first_made(items, item), item.command].append(item)
-    for (made, typed), group in sorted(groups.items()):
-        title = made.replace("T", " ")[:16] or "unfinished"
-        console.print(Text.assemble((title, "bold"), f"  {typed}"), soft_wrap=True)
-        console.print(_table(group, labels))
+        groups[item.command].append(item)
+    for typed, group in sorted(groups.items(), key=lambda entry: min(item.made for item in entry[1])):
+        made = min(item.made for item in group).replace("T", " ")[:16] or "unfinished"
+        rows = [_cells(item, labels.get(item.name, ())) for item in group]
+        print_table(
+            f"{made}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4), compact=True
+        )
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
     console.print(_total(items), soft_wrap=True)
 
 
-def _first_made(items: list[Item], item: Item) -> str:
-    """Time when the command made its first artifact; commands are listed in that order."""
-    return min((each.made for each in items if item.command and each.command == item.command), default="")
-
-
-def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
-    table.add_column("artifact", no_wrap=True)
-    for name in ("took", "disk", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    for item in group:
-        memory = None if item.manifest is None else item.manifest.peak_memory_bytes
-        used = [f"of {', '.join(labels[item.name])}"] if item.name in labels else []
-        origin = [item.name, *used, *(f"needs {name}" for name in item.needs)]
-        state = "other format" if item.state == OUTDATED else item.state
-        if item.state == WHOLE:
-            state = "" if item.needed else "not needed"
-        table.add_row(
-            Text("\n  ".join(origin)),  # one per line, so that names fit any terminal
-            "" if item.seconds is None else duration(item.seconds),
-            f"{si(item.n_bytes)}B",
-            "" if memory is None else f"{si(memory)}B",
-            state,
-        )
-    return table
+def _cells(item: Item, labels: Sequence[str]) -> list[str]:
+    memory = None if item.manifest is None else item.manifest.peak_memory_bytes
+    origin = [item.name, *([f"of {', '.join(labels)}"] if labels else []), *(f"needs {name}" for name in item.needs)]
+    state = {OUTDATED: "other format", WHOLE: "" if item.needed else "not needed"}.get(item.state, item.state)
+    took = "" if item.seconds is None else duration(item.seconds)
+    return ["\n  ".join(origin), took, f"{si(item.n_bytes)}B", "" if memory is None else f"{si(memory)}B", state]
 
 
 def _total(items: list[Item]) -> str:

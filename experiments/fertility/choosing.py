@@ -111,9 +111,8 @@ def finalists(priced: Sequence[Mapping[str, Any]], reference: str, least: float)
     cheaper.sort(key=lambda one: one["relative"])
     best = cheaper[0]
     near = [one for one in cheaper if one["relative"] <= best["relative"] * (1 + _NEAR)]
-    ends = " to ".join(signed(100 * (best[f"relative_{end}"] - 1), 1) for end in ("low", "high"))
     reasons = (
-        ([best], f"the cheapest to serve (95 %: {ends} %)"),
+        ([best], "the cheapest to serve"),
         (
             sorted(near, key=lambda one: one["vocab_size"]),
             f"the smallest vocabulary within {100 * _NEAR:g} % of that cost",
@@ -126,6 +125,10 @@ def finalists(priced: Sequence[Mapping[str, Any]], reference: str, least: float)
     )
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
-            saving = f"{percent_change(rivals[0]['relative'], 1)} FLOPs per byte against {reference}"
-            chosen.setdefault(rivals[0]["name"], f"{reason}: {saving}")
+            one = rivals[0]
+            low, high = (signed(100 * (one[f"relative_{end}"] - 1), 1) for end in ("low", "high"))
+            saving = (
+                f"{percent_change(one['relative'], 1)} FLOPs per byte against {reference} (95 %: {low} to {high} %)"
+            )
+            chosen.setdefault(one["name"], f"{reason}: {saving}")
     return chosen

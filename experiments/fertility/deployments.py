@@ -33,15 +33,12 @@ def deployment(words: Sequence[str]) -> Deployment:
     kinds: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Deployment)}
     settings: dict[str, Any] = {}
     for word in words:
-        lines = [word.replace("=", ": ", 1)]
-        if word in presets:
-            lines = presets[word].read_text(encoding="utf-8").splitlines()
-        elif "=" not in word:
-            raise UserError(
-                f"--deployment {word} is neither a preset{did_you_mean(word, presets)} nor KEY=VALUE; the presets are "
-                f"{', '.join(sorted(presets))}"
-            )
-        for key, value in (line.split(": ", 1) for line in lines if line and not line.startswith("#")):
+        lines = presets[word].read_text(encoding="utf-8").splitlines() if word in presets else [word.replace("=", ": ")]
+        for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
+            if not colon:
+                near = did_you_mean(word, presets)
+                presets_named = f"the presets are {', '.join(sorted(presets))}"
+                raise UserError(f"--deployment {word} is neither a preset{near} nor KEY=VALUE; {presets_named}")
             if key not in kinds:
                 raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, kinds)}")
             try:

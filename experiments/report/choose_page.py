@@ -105,8 +105,8 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         for one in every
     }
     limits[
-        f"about {si(n_bytes)}B trained the tokenizers: {size:g} MB of English cost a BPE tokenizer of 32,768 tokens "
-        f"{SAMPLES[size]:g} % more tokens than 514 MB"
+        f"the tokenizers were trained on about {si(n_bytes)}B: from {size:g} MB of English, BPE of 32,768 tokens needs "
+        f"{SAMPLES[size]:g} % more tokens than from 514 MB"
     ] = "the sample"
     return [note for note, reason in limits.items() if reason]
 

@@ -150,7 +150,7 @@ def lost(row: Mapping[str, Any]) -> str:
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: measured text that was trained on, and tokenizers that lose text."""
-    limits = [report["phase1"]] if report.get("phase1") else []
+    limits = [report["phase1"].rstrip(".")] if report["phase1"] else []
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for arm in report["tokenizers"]:
         name, row, shared, training = arm["name"], overall[arm["name"]], arm["in_training"], arm["training_text"]

@@ -89,17 +89,10 @@ class Search {
     return found;
   }
 
-  /** Ids that match the query and the filter `keep`, in an order; exact matches come first. */
+  /** Ids that match the query and the filter `keep`, in an order. */
   run(query, by, keep) {
-    const found = this.matches(query), ids = [], first = [];
-    const whole = query.toLowerCase();
-    for (const id of this.order(by)) {
-      if (!found[id] || !keep(id)) continue;
-      const text = this.texts[id];
-      if (query && text.length <= query.length + 1 && text.trimStart().toLowerCase() === whole.trimStart()) first.push(id);
-      else ids.push(id);
-    }
-    return first.concat(ids);
+    const found = this.matches(query);
+    return Array.from(this.order(by)).filter((id) => found[id] && keep(id));
   }
 }
 
@@ -285,13 +278,6 @@ function searching(side, search, detail) {
   query.addEventListener("input", run);
   for (const choice of [only, order]) choice.addEventListener("change", run);
   more.addEventListener("click", extend);
-  byId("search-tokens").addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], rows = [...results.children];
-    if (!step || ![query, ...rows].includes(document.activeElement)) return;
-    event.preventDefault();
-    const at = rows.indexOf(document.activeElement) + step;
-    (at < 0 ? query : rows[Math.min(at, rows.length - 1)])?.focus();
-  });
   document.addEventListener("click", (event) => {
     const id = event.target.closest("[data-id]")?.dataset.id;
     if (id === undefined) return;

@@ -20,7 +20,7 @@ from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, read
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
 from lm.data.shards import END_OF_TEXT
-from lm.evaluate.deployment import Deployment, serving_cost
+from lm.evaluate.deployment import Deployment
 from superbpe.inspection.measures import renyi_entropy
 from tests import other_tokenizers, texts
 from tokenizer import Corpus, CorpusConfig, Tokenizer
@@ -133,35 +133,6 @@ def test_threads_and_batches_do_not_change_the_counts(made: Made, trained: dict[
         assert (one.tokens == other.tokens).all()
 
 
-def test_intervals_agree_with_a_plain_bootstrap(made: Made, trained: dict[str, Tokenizer]) -> None:
-    documents, (gpt2, superwords) = counted([trained["gpt2"], trained["superwords"]], made)
-    row = next(row for row in measured(superwords, documents, gpt2) if row["group"] == "english.jsonl")
-    chosen = np.arange(len(made.english))
-    sizes, tokens, before = documents.n_bytes[chosen], superwords.tokens[chosen], gpt2.tokens[chosen]
-    rng = np.random.default_rng(1)
-    weights = np.array([np.bincount(rng.integers(0, 60, 60), minlength=60) for _ in range(2000)])
-    draws = {
-        "bytes_per_token": (weights @ sizes) / (weights @ tokens),
-        "tokens_per_word": (weights @ tokens) / (weights @ documents.n_words[chosen]),
-        "parity": (weights @ tokens) / (weights @ before),
-    }
-    for name, values in draws.items():
-        low, high = np.quantile(values, [0.025, 0.975])
-        assert row[f"{name}_high"] - row[f"{name}_low"] == pytest.approx(high - low, rel=0.2), name
-        assert row[name] == pytest.approx(values.mean(), abs=0.1 * (high - low)), name
-
-
-def test_intervals_cover_though_documents_differ_in_size() -> None:
-    rng = np.random.default_rng(0)
-    for sigma in (0.7, 1.8):
-        sizes = rng.lognormal(8, sigma, (1000, 30))
-        tokens = sizes * rng.lognormal(-1, 0.2, sizes.shape)
-        truth = math.exp(-1 + 0.2**2 / 2)
-        found = [ratio(*each) for each in zip(tokens.astype(np.int64), sizes.astype(np.int64), strict=True)]
-        covered = np.mean([low <= truth <= high for _, low, high in found if low is not None and high is not None])
-        assert 0.925 < covered < 0.985
-
-
 def test_few_documents_have_no_interval() -> None:
     few = np.arange(1, measures.LEAST_DOCUMENTS)
     assert ratio(few, few * 2) == (0.5, None, None)
@@ -252,19 +223,6 @@ def test_a_source_may_have_no_tokens(made: Made, tmp_path: Path, capsys: pytest.
     assert "word_pieces gives no token" in capsys.readouterr().err
 
 
-def test_serving_is_priced_at_the_deployment(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [str(made.root / name) for name in ("gpt2", "superwords", "english.jsonl")]
-    report = run(tmp_path / "out", *given, "--deployment", "dense-70b", "context_bytes=4096", "batch=1")
-    deployed = Deployment(**{name: value for name, value in report["deployment"].items() if name != "name"})
-    assert (deployed.n_layers, deployed.context_bytes, deployed.batch) == (80, 4096, 1)
-    for row in report["rows"]:
-        cost = serving_cost(deployed, vocab_size=1200, tokens_per_byte=row["tokens"] / row["bytes"])
-        assert row["decode_flops_per_byte"] == cost.decode.flops_per_byte
-        assert row["prefill_seconds_per_byte"] == cost.prefill.seconds_per_byte
-        assert row["cache_bytes_per_byte"] == cost.cache_bytes_per_byte
-    assert "Serving, dense-70b context_bytes=4096 batch=1" in capsys.readouterr().out
-
-
 def test_a_text_may_have_sources_in_a_field_and_be_a_folder(made: Made, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.jsonl").write_bytes((made.root / "english.jsonl").read_bytes())
@@ -296,18 +254,6 @@ def test_training_text_that_is_measured_is_named(
     for said in (capsys.readouterr().out, page):
         assert "gpt2 was trained on 8 of the 84 measured documents" in said
         assert "trained-on.jsonl" in said
-
-
-def test_the_training_text_that_a_tokenizer_itself_names_is_found(made: Made, tmp_path: Path) -> None:
-    training = tmp_path / "trained-on.jsonl"
-    training.write_text("\n".join(json.dumps({"text": text}) for text in made.english[:7]), encoding="utf-8")
-    tokenizer = Tokenizer.load(made.root / "gpt2")
-    for name, text in (("known", training), ("gone", tmp_path / "gone.jsonl")):
-        Tokenizer(tokenizer.definition, {"phase1": {"text": [str(text)]}}).save(tmp_path / name)
-    report = run(tmp_path / "out", str(tmp_path / "known"), str(tmp_path / "gone"), str(made.root / "english.jsonl"))
-    known, gone = report["tokenizers"]
-    assert (known["training_text"], known["in_training"]["documents"]) == (["trained-on.jsonl"], 7)
-    assert gone["in_training"] is None
 
 
 def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None:
