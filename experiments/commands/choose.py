@@ -32,9 +32,7 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
-from experiments.fertility.counting import tally
-from experiments.fertility.deployments import add_deployment, deployment
-from experiments.fertility.documents import read, text_of
+from experiments.fertility.counting import read, tally, text_of
 from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
@@ -96,7 +94,7 @@ def parser() -> Parser:
     add("--quick", action="store_true", help="a small grid: o200k, digits at 0.9, 16k and 32k")
     add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.2)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    add_deployment(options)
+    measures.add_deployment(options)
     add_threads(options)
     return options
 
@@ -104,7 +102,7 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Train the grid, measure it, write the page, and print the answer."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed, quick = deployment(arguments.deployment), arguments.quick
+    deployed, quick = measures.deployment(arguments.deployment), arguments.quick
     for pattern in arguments.patterns or []:
         resolve(pattern)
     cells = grid(

@@ -30,9 +30,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
-from experiments.fertility.counting import tally
-from experiments.fertility.deployments import add_deployment, deployment
-from experiments.fertility.documents import SOURCE, read, text_of
+from experiments.fertility.counting import SOURCE, read, tally, text_of
 from experiments.report import fertility_page as page
 from experiments.report.figures import FORMATS, save, to_csv
 from experiments.report.labels import describe_phase1
@@ -92,7 +90,7 @@ def parser() -> Parser:
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    add_deployment(options)
+    measures.add_deployment(options)
     add("--alpha", type=number(0), default=measures.ALPHA, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
     add_figures(options, FORMATS)
@@ -102,7 +100,7 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Count the tokens, write the page, and print the tables."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed = deployment(arguments.deployment)
+    deployed = measures.deployment(arguments.deployment)
     entries = [*filter(_is_text, arguments.given), *arguments.text]
     if not entries:
         raise UserError(

@@ -53,8 +53,7 @@ def render(report: Mapping[str, Any]) -> str:
 def tables(report: Mapping[str, Any]) -> dict[str, Table]:
     """All tables: `comparison`, `serving`, and tokens by `kind`, `source` and `script` if there are several."""
     text, reference = report["text"], report["reference"]
-    rows = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == "all"}
-    overall = {name: row for (name, _), row in rows.items()}
+    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     header = ["tokenizer", "tokens", "bytes per\ntoken", "tokens per\nword", f"tokens against\n{reference}"]
     header += ["vocabulary\nused", f"Rényi efficiency\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]
     compared = []

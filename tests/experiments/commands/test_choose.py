@@ -16,8 +16,8 @@ from experiments.commands import choose as command
 from experiments.config import part
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.counting import Tally
-from experiments.fertility.deployments import deployment
 from experiments.fertility.grid import Cell, grid
+from experiments.fertility.measures import deployment
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts

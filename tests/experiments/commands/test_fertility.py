@@ -15,8 +15,7 @@ import pytest
 from experiments.cli import main
 from experiments.commands import fertility as command
 from experiments.fertility import measures
-from experiments.fertility.counting import Tally, tally
-from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, read
+from experiments.fertility.counting import ALL, SCRIPT, SOURCE, Documents, Tally, read, tally
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
 from lm.data.shards import END_OF_TEXT
