@@ -196,12 +196,14 @@ class Trainer:
         if name not in self._loaded:
             place, found = self.folder / name, list[Any]()
             counts = place.with_suffix(".npy")
-            if not counts.exists():
-                with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
-                    tokenizer = job(found)
-                tokenizer.provenance["choose"] = self.about
-                tokenizer.save(place)
-                np.save(counts, found[0])
-            self._loaded[name] = Trained(Tokenizer.load(place), np.load(counts))
+            if counts.exists():
+                self._loaded[name] = Trained(Tokenizer.load(place), np.load(counts))
+                return self._loaded[name]
+            with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
+                tokenizer = job(found)
+            tokenizer.provenance["choose"] = self.about
+            tokenizer.save(place)
+            np.save(counts, found[0])
+            self._loaded[name] = Trained(tokenizer, found[0])
         return self._loaded[name]

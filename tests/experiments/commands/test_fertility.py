@@ -207,6 +207,7 @@ def test_the_command_writes_page_json_and_csv(made: Made, tmp_path: Path, capsys
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', outside_scripts) == []
     said = capsys.readouterr().out
     assert "Tokens by source" in said
+    assert all(f"{row['tokens']:,}" in said for row in report["rows"] if row["tokenizer"] == "superwords")
     assert "Training text unknown" in said
 
 
@@ -284,19 +285,6 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(
     said = " ".join(capsys.readouterr().out.split())
     assert "Training text unknown" not in said
     assert "some.jsonl, which is not here any more" in said
-
-
-def test_one_tokenizer_counts_tokens_by_file(
-    made: Made, trained: dict[str, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [str(made.root / name) for name in ("gpt2", "english.jsonl", "other.jsonl")]
-    report = run(tmp_path / "out", *given)
-    counts = {row["group"]: row["tokens"] for row in report["rows"] if row["by"] == "source"}
-    for name, documents in (("english.jsonl", made.english), ("other.jsonl", made.other)):
-        assert counts[name] == sum(len(encode(trained["gpt2"], text)) for text in documents)
-    said = capsys.readouterr().out
-    assert "Tokens by source" in said
-    assert all(f"{n:,}" in said for n in [*counts.values(), sum(counts.values())])
 
 
 @pytest.mark.parametrize(
