@@ -1,68 +1,45 @@
 """Measures the tokenizers and models of a run on perturbed text: `superbpe compare RUN --perturb`.
 
 Held-out documents get typing errors, another case, other spaces and more (`lm.evaluate.perturbations`); every tokenizer
-encodes them, and the run's models score them. Scores are artifacts, so an interrupted command resumes. Prints a table
-and writes `robustness.json`.
+encodes them, and the run's models score them. Prints a table and writes `robustness.json`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.cli.console import Reporter, finish, signed
-from experiments.results import Contents
-from experiments.store.artifacts import Store
-from lm.data.shards import TextLoss
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import digest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from experiments.stages.comparison import ArmResult, Result
-    from experiments.store.artifacts import Artifact
-    from lm.evaluate.robustness import Perturbed
+    from lm.data.shards import TextLoss
+    from lm.evaluate.bits_per_byte import Evaluation
 
 DOCUMENTS = 128
 """Default number of documents: about a minute for the demonstration's models on two cores."""
-STAGE, NUMBERS = "robustness", "robustness.json"
-# Increased when the same text and model would get other scores.
-_VERSION = 1
+NUMBERS = "robustness.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PerturbedScores(Contents):
-    """Scores of one model on perturbed documents; the losses are in the files of an `Evaluation`.
-
-    Attributes:
-        text_loss: What the tokens lack of the perturbed documents.
-    """
-
-    text_loss: TextLoss
-
-
-def measure(
-    result: Result, store: Store, reporter: Reporter, *, documents: int = DOCUMENTS, seed: int = 0, device: str = "auto"
-) -> dict[str, Any]:
+def measure(result: Result, reporter: Reporter, *, documents: int = DOCUMENTS, seed: int = 0) -> dict[str, Any]:
     """Measure all tokenizers and models of a result on perturbed held-out documents.
 
     Args:
         result: The tokenizers, their models and their scores of the unperturbed documents.
-        store: Where the scores are stored.
         reporter: Shows the progress.
         documents: Maximum number of documents.
         seed: Seed of the choice of documents.
-        device: Device, as in `lm.train.config.TrainConfig`.
 
     Returns:
         JSON-able: `n_documents`, `n_bytes`, `share` of the words that random perturbations affect, `confidence`, and
@@ -71,7 +48,6 @@ def measure(
         `bits_low` to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
     """
     from experiments.verdict import describe_loss
-    from lm.evaluate.bits_per_byte import Evaluation
 
     chosen, texts = draw(result, documents, seed)
     versions = perturb(texts)
@@ -79,10 +55,10 @@ def measure(
     rows = []
     for done, (version, arm) in enumerate(jobs):
         reporter.progress("perturbed texts", done, len(jobs))
-        scores = [_scores(store, arm, number, version, device) for number in range(len(arm.lms))]
+        scores, losses = zip(*(_score(arm, number, version.to_score) for number in range(len(arm.lms))), strict=True)
         confidence = arm.evaluations[0].config.confidence
         before = [evaluation.only(chosen) for evaluation in arm.evaluations]
-        bits = change_of_bits(before, [Evaluation.load(artifact.path) for artifact in scores], version)
+        bits = change_of_bits(before, list(scores), version)
         interval = bits.known_interval(confidence) or (None, None)
         rows.append(
             {
@@ -94,7 +70,7 @@ def measure(
                 "bits": float(bits.value),
                 "bits_low": interval[0],
                 "bits_high": interval[1],
-                "text_lost": describe_loss(scores[0].contents.text_loss),
+                "text_lost": describe_loss(losses[0]),
             }
         )
     return {
@@ -107,9 +83,7 @@ def measure(
 
 
 def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str]]:
-    """Draw held-out documents, evenly over the sources if these are the units of sampling.
-
-    The texts are decoded from the shards. Documents that no tokenizer decodes to their own text are left out.
+    """Draw held-out documents. The texts are decoded from the shards; those that no tokenizer spells are left out.
 
     Args:
         result: The run.
@@ -128,17 +102,8 @@ def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str
             "no tokenizer of this run decodes its held-out documents to their own text; measure a run that also has a "
             "byte-level tokenizer"
         )
-    order = known[random.Random(seed).sample(range(len(known)), len(known))]
-    _, sources = result.arms[0].evaluations[0].cluster()
-    if sources is not None:
-        seen: dict[int, int] = {}
-        turns = []
-        for source in sources.index[order].tolist():
-            seen[source] = seen.get(source, 0) + 1
-            turns.append(seen[source])
-        order = order[np.argsort(turns, kind="stable")]
     chosen = np.zeros(shards[0].n_documents, bool)
-    chosen[order[:n]] = True
+    chosen[random.Random(seed).sample(known.tolist(), min(n, len(known)))] = True
     texts = []
     for place in np.flatnonzero(chosen).tolist():
         arm = next(i for i, each in enumerate(shards) if not each.normalized_bytes[place])
@@ -146,17 +111,8 @@ def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str
     return chosen, texts
 
 
-def _scores(store: Store, arm: ArmResult, seed: int, version: Perturbed, device: str) -> Artifact[PerturbedScores]:
-    """Scores of the changed documents by one model, from the store if it has them."""
-    config = dataclasses.asdict(arm.evaluations[seed].config)
-    inputs = {"lm": arm.lms[seed].hash, "text": digest(version.to_score)}
-    config["version"] = _VERSION
-    build = partial(_score, arm, seed, version.to_score, device)
-    return store.make(PerturbedScores, STAGE, config=config, inputs=inputs, build=build)
-
-
-def _score(arm: ArmResult, seed: int, texts: list[str], device: str, folder: Path) -> PerturbedScores:
-    """Encode texts with a tokenizer, and score them with one of its models."""
+def _score(arm: ArmResult, seed: int, texts: list[str]) -> tuple[Evaluation, TextLoss]:
+    """Encode texts with a tokenizer, and score them with one of its models; also what the tokens lack of the texts."""
     from lm.data.sharding import write_shards
     from lm.data.shards import Shards
     from lm.evaluate.distributed import load_and_evaluate
@@ -169,9 +125,7 @@ def _score(arm: ArmResult, seed: int, texts: list[str], device: str, folder: Pat
         write_shards(place / "shards", arm.tokenizer, [Batch.from_texts(texts)])
         shards = Shards.open(place / "shards", arm.tokenizer, verify="never")
         lengths = arm.tokenizer.token_byte_lengths()
-        _, evaluation = load_and_evaluate(arm.lms[seed].path, shards, lengths, config, device=device)
-        evaluation.save(folder)
-        return PerturbedScores(text_loss=shards.text_loss)
+        return load_and_evaluate(arm.lms[seed].path, shards, lengths, config, device="auto")[1], shards.text_loss
 
 
 def table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -203,9 +157,8 @@ def measure_run(folder: Path, out: Path, *, documents: int = DOCUMENTS, artifact
     reporter = Reporter()
     for note in notes:
         reporter.say(f"left out: {note}", style="yellow")
-    with reporter.stage(STAGE):
-        store = Store.at(artifacts or done[0].store)
-        report = measure(result, store, reporter, documents=documents)
+    with reporter.stage("robustness"):
+        report = measure(result, reporter, documents=documents)
     write_json(out / NUMBERS, report)
     reporter.table(f"Change under perturbations, {report['n_documents']:,} documents", *table(report))
     finish(out / NUMBERS, then=["compare", folder])

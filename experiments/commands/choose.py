@@ -13,7 +13,6 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,25 +22,20 @@ from experiments.cli.arguments import (
     Parser,
     add_text,
     add_threads,
-    named,
     number,
     open_any,
-    open_text,
     out_folder,
     tokenizers_of,
     transition,
     whole,
 )
-from experiments.cli.console import Reporter, duration, finish, percent_change, si
+from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
-from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
-from experiments.fertility.counting import tally
-from experiments.fertility.deployments import deployment
-from experiments.fertility.documents import Text, read
-from experiments.fertility.grid import Cell, Recipe, Trainer, grid
+from experiments.fertility.choosing import cost_curve, finalists, margin, price
+from experiments.fertility.counting import read, tally, text_of
+from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
-from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from superbpe import PRESETS
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
@@ -66,6 +60,8 @@ HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
 """Share of the documents that is held out, and the most text, as stored."""
 TEST_BYTES = 1_000_000
 """Most text, as stored, that the command for the models scores."""
+SAMPLE_BYTES = 1_000_000
+"""Text on which a tokenizer that only other software can run is measured: that software may take a second per MB."""
 _EXAMPLES = 12
 
 
@@ -84,7 +80,6 @@ def parser() -> Parser:
     add("--reference", metavar="NAME", help="tokenizer to compare with (the cheapest BPE of the first pattern)")
     add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (8k 16k 32k 64k)")
     add("--patterns", nargs="+", metavar="PATTERN", help=f"patterns ({' '.join(PATTERNS)}, and those of the presets)")
-    add("--units", nargs="+", choices=("document", "line"), help="units of phase 1 (document, and the presets')")
     add(
         "--presets",
         nargs="*",
@@ -99,10 +94,7 @@ def parser() -> Parser:
     add("--quick", action="store_true", help="a small grid: o200k, digits at 0.9, 16k and 32k")
     add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.2)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    add(
-        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
-    )  # fmt: skip
+    measures.add_deployment(options)
     add_threads(options)
     return options
 
@@ -110,14 +102,25 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Train the grid, measure it, write the page, and print the answer."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed, cells = deployment(arguments.deployment), _cells(arguments)
+    deployed, quick = measures.deployment(arguments.deployment), arguments.quick
+    for pattern in arguments.patterns or []:
+        resolve(pattern)
+    cells = grid(
+        arguments.patterns,
+        PRESETS_TRIED[: 1 if quick else None] if arguments.presets is None else arguments.presets,
+        arguments.transitions or ([0.9] if quick else [0.8, 0.9]),
+        sorted(arguments.sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
+        PATTERNS[: 1 if quick else None],
+    )
     paths = tokenizers_of(arguments.against)
-    known = [*paths, *(cell.name for cell in cells)]
-    if arguments.reference not in (None, *known):
-        raise UserError(f"--reference {arguments.reference!r} is not a tokenizer; the names are {', '.join(known)}")
+    names = [*paths, *(cell.name for cell in cells)]
+    if arguments.reference not in (None, *names):
+        raise UserError(f"--reference {arguments.reference!r} is not a tokenizer; the names are {', '.join(names)}")
     existing = {name: open_any(path, add_special_tokens=[END_OF_TEXT]) for name, path in paths.items()}
-    corpus = _corpus(arguments)
-    about = {
+    corpus = text_of(arguments, arguments.text)
+    share = min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(corpus.sizes()), 1):.2g}"))
+    corpus = Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))
+    split = {
         "text": corpus.config.places,
         "corpus": digest(corpus.identity()),
         "heldout_fraction": corpus.config.heldout_fraction,
@@ -125,121 +128,91 @@ def run(arguments: argparse.Namespace) -> None:
     }
     with out_folder(arguments.out) as out:
         with reporter.stage("text"):
-            text = Text(None, _selection(corpus, out / SELECTION, about, reporter.progress))
-            documents = read([text])
+            text = _selection(corpus, out / SELECTION, split, reporter.progress)
+            documents = read(text)
         if len(documents) < measures.LEAST_DOCUMENTS:
             raise UserError(
                 f"only {len(documents)} documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} "
                 "are required; use more text, a larger --heldout, or name the string between documents with --separator"
             )
-        trainer = Trainer(corpus, out / "trained", about, reporter, threads)
+        trainer = Trainer(corpus, out / "trained", split, reporter, threads)
         trained = trainer.train(cells)
-        for name, loaded in existing.items() if any(cell.recipe.preset for cell in cells) else ():
+        for name, loaded in existing.items() if any(cell.preset for cell in cells) else ():
             if isinstance(start := loaded.tokenizer, Tokenizer) and start.fence is None:
                 try:
                     trained[f"{name}-extended"] = trainer.extend(start, name, PRESETS_TRIED[0])
                 except UserError as error:
                     reporter.say(f"{name} cannot be extended with superwords: {error}", style="yellow")
-        base, size = Recipe(cells[0].recipe.pattern, "document"), max(cell.size for cell in cells)
-        quarters = [one.tokenizer for one in trainer.quarters(base, size)]
-        measured = [one.tokenizer for one in existing.values()]
-        measured += [one.tokenizer for one in trained.values()] + quarters
+        base = Cell(max(cell.size for cell in cells), cells[0].pattern)
+        quarters = trainer.quarters(base)
         with reporter.stage("tokens"):
-            tallies = tally(measured, [text], documents, threads=threads, progress=reporter.progress)
-        counted = dict(zip([*existing, *trained], tallies, strict=False))
-        total = documents.n_bytes.sum()
-
-        def cost(one: Tally, size: int) -> float:
-            return float(cost_curve(deployed, size)(one.tokens.sum() / total))
-
-        least = margin([cost(one, size) for one in tallies[-len(quarters) :]])
-        plain = [name for name, one in trained.items() if one.recipe == str(base)]
-        cheapest = min(plain, key=lambda name: cost(counted[name], trained[name].tokenizer.vocab_size), default="")
-        reference = arguments.reference or cheapest
-        if reference not in counted:
-            raise UserError(f"the text is too small for {reference or base}; use smaller --sizes, or more text")
-        candidates = [
-            Candidate(
-                name,
-                trained[name].recipe if name in trained else name,
-                one.tokenizer.vocab_size,
-                one.tokens,
-                len(one.tokenizer.superword_ids()) if name not in plain else 0,
-                bool(one.changed.any() or one.lost.any()),
+            measured = [one.tokenizer for one in existing.values()]
+            measured += [one.tokenizer for one in (*trained.values(), *quarters)]
+            tallies = tally(
+                measured, text, documents, threads=threads, progress=reporter.progress, sample_bytes=SAMPLE_BYTES
             )
-            for name, one in counted.items()
-        ]
-        priced = price(candidates, reference, documents.n_bytes, deployed, least)
-        chosen = finalists(priced, reference)
-        places = {one.name: paths.get(one.name, str(out / FOLDER / one.name)) for one in chosen}
+        counted = dict(zip([*existing, *trained], tallies, strict=False))
+        report = measures.report(arguments, corpus, documents, "", deployed)
+        n_bytes = report["text"]["bytes"]
+
+        def cost(one: Tally) -> float:
+            return float(cost_curve(deployed, one.tokenizer.vocab_size)(one.tokens.sum() / n_bytes))
+
+        least = margin([cost(one) for one in tallies[len(counted) :]])
+        recipes = {name: name for name in counted} | {cell.name: cell.recipe for cell in cells}
+        plain = [name for name in trained if recipes[name] == base.recipe]
+        reference = arguments.reference or min(plain, key=lambda name: cost(counted[name]), default="")
+        if reference not in counted:
+            raise UserError(f"the text is too small for {reference or base.name}; use smaller --sizes, or more text")
+        priced = price(counted, recipes, reference, documents.n_bytes, deployed)
+        chosen = finalists(priced, reference, least)
+        places = {name: paths.get(name, str(out / FOLDER / name)) for name in chosen}
         for name in places.keys() & trained.keys():
             trained[name].tokenizer.save(places[name])
-        report: dict[str, Any] = {
-            "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "command": command_line(),
+        report |= {
             "reference": reference,
-            "files": [str(path) for path, _ in corpus.files],
-            "documents": len(documents),
-            "bytes": int(total),
-            "split": about,
+            "split": split,
+            "training_bytes": int(n_bytes / (1 - TEST_SHARE) * (1 / corpus.config.heldout_fraction - 1)),
             "smallest_saving": least,
-            "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
             "finalists": [
-                {**one._asdict(), "folder": places[one.name], "examples": _examples(counted[one.name])}
-                for one in chosen
+                {"name": name, "why": why, "folder": places[name], "examples": _examples(counted[name])}
+                for name, why in chosen.items()
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
-            "bakeoff": _bakeoff(arguments, corpus, places, [one for one in priced if one.name in places]),
-            "tokenizers": [],
-            "rows": [],
+            "bakeoff": _bakeoff(
+                arguments, corpus, places, [one["vocab_size"] for one in priced if one["name"] in places]
+            ),
+            "tokenizers": priced,
         }
         for one in priced:
-            rows = measures.rows(
-                one.name, counted[one.name], documents, counted[reference].tokens, alpha=2.5, deployed=deployed
-            )
+            name = one["name"]
+            rows = measures.rows(name, counted[name], documents, counted[reference], deployed=deployed)
             report["rows"] += rows
-            facts = {key: value for key, value in vars(one).items() if key != "tokens"}
-            facts |= {key: rows[0][key] for key in ("bytes_per_token", "cache_bytes_per_byte")}
-            facts["parameters"] = 2 * deployed.hidden_size * one.vocab_size
-            facts["last_count"] = trained[one.name].last_count if one.name in trained else None
-            facts["software"] = existing[one.name].about()["software"] if one.name in existing else None
-            report["tokenizers"].append(facts)
+            counts = trained[name].counts.tolist() if name in trained else []
+            one |= {key: rows[0][key] for key in ("documents", "bytes_per_token", "cache_bytes_per_byte")}
+            one["parameters"] = 2 * deployed.hidden_size * one["vocab_size"]
+            one["last_count"] = counts[-1] if counts else None
+            one["software"] = existing[name].about()["software"] if name in existing else None
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["tokenizers"]))
         write_whole(out / PAGE, page.render(report))
-    _print(reporter, report)
+    title = f"{len(priced)} tokenizers on {si(n_bytes)}B of held-out text: the finalists and the frontier"
+    table = page.table(report, page.shown(report))
+    reporter.table(title, table.header[:5], [row[:5] for row in table.rows])
+    reporter.say(page.headline(report), style="bold")
+    for name, why in chosen.items():
+        reporter.say(f"* {name}: {why}")
+    for note in page.notes(report):
+        reporter.say(note, style="yellow")
+    if report["bakeoff"]["seconds"]:
+        reporter.say(f"comparing their models takes about {duration(report['bakeoff']['seconds'])} on two cores")
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=report["bakeoff"]["command"])
 
 
-def _cells(arguments: argparse.Namespace) -> list[Cell]:
-    """The grid that the arguments choose."""
-    quick = arguments.quick
-    for pattern in arguments.patterns or []:
-        resolve(pattern)
-    return grid(
-        arguments.patterns,
-        arguments.units,
-        PRESETS_TRIED[: 1 if quick else None] if arguments.presets is None else arguments.presets,
-        arguments.transitions or ([0.9] if quick else [0.8, 0.9]),
-        sorted(arguments.sizes or ([16_000, 32_000] if quick else [8_000, 16_000, 32_000, 64_000])),
-        PATTERNS[: 1 if quick else None],
-    )
-
-
-def _corpus(arguments: argparse.Namespace) -> Corpus:
-    """The text with its split: training, selection and test, by a hash of each document."""
-    names = [named(entry) for entry in arguments.text]
-    sources = {name or Path(path).name: path for name, path in names} if any(name for name, _ in names) else {}
-    paths = [] if sources else [path for _, path in names]
-    corpus = open_text(arguments, paths, sources=sources, source_field=arguments.source_field)
-    share = min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(corpus.sizes()), 1):.2g}"))
-    return Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))
-
-
-def _selection(corpus: Corpus, path: Path, about: dict[str, Any], progress: Progress | None) -> Corpus:
+def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Progress | None) -> Corpus:
     """The documents to choose by, as a file that `fertility` can measure too; an existing one is used."""
     record = path.with_suffix(".json")
-    if not (path.exists() and record.exists() and json.loads(record.read_text(encoding="utf-8")) == about):
+    if not (path.exists() and record.exists() and json.loads(record.read_text(encoding="utf-8")) == split):
         test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
         tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
         tick, n_bytes = Throttle(progress, "bytes held out"), 0
@@ -249,20 +222,20 @@ def _selection(corpus: Corpus, path: Path, about: dict[str, Any], progress: Prog
                 if hashlib.sha256(data).digest() not in tested:
                     file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
                 tick(n_bytes := n_bytes + len(data))
-        write_json(record, about)
+        write_json(record, split)
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))
 
 
 def _examples(counted: Tally) -> list[str]:
     """The superwords that occur most in the text."""
     tokenizer = counted.tokenizer
-    ids = tokenizer.superword_ids()[: None if getattr(tokenizer, "fence", None) else 0]
+    ids = tokenizer.superword_ids()
     best = ids[np.argsort(-counted.counts[ids], kind="stable")[:_EXAMPLES]].tolist()
     return [tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
 
 
 def _bakeoff(
-    arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], chosen: Sequence[Candidate]
+    arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], sizes: Sequence[int]
 ) -> dict[str, Any]:
     """Words of the command that compares the finalists on text that was not read here, and its seconds on two cores.
 
@@ -283,32 +256,5 @@ def _bakeoff(
     for arm, place in arms.items():
         words.append(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}={json.dumps(place)}")
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
-    seconds = sum(600 * (0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * 8192) for one in chosen)
+    seconds = sum(600 * (0.8e6 + 128 * size) / (0.8e6 + 128 * 8192) for size in sizes)
     return {"command": words, "seconds": seconds}
-
-
-def _print(reporter: Reporter, report: dict[str, Any]) -> None:
-    """Print the frontier, the finalists and the command that follows."""
-    chosen = [one["name"] for one in report["finalists"]]
-    base = next(one for one in report["tokenizers"] if one["name"] == report["reference"])
-    reporter.table(
-        f"{len(report['tokenizers'])} tokenizers on {si(report['bytes'])}B of held-out text: frontier, finalists (*)",
-        ["", "vocabulary", "bytes/token", f"cost, {report['deployment']['name']}", "KV cache"],
-        [
-            [
-                f"{one['name']}{' *' if one['name'] in chosen else ''}",
-                f"{one['vocab_size']:,}",
-                f"{one['bytes_per_token']:.3f}",
-                page.change(one),
-                percent_change(one["cache_bytes_per_byte"], base["cache_bytes_per_byte"]),
-            ]
-            for one in page.shown(report)
-        ],
-    )
-    reporter.say(page.headline(report), style="bold")
-    for one in report["finalists"]:
-        reporter.say(f"* {one['name']}: {one['why']}")
-    for note in page.notes(report):
-        reporter.say(note, style="yellow")
-    if report["bakeoff"]["seconds"]:
-        reporter.say(f"comparing their models takes about {duration(report['bakeoff']['seconds'])} on two cores")

@@ -11,7 +11,7 @@ RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is
   budget, with the columns `arm,seed,flops,vocab_size,tokens_per_byte` and the bits per byte of each source
   (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
 - With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as a
-  table and `robustness.json`. An interrupted command resumes.
+  table and `robustness.json`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def parser() -> Parser:
         "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
         "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); a CSV of measured points instead of a run, on the same "
         "page; with --perturb, the models on perturbed text.",
-        "scores so far are kept; the same command resumes",
     )
     add = options.add_argument
     add("runs", nargs="+", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")

@@ -1,8 +1,8 @@
 """`superbpe downstream MODEL... --tasks NAMES --out FOLDER`: evaluate models on lm-eval tasks.
 
 MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
-whose data come from the hub, or of `--include-path FOLDER`; `--tasks list` lists them. `--tasks FOLDER` runs all tasks
-in a folder of YAML files. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
+whose data come from the hub; `--tasks list` lists them. `--tasks FOLDER` runs all tasks in a folder of YAML files.
+HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
 
 Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
 task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli.arguments import Parser, out_folder, whole
 from experiments.cli.console import Reporter, console, finish, percent
 from experiments.store.trained_models import Saved, load_models, open_model
-from lm.bits import bits_per_byte
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -41,7 +40,6 @@ def parser() -> Parser:
     add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     add("--out", type=Path, metavar="FOLDER", help="folder for the results")
     add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
-    add("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
     add("--limit", type=whole(), help="use at most this many items of each task")
     add("--device", default="auto", help="auto, cpu or cuda")
     add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead")
@@ -50,20 +48,18 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate the models and print a table."""
-    if arguments.include_path is not None and not arguments.include_path.is_dir():
-        raise UserError(f"--include-path={arguments.include_path} is not a folder; name one with lm-eval's YAML files")
     import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:
         _lm_eval(arguments.lm_eval)
         return
     if arguments.tasks == "list":
-        for task in _library(arguments.include_path).all_tasks:  # groups too
+        for task in _library().all_tasks:  # groups too
             print(task)
         return
     if not arguments.models or arguments.out is None or not arguments.tasks:
         raise UserError("name a MODEL to evaluate, --tasks NAMES, and a folder for the results with --out FOLDER")
-    manager, names = _tasks(arguments.tasks, arguments.include_path)
+    manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
         models = load_models(arguments.models, arguments.device)
         results = evaluate(models, manager, names, limit=arguments.limit)
@@ -72,14 +68,14 @@ def run(arguments: argparse.Namespace) -> None:
     finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
 
 
-def _tasks(chosen: str, include_path: Path | None) -> tuple[Any, list[str]]:
+def _tasks(chosen: str) -> tuple[Any, list[str]]:
     """lm-eval's `TaskManager`, and the names of the tasks: all tasks of a folder, or those that are named."""
     if Path(chosen).is_dir():
-        manager = _library(Path(chosen), defaults=False)
+        manager = _library(Path(chosen))
         if not manager.all_subtasks:
             raise UserError(f"{chosen} has no lm-eval tasks; put their YAML files there")
         return manager, sorted(manager.all_subtasks)  # those of a group run once
-    manager, names = _library(include_path), [name for name in chosen.split(",") if name]
+    manager, names = _library(), [name for name in chosen.split(",") if name]
     for name in names:
         if name not in manager.all_tasks:
             raise UserError(
@@ -89,11 +85,12 @@ def _tasks(chosen: str, include_path: Path | None) -> tuple[Any, list[str]]:
     return manager, names
 
 
-def _library(folder: Path | None, *, defaults: bool = True) -> Any:
+def _library(folder: Path | None = None) -> Any:
+    """The tasks of a folder; without one, those of lm-eval."""
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
+    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=folder is None)
 
 
 def register() -> None:
@@ -166,13 +163,12 @@ def evaluate(
             manager.load([name])
         except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
             why = " ".join(str(error).split())
-            remedy = (
-                "; its data come from the Hugging Face hub: check the network and unset HF_HUB_OFFLINE and "
-                "HF_DATASETS_OFFLINE, or name a folder of tasks with local data, --tasks FOLDER"
-                if isinstance(error, OSError)
-                else ""
-            )
-            raise UserError(f"lm-eval cannot load the task {name} ({type(error).__name__}: {why}){remedy}") from error
+            remedy = "; its data come from the Hugging Face hub: check the network, and unset HF_HUB_OFFLINE and "
+            remedy += "HF_DATASETS_OFFLINE, or name a folder of tasks with local data, --tasks FOLDER"
+            raise UserError(
+                f"lm-eval cannot load the task {name} ({type(error).__name__}: {why})"
+                + (remedy if isinstance(error, OSError) else "")
+            ) from error
     about: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for saved in models:
@@ -203,18 +199,6 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
         error = values.get(key.replace(metric, f"{metric}_stderr", 1))
         stderr = float(error) if isinstance(error, int | float) and math.isfinite(error) else None
         yield {**common, "metric": metric, "value": float(value), "stderr": stderr}
-    nats, n_bytes = 0.0, 0
-    for sample in samples:
-        # Score only the correct answer of a multiple-choice item.
-        if not all(len(argument) == 2 and isinstance(argument[1], str) for argument in sample["arguments"]):
-            return
-        right = sample["target"] if len(sample["arguments"]) > 1 else 0
-        if not isinstance(right, int):
-            return
-        nats -= float(sample["filtered_resps"][right][0])
-        n_bytes += len(sample["arguments"][right][1].encode())
-    if n_bytes:
-        yield {**common, "metric": "answer_bits_per_byte", "value": bits_per_byte(nats, n_bytes), "stderr": None}
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import asdict
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,22 +26,18 @@ from experiments.cli.arguments import (
     open_text,
     out_folder,
     tokenizers_of,
-    whole,
 )
-from experiments.cli.console import Reporter, finish, percent, si
+from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
-from experiments.fertility.counting import tally
-from experiments.fertility.deployments import deployment
-from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, read
+from experiments.fertility.counting import SOURCE, read, tally, text_of
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
-from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
-from tokenizer.files import digest, weighted
+from tokenizer.files import weighted
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -55,24 +49,16 @@ if TYPE_CHECKING:
 
     from tokenizer import Corpus
     from tokenizer.external.load import Pretrained
-    from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
 _TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
-_COLUMNS = 6
-"""Most groups in a table of the terminal."""
+_LINES = 12
+"""Most sources or scripts in a table of the terminal."""
 
 
 class Arm(NamedTuple):
-    """A tokenizer of the comparison.
-
-    Attributes:
-        name: Its name.
-        loaded: The tokenizer and its origin.
-        training: Its training text, as far as it can still be read.
-        trained_on: Names of its training text; None if they are unknown.
-    """
+    """A tokenizer, its training text as far as it can be read, and the names of that text; None if it is unknown."""
 
     name: str
     loaded: Pretrained
@@ -95,7 +81,6 @@ def parser() -> Parser:
     add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
     add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
     add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
-    add("--title", default="Tokens that a text needs", help="heading of the page")
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
@@ -104,12 +89,8 @@ def parser() -> Parser:
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
     add_text_settings(options)
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
-    add("--max-bytes", type=whole(), help="use at most this much of each text")
-    add(
-        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
-    )  # fmt: skip
-    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
+    measures.add_deployment(options)
+    add("--alpha", type=number(0), default=measures.ALPHA, help="order of the Rényi entropy (%(default)s)")
     add_threads(options)
     return options
 
@@ -117,54 +98,43 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> None:
     """Count the tokens, write the page, and print the tables."""
     threads, reporter = thread_count(arguments.threads), Reporter()
-    deployed = deployment(arguments.deployment)
-    texts, arms = _texts(arguments), _arms(arguments)
+    deployed = measures.deployment(arguments.deployment)
+    entries = [*filter(_is_text, arguments.given), *arguments.text]
+    if not entries:
+        raise UserError(
+            f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
+            ".txt, .jsonl or .parquet, or give other files and folders with --text"
+        )
+    text, arms = text_of(arguments, entries), _arms(arguments)
     names = [arm.name for arm in arms]
     reference = arguments.reference or names[0]
     if reference not in names:
         raise UserError(f"--reference {reference!r} is not a tokenizer; the names are {', '.join(names)}")
     with out_folder(arguments.out) as out:
         with reporter.stage("text"):
-            documents = read(texts, reporter.progress)
-            overlaps = _overlaps(arms, texts, threads, reporter.progress)
+            documents = read(text, reporter.progress)
+            overlaps = _overlaps(arms, text, threads, reporter.progress)
         with reporter.stage("tokens"):
-            tallies = tally(
-                [arm.loaded.tokenizer for arm in arms], texts, documents, threads=threads, progress=reporter.progress
-            )
-        rows = []
+            tokenizers = [arm.loaded.tokenizer for arm in arms]
+            tallies = tally(tokenizers, text, documents, threads=threads, progress=reporter.progress)
+        report = measures.report(arguments, text, documents, reference, deployed)
+        report |= {"phase1": describe_phase1(dict(zip(names, tokenizers, strict=True))), "tokenizers": []}
         for arm, counted, overlap in zip(arms, tallies, overlaps, strict=True):
             if not counted.tokens.any():
                 raise UserError(f"{arm.name} gives no token for this text; leave it out")
-            against = tallies[names.index(reference)].tokens
-            rows.append(
-                measures.rows(
-                    arm.name, counted, documents, against,
-                    alpha=arguments.alpha, deployed=deployed, in_training=overlap,
-                )
+            rows = measures.rows(
+                arm.name, counted, documents, tallies[names.index(reference)],
+                alpha=arguments.alpha, deployed=deployed, in_training=overlap,
             )  # fmt: skip
-        report = {
-            "title": arguments.title,
-            "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "command": command_line(),
-            "alpha": arguments.alpha,
-            "confidence": measures.CONFIDENCE,
-            "least_documents": measures.LEAST_DOCUMENTS,
-            "reference": reference,
-            "phase1": describe_phase1({arm.name: arm.loaded.tokenizer for arm in arms}),
-            "text": {
-                "files": [str(path) for text in texts for path, _ in text.corpus.files],
-                "documents": len(documents),
-                "bytes": int(documents.n_bytes.sum()),
-                "words": int(documents.n_words.sum()),
-            },
-            "tokenizers": list(map(_described, arms, rows, overlaps)),
-            "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
-            "rows": list(chain.from_iterable(rows)),
-        }
+            report["rows"] += rows
+            report["tokenizers"].append(_described(arm, rows, overlap))
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["rows"]))
         write_whole(out / PAGE, page.render(report))
-    _print(reporter, report)
+    for table in page.tables(report).values():
+        reporter.table(table.title, table.header, table.rows[:_LINES])
+    for note in page.notes(report):
+        reporter.say(note, style="yellow")
     first = next(named(entry)[1] for entry in arguments.given if not _is_text(entry))
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", first])
 
@@ -172,24 +142,6 @@ def run(arguments: argparse.Namespace) -> None:
 def _is_text(entry: str) -> bool:
     path = Path(named(entry)[1])
     return _TEXT.search(path.name) is not None and path.name not in TOKENIZER_FILES
-
-
-def _texts(arguments: argparse.Namespace) -> list[Text]:
-    texts, seen = [], set()
-    for entry in [*filter(_is_text, arguments.given), *arguments.text]:
-        name, path = named(entry)
-        corpus = open_text(arguments, [path], source_field=arguments.source_field, max_bytes=arguments.max_bytes)
-        for file in (file.resolve() for file, _ in corpus.files):
-            if file in seen:
-                raise UserError(f"{file} is named twice, by {entry!r} for the second time; name each text once")
-            seen.add(file)
-        texts.append(Text(name, corpus))
-    if not texts:
-        raise UserError(
-            f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
-            ".txt, .jsonl or .parquet, or give other files and folders with --text"
-        )
-    return texts
 
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
@@ -202,41 +154,32 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
     for name, path in paths.items():
         pattern = next((pattern for of, pattern in patterns if of in (None, name)), None)
         loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=pattern)
-        trained_on, corpora = None, [open_text(arguments, [text]) for of, text in training if of in (None, name)]
-        if not corpora:
-            trained_on, corpora = _recorded(arguments, loaded.tokenizer)
+        corpora = [open_text(arguments, [text]) for of, text in training if of in (None, name)]
+        trained_on = None
+        if not corpora:  # the training text that the tokenizer's own folder names, if it can still be read
+            about = getattr(loaded.tokenizer, "provenance", {})
+            phases = [about.get(phase) for phase in ("phase1", "phase2", "choose")]
+            recorded = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
+            trained_on = [weighted(str(entry), "text")[0] for entry in dict.fromkeys(recorded)] or None
+            with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
+                share = about.get("choose", {}).get("heldout_fraction", 0.0)
+                corpora = [open_text(arguments, trained_on, heldout_fraction=share)] if trained_on else []
         files = [file.name for corpus in corpora for file, _ in corpus.files]
         arms.append(Arm(name, loaded, corpora, files or trained_on))
     return arms
 
 
-def _recorded(arguments: argparse.Namespace, tokenizer: TokenizerLike) -> tuple[list[str] | None, list[Corpus]]:
-    """The training text that a tokenizer's own folder names: the names, and the text if it can still be read."""
-    about = getattr(tokenizer, "provenance", {})
-    phases = [about.get(phase) for phase in ("phase1", "phase2", "choose")]
-    entries = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
-    names = [weighted(str(entry), "text")[0] for entry in dict.fromkeys(entries)]
-    with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
-        share = about.get("choose", {}).get("heldout_fraction", 0.0)
-        return names or None, [open_text(arguments, names, heldout_fraction=share)] if names else []
-    return names, []
-
-
 def _overlaps(
-    arms: Sequence[Arm], texts: Sequence[Text], threads: int, progress: Progress | None = None
+    arms: Sequence[Arm], text: Corpus, threads: int, progress: Progress | None = None
 ) -> list[NDArray[np.bool_] | None]:
     """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
-    by_text: dict[str, NDArray[np.bool_]] = {}
-    overlaps: list[NDArray[np.bool_] | None] = []
-    for arm in arms:
-        key = digest([corpus.identity() for corpus in arm.training])
-        if key not in by_text and any(corpus.files for corpus in arm.training):
-            measured = (batch for text in texts for batch in text.corpus.batches("all"))
-            training = (corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
-            found = find_overlap(measured, chain.from_iterable(training), threads=threads, progress=progress)
-            by_text[key] = found.whole
-        overlaps.append(by_text.get(key))
-    return overlaps
+    found: dict[tuple[Corpus, ...], NDArray[np.bool_] | None] = {(): None}
+    for training in (tuple(arm.training) for arm in arms):
+        if training not in found:  # each text is read once
+            batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in training)
+            overlap = find_overlap(text.batches("all"), batches, threads=threads, progress=progress)
+            found[training] = overlap.whole
+    return [found[tuple(arm.training)] for arm in arms]
 
 
 def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.bool_] | None) -> dict[str, Any]:
@@ -255,47 +198,3 @@ def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.boo
         "in_training": in_training,
         "loses_text": bool(rows[0]["changed_documents"] or rows[0]["lost_bytes"]),
     }
-
-
-def _print(reporter: Reporter, report: dict[str, Any]) -> None:
-    """Print the table of all text, and tokens by source and script."""
-    rows = {(row["tokenizer"], row["by"], row["group"]): row for row in report["rows"]}
-    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == ALL}
-    text, reference = report["text"], report["reference"]
-    lines = []
-    for arm in report["tokenizers"]:
-        row = overall[arm["name"]]
-        premium = "" if arm["name"] == reference else page.premium(row)
-        measured = [page.with_interval(row, "bytes_per_token"), page.with_interval(row, "tokens_per_word"), premium]
-        lines.append(
-            [
-                arm["name"],
-                f"{row['tokens']:,}",
-                *(cell.replace(page.PLUS_MINUS, "\n± ") for cell in measured),
-                f"{si(row['vocabulary'])}\n{percent(row['used'] / max(row['vocabulary'], 1), 0)}",
-                f"{row['renyi_efficiency']:.3f}",
-                page.lost(row) or "none",
-                "unknown" if arm["in_training"] is None else percent(row["in_training_bytes"] / row["bytes"]),
-            ]
-        )
-    title = f"{si(text['bytes'])}B of text in {text['documents']:,} documents"
-    head = ["", "tokens", "bytes/\ntoken", "tokens/\nword", f"tokens against\n{reference}", "vocabulary\nused",
-            f"Rényi\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]  # fmt: skip
-    reporter.table(title, head, lines)
-    reporter.table(
-        f"Serving, {report['deployment']['name']}",
-        ["", *page.SERVING.values()],
-        [[name, *(page.priced(row, overall[reference], measure) for measure in page.SERVING)]
-         for name, row in overall.items()],
-    )  # fmt: skip
-
-    def cell(row: dict[str, Any]) -> str:
-        return f"{row['tokens']:,}" if row["tokenizer"] == reference else page.premium(row)
-
-    for by in (SOURCE, SCRIPT):
-        groups = list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))[:_COLUMNS]
-        if len(groups) > 1:
-            cells = [[name, *(cell(rows[name, by, group]) for group in groups)] for name in overall]
-            reporter.table(f"Tokens by {by}", ["", *groups], cells)
-    for note in page.notes(report):
-        reporter.say(note, style="yellow")

@@ -25,16 +25,14 @@ from experiments.cli.arguments import (
     tokenizers_of,
     whole,
 )
-from experiments.cli.console import finish, percent, print_table, si
+from experiments.cli.console import finish, print_table
 from experiments.report import vocabulary, vocabulary_page
-from experiments.report.training_counts import training_counts
-from experiments.report.vocabulary import Settings, Side
-from superbpe.inspection import history, tokens
+from experiments.report.vocabulary import Side
+from superbpe.inspection import history
 from tokenizer import UserError
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
 from tokenizer.durable import replacing, write_json, write_whole
-from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +43,6 @@ EMBEDDED = "embedded"
 
 def parser() -> Parser:
     """Arguments of the command."""
-    usual = Settings()
     options = Parser(
         "inspect",
         "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
@@ -64,10 +61,7 @@ def parser() -> Parser:
     add_text_settings(options)
     add("--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)")
     add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
-    add("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
-    add("--alpha", type=number(0), default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
-    add("--listed", type=whole(0), default=usual.listed, help="rows of each list (%(default)s)")
-    add("--contexts", type=whole(), default=usual.contexts, help="occurrences to show per token (%(default)s)")
+    add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on the text")
     return options
 
@@ -76,8 +70,6 @@ def run(arguments: argparse.Namespace) -> None:
     """Inspect the vocabularies and write the page."""
     if arguments.history and not arguments.text:
         raise UserError("--history needs a text on which merges are counted; add --text FILE")
-    settings = Settings(alpha=arguments.alpha, listed=arguments.listed, contexts=arguments.contexts)
-    words = None if arguments.words is None else resolve(arguments.words)
     paths = tokenizers_of([arguments.tokenizer, *arguments.against])
     patterns = [of_tokenizer("--pattern", entry, paths) for entry in arguments.pattern]
     tokenizers = [
@@ -87,13 +79,10 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(arguments.out):
         batches = _batches(arguments)
         sides = [
-            vocabulary.side(
-                label, path, tokenizer, batches, alpha=settings.alpha,
-                trained=training_counts(Path(path), tokenizer), described=tokens.describe(tokenizer, words),
-            )
+            vocabulary.side(label, path, tokenizer, batches, alpha=arguments.alpha)
             for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
-        ]  # fmt: skip
-        report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
+        ]
+        report = vocabulary.gather(sides, ", ".join(arguments.text) or None)
         written = _write(arguments, report, sides)
         _print(report)
         if arguments.history:
@@ -136,26 +125,7 @@ def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequenc
 
 def _print(report: dict[str, Any]) -> None:
     rows = report["tokenizers"]
-    lines, caption = [], ""
-    for name, key in (
-        ("tokens", "ordinary"), ("superwords", "superwords"), ("other tokens across pretokens", "crossing"),
-        ("parts of characters", "partial"), ("unreachable", "unreachable"), ("never produced", "never_produced"),
-    ):  # fmt: skip
-        lines.append([name, *("–" if row[key] is None else f"{row[key]:,}" for row in rows)])
-    lines.append(["near-duplicates", *(f"{row['near_duplicates']['tokens']:,}" for row in rows)])
-    if report["text"]:
-        measured = [row["on_text"] for row in rows]
-        alpha = f"{measured[0]['alpha']:g}"
-        caption = f"on {si(measured[0]['bytes'])}B of {report['text']}"
-        for name, key, form in (
-            ("bytes per token", "bytes_per_token", "{:.3f}".format), ("tokens per word", "fertility", "{:.3f}".format),
-            ("utilisation", "utilisation", percent), ("superwords among tokens", "superword_tokens", percent),
-            ("other tokens across pretokens", "crossing_tokens", percent),
-            (f"Rényi efficiency (α={alpha}), over log2 |V|", "renyi_efficiency", "{:.4f}".format),
-            ("… over log2 of the tokens that occur", "renyi_efficiency_observed", "{:.4f}".format),
-        ):  # fmt: skip
-            lines.append([name, *(form(each[key]) for each in measured)])
-    print_table(report["title"], ["", *(row["label"] for row in rows)], lines, caption)
+    print_table(report["title"], ["", *(row["label"] for row in rows)], vocabulary.numbers(report))
     if report["superwords"]["n"]:
         kinds = [
             [

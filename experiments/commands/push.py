@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,24 +36,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure the tokenizer and upload it."""
     if not is_repository_id(arguments.repository):
         raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
-    if arguments.to is None:
-        _push(arguments)
-        return
-    if arguments.to.exists():
+    if arguments.to is not None and arguments.to.exists():
         raise UserError(f"--to {arguments.to} exists; name a new folder")
-    with out_folder(arguments.to.absolute().parent, "--to, in"):
-        _push(arguments)
-
-
-def _push(arguments: argparse.Namespace) -> None:
-    tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern)
-    pushed = push(
-        tokenizer,
-        arguments.repository,
-        to=arguments.to,
-        license=arguments.license,
-        private=arguments.private,
-    )
+    with nullcontext() if arguments.to is None else out_folder(arguments.to.absolute().parent, "--to, in"):
+        tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern)
+        pushed = push(
+            tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private
+        )
     uploading = ["push", arguments.tokenizer, arguments.repository, "--license", "LICENSE"]
-    then = ["inspect", arguments.repository] if arguments.to is None else uploading
-    finish(pushed, then=then)
+    finish(pushed, then=["inspect", arguments.repository] if arguments.to is None else uploading)

@@ -6,21 +6,16 @@ delete the folders of old runs and reports, check the list of `--clean`, and add
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from experiments.cli.arguments import Parser
-from experiments.cli.console import Reporter, console, duration, finish, si, stderr
+from experiments.cli.console import Reporter, console, duration, finish, print_table, si, stderr
 from experiments.store import inventory, records
 from experiments.store.artifacts import Store
-from experiments.store.inventory import BUSY, DAMAGED, UNFINISHED, WHOLE, Item
-from tokenizer.durable import remove_folder
+from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
 from tokenizer.errors import UserError
 from tokenizer.files import without_credentials
 
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
 _WHY = {
     WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
-    UNFINISHED: "unfinished",
 }
 
 
@@ -43,23 +37,21 @@ def parser() -> Parser:
         "status",
         "Lists artifacts by the command that made them, with cost, state and inputs; --clean removes those that are "
         "not needed. An artifact is needed if a report shows it, or if a run used it whose folder (in outputs/) still "
-        "exists: delete folders of old runs and reports first.",
+        "exists: delete the folders of old runs and reports first.",
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
     add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="the folder")
     add("--verify", action="store_true", help="compare every file with its checksum")
-    add("--json", action="store_true", help="print JSON instead of tables")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
     add("--yes", action="store_true", help="with --clean: remove them")
-    add("--unfinished", action="store_true", help="with --clean: unfinished stages too, which could be resumed")
     return options
 
 
 def run(arguments: argparse.Namespace) -> None:
     """List the artifacts, or remove those that are not needed."""
-    if not arguments.clean and (arguments.yes or arguments.unfinished):
-        raise UserError("--yes and --unfinished say what to remove; add --clean")
+    if arguments.yes and not arguments.clean:
+        raise UserError("--yes removes what --clean lists; add --clean")
     if arguments.clean:
         _clean(arguments, _store(arguments))
         return
@@ -67,11 +59,8 @@ def run(arguments: argparse.Namespace) -> None:
     with reporter.stage("status"):
         store = _store(arguments, reporter.progress)
         items = inventory.take(store, verify=arguments.verify)
-    if arguments.json:
-        print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
-    else:
-        _print(items, records.arm_labels(store))
-        finish(then=["status", arguments.store, "--clean"])
+    _print(items, records.arm_labels(store))
+    finish(then=["status", arguments.store, "--clean"])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -89,45 +78,28 @@ def _store(arguments: argparse.Namespace, progress: Progress | None = None) -> S
 
 
 def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
-    groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
+    """Print a table for each command, in the order in which they made their first artifact."""
+    groups: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        groups[_first_made(items, item), item.command].append(item)
-    for (made, typed), group in sorted(groups.items()):
-        title = made.replace("T", " ")[:16] or "unfinished"
-        console.print(Text.assemble((title, "bold"), f"  {typed}"), soft_wrap=True)
-        console.print(_table(group, labels))
+        groups[item.command].append(item)
+    for typed, group in sorted(groups.items(), key=lambda entry: min(item.made for item in entry[1])):
+        made = min(item.made for item in group).replace("T", " ")[:16] or "unfinished"
+        rows = [_cells(item, labels.get(item.name, ())) for item in group]
+        print_table(
+            f"{made}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4), compact=True
+        )
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
     console.print(_total(items), soft_wrap=True)
 
 
-def _first_made(items: list[Item], item: Item) -> str:
-    """Time when the command made its first artifact; commands are listed in that order."""
-    return min((each.made for each in items if item.command and each.command == item.command), default="")
-
-
-def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
-    table.add_column("artifact", no_wrap=True)
-    for name in ("took", "disk", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    for item in group:
-        memory = None if item.manifest is None else item.manifest.peak_memory_bytes
-        used = [f"of {', '.join(labels[item.name])}"] if item.name in labels else []
-        origin = [item.name, *used, *(f"needs {name}" for name in item.needs)]
-        state = item.state
-        if item.state == WHOLE:
-            state = "" if item.needed else "not needed"
-        table.add_row(
-            Text("\n  ".join(origin)),  # one per line, so that names fit any terminal
-            "" if item.seconds is None else duration(item.seconds),
-            f"{si(item.n_bytes)}B",
-            "" if memory is None else f"{si(memory)}B",
-            state,
-        )
-    return table
+def _cells(item: Item, labels: Sequence[str]) -> list[str]:
+    memory = None if item.manifest is None else item.manifest.peak_memory_bytes
+    origin = [item.name, *([f"of {', '.join(labels)}"] if labels else []), *(f"needs {name}" for name in item.needs)]
+    state = ("" if item.needed else "not needed") if item.state == WHOLE else item.state
+    took = "" if item.seconds is None else duration(item.seconds)
+    return ["\n  ".join(origin), took, f"{si(item.n_bytes)}B", "" if memory is None else f"{si(memory)}B", state]
 
 
 def _total(items: list[Item]) -> str:
@@ -138,12 +110,6 @@ def _total(items: list[Item]) -> str:
     if free:
         text += f"; {len(free)} of them are not needed or not usable ({si(sum(item.n_bytes for item in free))}B)"
     return text
-
-
-def _row(item: Item) -> dict[str, Any]:
-    row = dataclasses.asdict(item)
-    manifest = row.pop("manifest")
-    return {**row, "path": str(item.path), "peak_memory_bytes": manifest and manifest["peak_memory_bytes"]}
 
 
 def _clean(arguments: argparse.Namespace, store: Store) -> None:
@@ -157,7 +123,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
                 f"{len(alive)} runs are using {store.root} (in {alive[0].record.parent}); wait for them or stop them"
             )
         items = inventory.take(store)
-        unneeded = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
+        unneeded = [item for item in items if not item.needed]
         for item in unneeded:
             cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
             line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {_WHY[item.state]}"
@@ -170,17 +136,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
-    waiting = [item for item in items if item.state == UNFINISHED and item not in unneeded]
-    if waiting:
-        n_bytes = si(sum(item.n_bytes for item in waiting))
-        stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
-        console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
+    if waiting := [item for item in items if item.state == UNFINISHED]:
+        stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
+        console.print(f"{stages} can be resumed with the same command; delete their folders to start from scratch")
     left = unneeded and not arguments.yes
     finish(then=["status", arguments.store, *(["--clean", "--yes"] if left else [])])
-
-
-def _goes(item: Item, *, unfinished: bool) -> bool:
-    return item.state != BUSY and (not item.needed or (unfinished and item.state == UNFINISHED))
 
 
 def _remove(store: Store, item: Item) -> bool:
@@ -188,8 +148,6 @@ def _remove(store: Store, item: Item) -> bool:
     with store.if_free(item.name) as free:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
-        elif item.path.name.startswith("."):
-            remove_folder(item.path)
         else:
             store.remove(item.name)
         return free

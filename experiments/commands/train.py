@@ -9,7 +9,6 @@ from experiments.cli.arguments import (
     Parser,
     add_text,
     add_threads,
-    number,
     open_text,
     out_folder,
     size,
@@ -28,8 +27,6 @@ from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     import argparse
-
-    from tokenizer import Corpus
 
 
 def parser() -> Parser:
@@ -60,13 +57,6 @@ def parser() -> Parser:
     add("--pattern", help=f"name or regex (the preset's, otherwise {FULL_STRENGTH})")
     add("--unit", choices=("document", "line"), help="text that no pretoken crosses (the preset's, otherwise document)")
     add(
-        "--heldout",
-        type=number(0, 0.5),
-        default=0.0,
-        metavar="SHARE",
-        help="share of the documents to measure the tokenizer on instead of training on them",
-    )
-    add(
         "--special",
         nargs="+",
         default=list(DEFAULT_SPECIAL_TOKENS),
@@ -88,11 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
     pattern, unit = resolve(arguments.pattern or phase1["pattern"]), arguments.unit or phase1["unit"]
     reporter = Reporter()
     with out_folder(arguments.to, "--to", new=True):
-        corpus = open_text(arguments, arguments.text, heldout_fraction=arguments.heldout)
-        if arguments.heldout:
-            next(corpus.batches("heldout"))  # fails early if no document is held out
-        if preset and not arguments.separator:
-            _check_documents(corpus)
+        corpus = open_text(arguments, arguments.text)
         common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
         with reporter.stage("count"):
             counts = count_pretokens(corpus, pattern, unit=unit, special_tokens=arguments.special, **common)
@@ -116,12 +102,6 @@ def run(arguments: argparse.Namespace) -> None:
             tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
-    if arguments.heldout:
-        n_bytes = n_tokens = 0
-        for batch in corpus.batches("heldout"):
-            n_bytes += batch.n_bytes
-            n_tokens += len(tokenizer.encode_batch(batch, threads=arguments.threads)[0])
-        reporter.say(f"{n_bytes / n_tokens:.3f} bytes per token on {si(n_bytes)}B of held-out text")
     finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])
 
 
@@ -162,14 +142,3 @@ def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> Non
             f"--transition {arguments.transition} is {tokens} tokens, which is not between 256 (bytes alone) and "
             f"{most} (--vocab-size without special tokens)"
         )
-
-
-def _check_documents(corpus: Corpus) -> None:
-    """Raise a UserError for a text file that phase 2, which reads whole documents, cannot hold in memory."""
-    limit = corpus.config.document_limit_bytes
-    for (path, form), n_bytes in zip(corpus.files, corpus.sizes(), strict=True):
-        if form == "txt" and n_bytes > limit:
-            raise UserError(
-                f"{path} is one document of more than {si(limit)}B, which phase 2 cannot read; give the string between "
-                "its documents, as in --separator '\\n\\n'"
-            )

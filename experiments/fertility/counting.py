@@ -1,40 +1,133 @@
-"""Token counts of several tokenizers on the same documents, from one pass over the text."""
+"""The measured documents of a text, and the tokens of several tokenizers for them, from one pass each."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from experiments.cli.arguments import named, open_text
 from lm.data.shards import END_OF_TEXT
+from lm.data.survey import survey
+from tokenizer import Batch
+from tokenizer.errors import UserError, listed
+from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
-    from concurrent.futures import Future
 
-    from experiments.fertility.documents import Documents, Text
-    from tokenizer._native import Batch
+    from numpy.typing import NDArray
+
+    from tokenizer import Corpus
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
+
+ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
+"""How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
+MOST_SOURCES = 50
+"""Sources that are told apart: the largest ones."""
+
+
+class Group(NamedTuple):
+    """Indices of the documents of a kind, source or script, or of all, int64[n]; `by` says which, `name` its name."""
+
+    by: str
+    name: str
+    documents: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The measured documents, in the order of the text.
+
+    Attributes:
+        n_bytes: int64[n_documents], bytes of UTF-8.
+        n_words: int64[n_documents], whitespace-separated words.
+        groups: All documents, then kinds (if sources name them), sources and scripts; the largest first.
+    """
+
+    n_bytes: NDArray[np.int64]
+    n_words: NDArray[np.int64]
+    groups: list[Group]
+
+    def __len__(self) -> int:
+        return len(self.n_bytes)
+
+
+def text_of(arguments: argparse.Namespace, entries: Sequence[str], **settings: Any) -> Corpus:
+    """The text of entries PATH or NAME=PATH, of which NAME is the source.
+
+    Args:
+        arguments: Those of `add_text_settings`, and `source_field`.
+        entries: The entries.
+        settings: Further settings of `CorpusConfig`.
+
+    Raises:
+        UserError: Two texts have the same name, or a path names no text.
+    """
+    sources: dict[str, str] = {}
+    for name, path in map(named, entries):
+        if sources.setdefault(name or Path(path).name, path) != path and name:
+            raise UserError(f"two texts are called {name!r}; write another NAME={path}")
+    settings["source_field"] = arguments.source_field
+    if not any(name for name, _ in map(named, entries)):
+        return open_text(arguments, entries, **settings)
+    return open_text(arguments, [], sources=sources, **settings)
+
+
+def read(text: Corpus, progress: Progress | None = None, most_sources: int = MOST_SOURCES) -> Documents:
+    """Read the documents of a text.
+
+    Args:
+        text: The text.
+        progress: Called with the bytes read.
+        most_sources: Sources to tell apart.
+
+    Raises:
+        UserError: If the text has no documents.
+    """
+    found = survey(text, "all", done=Throttle(progress, "bytes read"))
+    if not len(found):
+        raise UserError(f"{listed(path for path, _ in text.files)} contains no text")
+    kinds = list(dict.fromkeys(name.partition(": ")[0] for name in found.sources))
+    kind = np.array([kinds.index(name.partition(": ")[0]) for name in found.sources])[found.source]
+
+    def groups(by: str, names: Sequence[str], of_document: NDArray[np.integer[Any]]) -> list[Group]:
+        order = np.argsort(-np.bincount(of_document, found.n_bytes, len(names)), kind="stable")
+        return [Group(by, names[i], np.flatnonzero(of_document == i)) for i in order[:most_sources].tolist()]
+
+    every = [Group(ALL, "all text", np.arange(len(found)))]
+    every += groups(KIND, kinds, kind) if len(kinds) < len(found.sources) else []
+    every += groups(SOURCE, found.sources, found.source) + groups(SCRIPT, found.scripts, found.script)
+    return Documents(found.n_bytes, found.n_words, every)
 
 
 class Tally:
     """Token counts of one tokenizer. Batches may be added from any thread, in any order.
 
-    Attributes:
+    Args:
         tokenizer: The tokenizer. Its special tokens include `<|endoftext|>`.
+        n_documents: Number of documents.
+        every: Measure one document of this many.
+
+    Attributes:
+        measured: bool[n_documents], the documents that are measured.
         tokens: int64[n_documents], tokens of each document.
         lost: int64[n_documents], bytes of each document that no token stands for, or only the unknown token.
         changed: bool[n_documents], whether a document decodes to another text.
         counts: int64[vocab_size], occurrences of each token.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, n_documents: int) -> None:
+    def __init__(self, tokenizer: TokenizerLike, n_documents: int, every: int = 1) -> None:
         self.tokenizer = tokenizer
+        self.measured = np.arange(n_documents) % every == 0
         self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
         self.changed = np.zeros(n_documents, np.bool_)
         self.counts = np.zeros(tokenizer.vocab_size, np.int64)
@@ -44,9 +137,13 @@ class Tally:
 
     def add(self, batch: Batch, first: int) -> None:
         """Count the tokens of a batch whose first document has index `first`."""
+        chosen = np.flatnonzero(self.measured[first : first + len(batch)])
+        if len(chosen) < len(batch):
+            batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])
+        if not len(batch):
+            return
         stream = self.tokenizer.encode_stream(batch, self._mark, self._lengths, narrow=False)
-        lengths = np.diff(stream.ends, prepend=0)
-        at = slice(first, first + len(lengths))
+        lengths, at = np.diff(stream.ends, prepend=0), first + chosen
         self.tokens[at] = lengths - 1
         if stream.changed is not None:
             self.changed[at] = stream.changed
@@ -62,42 +159,37 @@ class Tally:
 
 def tally(
     tokenizers: Sequence[TokenizerLike],
-    texts: Sequence[Text],
+    text: Corpus,
     documents: Documents,
     *,
     threads: int,
     progress: Progress | None = None,
+    sample_bytes: int | None = None,
 ) -> list[Tally]:
-    """Count the tokens of the texts with each tokenizer.
+    """Count the tokens of a text with each tokenizer.
 
     Args:
         tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
-        texts: The texts.
-        documents: Their documents.
+        text: The text.
+        documents: Its documents.
         threads: Number of threads.
         progress: Called with the bytes encoded, over all tokenizers.
+        sample_bytes: Tokenizers that other software runs measure about this much of the text, since they are slow;
+            None for all of it.
     """
-    tallies = [Tally(tokenizer, len(documents)) for tokenizer in tokenizers]
-    tick = Throttle(progress, "bytes encoded", len(tallies) * int(documents.n_bytes.sum()))
-    pending: deque[tuple[Future[None], int]] = deque()
+    n, total = len(documents), int(documents.n_bytes.sum())
+    sampled = min(n, -(-total // sample_bytes)) if sample_bytes else 1
+    tallies = [Tally(one, n, sampled if isinstance(one, ExternalTokenizer) else 1) for one in tokenizers]
+    tick = Throttle(progress, "bytes encoded", len(tallies) * total)
+    batches = text.batches("all")
     done = first = 0
-
-    def finish() -> None:
-        nonlocal done
-        future, size = pending.popleft()
-        future.result()
-        done += size
-        tick(done)
-
     with ThreadPoolExecutor(threads) as pool:
-        for text in texts:
-            for batch in text.corpus.batches("all"):
-                for each in tallies:
-                    if len(pending) == 2 * threads:
-                        finish()
-                    pending.append((pool.submit(each.add, batch, first), batch.n_bytes))
-                first += len(batch)
-        while pending:
-            finish()
-    assert first == len(documents), "the text has other documents than the survey found"
+        while group := list(islice(batches, threads)):
+            firsts = accumulate(map(len, group), initial=first)
+            jobs = [(one, batch, start) for batch, start in zip(group, firsts, strict=False) for one in tallies]
+            for (_, batch, _), _ in zip(jobs, pool.map(lambda job: job[0].add(*job[1:]), jobs), strict=True):
+                done += batch.n_bytes
+                tick(done)
+            first += sum(map(len, group))
+    assert first == n, "the text has other documents than the survey found"
     return tallies

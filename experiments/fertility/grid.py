@@ -7,7 +7,7 @@ same token. So each recipe is trained once, to its largest size, and cut to the 
 from __future__ import annotations
 
 import warnings
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,72 +35,56 @@ if TYPE_CHECKING:
 _SPECIALS = len(DEFAULT_SPECIAL_TOKENS)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """One way to train a tokenizer, apart from its size.
+class Cell(NamedTuple):
+    """A tokenizer of the grid.
 
     Attributes:
+        size: Size of the vocabulary.
         pattern: Phase-1 pattern.
         unit: Unit of phase 1: `document` or `line`.
         preset: Preset of phase 2; None for BPE.
         transition: Number of tokens at which phase 2 starts, or `auto`.
     """
 
+    size: int
     pattern: str
-    unit: str
+    unit: str = "document"
     preset: str | None = None
     transition: int | str | None = None
 
-    def __str__(self) -> str:
-        usual = {"pattern": self.pattern, "unit": "document"} if self.preset is None else PHASE1[self.preset]
-        parts = [self.preset or "bpe"]
-        parts += [self.pattern] if self.preset is None or self.pattern != usual["pattern"] else []
-        parts += [self.unit] if self.unit != usual["unit"] else []
-        return "-".join(parts)
-
-
-class Cell(NamedTuple):
-    """A tokenizer of the grid: a recipe and the size of the vocabulary."""
-
-    recipe: Recipe
-    size: int
+    @property
+    def recipe(self) -> str:
+        """How it is trained, apart from the size and the transition."""
+        usual = PHASE1[self.preset].values() if self.preset else ("", "document")
+        changed = [str(value) for value, other in zip((self.pattern, self.unit), usual, strict=True) if value != other]
+        return "-".join([self.preset or "bpe", *changed])
 
     @property
     def name(self) -> str:
         """Name of the tokenizer, such as `uw-2025-32k-t26k`."""
-        start = self.recipe.transition
-        parts = [str(self.recipe), si(self.size), f"t{si(start)}" if isinstance(start, int) else ""]
-        return "-".join(filter(None, parts)).replace(".", "_")  # arms of a pipeline have no dots in their names
+        start = f"-t{si(self.transition)}" if isinstance(self.transition, int) else ""
+        return f"{self.recipe}-{si(self.size)}{start}".replace(".", "_")  # arms of a pipeline have no dots in names
+
+    @property
+    def phase1_size(self) -> int:
+        """Size that phase 1 needs for it."""
+        return self.transition + _SPECIALS if isinstance(self.transition, int) else self.size
 
 
 class Trained(NamedTuple):
-    """A trained tokenizer.
-
-    Attributes:
-        tokenizer: The tokenizer.
-        recipe: How it was trained, apart from the size and the transition.
-        counts: Count of each merge of its last phase in the training text, by rank.
-    """
+    """A tokenizer, and the count of each merge of its last phase in the training text, by rank."""
 
     tokenizer: Tokenizer
-    recipe: str
     counts: NDArray[np.integer[Any]]
 
     def cut(self, size: int) -> Trained:
         """The tokenizer that training to a smaller size gives."""
-        if size == self.tokenizer.vocab_size:
-            return self
-        return Trained(self.tokenizer.cut(size), self.recipe, self.counts[: size - self.tokenizer.vocab_size])
-
-    @property
-    def last_count(self) -> int | None:
-        """Count of the last merge; None if the last phase has no merge."""
-        return int(self.counts[-1]) if len(self.counts) else None
+        less = size - self.tokenizer.vocab_size
+        return Trained(self.tokenizer.cut(size), self.counts[:less]) if less else self
 
 
 def grid(
     patterns: Sequence[str] | None,
-    units: Sequence[str] | None,
     presets: Sequence[str],
     transitions: Sequence[float | str],
     sizes: Sequence[int],
@@ -108,40 +92,35 @@ def grid(
 ) -> list[Cell]:
     """Return all combinations, in order and without repetition.
 
-    A preset is combined with its own pattern and unit of phase 1, unless others are chosen.
+    A preset is combined with its own unit and pattern of phase 1, unless patterns are chosen.
 
     Args:
         patterns: Patterns of phase 1 for BPE and superwords; None for `default_patterns`, and those of the presets.
-        units: Units of phase 1; None for documents, and those of the presets.
         presets: Presets of phase 2.
         transitions: Numbers of tokens, shares of the vocabulary, or `auto`.
         sizes: Sizes of the vocabulary.
         default_patterns: Patterns of BPE if none are chosen.
     """
-    cells = [
-        Cell(Recipe(pattern, unit), size)
-        for pattern in patterns or default_patterns
-        for unit in units or ["document"]
-        for size in sizes
-    ]
-    for preset in presets:
-        for pattern in patterns or [PHASE1[preset]["pattern"]]:
-            for unit in units or [PHASE1[preset]["unit"]]:
-                for transition in [AUTO] if PRESETS[preset].interleave else transitions:
-                    for size in sizes:
-                        start = transition if transition == AUTO else resolve_transition(size, transition)
-                        if start == AUTO or 256 <= int(start) < size - _SPECIALS:
-                            cells.append(Cell(Recipe(pattern, unit, preset, start), size))
+    cells = []
+    for preset in (None, *presets):
+        usual = PHASE1[preset] if preset else {"pattern": "", "unit": "document"}
+        starts = transitions if preset and not PRESETS[preset].interleave else [AUTO]
+        for pattern in patterns or ([usual["pattern"]] if preset else default_patterns):
+            for transition in starts:
+                for size in sizes:
+                    start = transition if transition == AUTO else resolve_transition(size, transition)
+                    if start == AUTO or 256 <= int(start) < size - _SPECIALS:
+                        cells.append(Cell(size, pattern, usual["unit"], preset, start if preset else None))
     return list(dict.fromkeys(cells))
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains recipes on the training split of a corpus, and keeps them in a folder, so that a command can resume.
+    """Trains on the training split of a corpus, and keeps the results in a folder, so that a command can resume.
 
     Attributes:
         corpus: The text.
-        folder: Folder of the trained recipes.
+        folder: Folder of the results.
         about: Identity of the text and its split, which is stored with the tokenizers.
         reporter: Shows the progress.
         threads: Number of threads.
@@ -152,85 +131,79 @@ class Trainer:
     about: dict[str, Any]
     reporter: Reporter
     threads: int
+    _loaded: dict[str, Trained] = field(default_factory=dict)
 
     def train(self, cells: Sequence[Cell]) -> dict[str, Trained]:
-        """Train the tokenizers of a grid, those with the same phase 1 together; returns them by name.
+        """Train the tokenizers of a grid, and return them by name.
 
         Sizes and transitions for which the text has too few pairs are left out.
         """
         trained: dict[str, Trained] = {}
-        for pattern, unit in dict.fromkeys((cell.recipe.pattern, cell.recipe.unit) for cell in cells):
-            group = [cell for cell in cells if (cell.recipe.pattern, cell.recipe.unit) == (pattern, unit)]
-            start = self._phase1(Recipe(pattern, unit), max(map(_phase1_size, group)))
-            nested: dict[tuple[Recipe, int], list[Cell]] = {}
-            for cell in group:  # if superwords compete with phase 1, sizes do not nest
-                nested.setdefault((cell.recipe, cell.size * (cell.recipe.transition == AUTO)), []).append(cell)
-            for (recipe, _), sizes in nested.items():
-                largest = start
-                if isinstance(recipe.transition, int) and recipe.transition > 256 + start.tokenizer.n_phase1_merges:
-                    continue
-                if recipe.preset is not None:
-                    settings = {"vocab_size": max(cell.size for cell in sizes), "transition": recipe.transition}
-                    largest = self._phase2(start.tokenizer, recipe, str(recipe), settings)
-                trained |= {x.name: largest.cut(x.size) for x in sizes if x.size <= largest.tokenizer.vocab_size}
+        for cell in cells:
+            family = [one for one in cells if (one.pattern, one.unit) == (cell.pattern, cell.unit)]
+            largest = self._phase1(cell, max(one.phase1_size for one in family))
+            if isinstance(cell.transition, int) and cell.transition > 256 + largest.tokenizer.n_phase1_merges:
+                continue
+            if cell.preset is not None:
+                nested = [one.size for one in family if one._replace(size=cell.size) == cell]
+                size = cell.size if cell.transition == AUTO else max(nested)  # competing superwords do not nest
+                settings = {"vocab_size": size, "transition": cell.transition}
+                largest = self._phase2(largest.tokenizer, cell.preset, cell.recipe, settings)
+            if cell.size <= largest.tokenizer.vocab_size:
+                trained[cell.name] = largest.cut(cell.size)
         return trained
 
-    def quarters(self, recipe: Recipe, size: int) -> list[Trained]:
+    def quarters(self, cell: Cell) -> list[Trained]:
         """BPE from four disjoint parts of the text: their differences are those of the training text alone."""
 
         def documents(number: int) -> Iterator[Batch]:
-            for batch in self.corpus.batches("train"):
-                part = batch
+            for part in self.corpus.batches("train"):
                 for place, salt in enumerate(("half", "quarter")):
                     side = ("train", "heldout")[number >> place & 1]
                     part = DocumentFilter(split=side, heldout_fraction=0.5, heldout_salt=salt).apply(part)[0]
                 if len(part):
                     yield part
 
-        return [self._phase1(recipe, size, partial(documents, number), number) for number in range(4)]
+        return [self._phase1(cell, cell.size, partial(documents, number), number) for number in range(4)]
 
     def extend(self, tokenizer: Tokenizer, name: str, preset: str) -> Trained:
         """A tokenizer with a quarter more tokens, which are superwords; its own ids do not change."""
         settings = {"vocab_size": tokenizer.vocab_size + tokenizer.vocab_size // 4, "keep_ids": True}
-        recipe = Recipe(tokenizer.pattern.name, "document", preset)
-        return self._phase2(tokenizer, recipe, f"{name} extended with superwords", settings)
+        return self._phase2(tokenizer, preset, f"{name} extended with superwords", settings)
 
-    def _phase1(self, recipe: Recipe, size: int, text: Text | None = None, number: int | None = None) -> Trained:
+    def _phase1(self, cell: Cell, size: int, text: Text | None = None, number: int | None = None) -> Trained:
         def job(found: list[Any]) -> Tokenizer:
             counts = count_pretokens(
-                text or self.corpus, recipe.pattern, unit=recipe.unit, threads=self.threads,
-                progress=self.reporter.progress,
-            )  # fmt: skip
+                text or self.corpus, cell.pattern, unit=cell.unit, threads=self.threads, progress=self.reporter.progress
+            )
             return train_bpe(counts, size, progress=self.reporter.progress, on_counts=found.append)
 
-        return self._stored(str(recipe), [astuple(recipe), size, number], job)
+        title = Cell(size, cell.pattern, cell.unit).recipe
+        return self._stored(title, [cell.pattern, cell.unit, size, number], job)
 
-    def _phase2(self, start: Tokenizer, recipe: Recipe, title: str, settings: dict[str, Any]) -> Trained:
+    def _phase2(self, start: Tokenizer, preset: str, title: str, settings: dict[str, Any]) -> Trained:
         def job(found: list[Any]) -> Tokenizer:
             return train_superbpe(
-                start, self.corpus, rules=str(recipe.preset), threads=self.threads, progress=self.reporter.progress,
+                start, self.corpus, rules=preset, threads=self.threads, progress=self.reporter.progress,
                 on_counts=found.append, **settings,
             )  # fmt: skip
 
-        return self._stored(title, [astuple(recipe), settings, start.sha256], job)
+        return self._stored(title, [preset, settings, start.sha256], job)
 
     def _stored(self, title: str, settings: list[Any], job: Callable[[list[Any]], Tokenizer]) -> Trained:
         """The result of a job, from the folder if it is there."""
-        place = self.folder / digest([settings, self.about])[:16]
-        counts = place.with_suffix(".npy")
-        if place.exists() and counts.exists():
-            return Trained(Tokenizer.load(place), title, np.load(counts))
-        found: list[Any] = []
-        with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
-            tokenizer = job(found)
-        tokenizer.provenance["choose"] = self.about
-        tokenizer.save(place)
-        np.save(counts, found[0])
-        return Trained(tokenizer, title, found[0])
-
-
-def _phase1_size(cell: Cell) -> int:
-    """Size that phase 1 needs for a tokenizer."""
-    start = cell.recipe.transition
-    return start + _SPECIALS if isinstance(start, int) else cell.size
+        name = digest([settings, self.about])[:16]
+        if name not in self._loaded:
+            place, found = self.folder / name, list[Any]()
+            counts = place.with_suffix(".npy")
+            if counts.exists():
+                self._loaded[name] = Trained(Tokenizer.load(place), np.load(counts))
+                return self._loaded[name]
+            with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
+                tokenizer = job(found)
+            tokenizer.provenance["choose"] = self.about
+            tokenizer.save(place)
+            np.save(counts, found[0])
+            self._loaded[name] = Trained(tokenizer, found[0])
+        return self._loaded[name]

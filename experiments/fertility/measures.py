@@ -3,42 +3,105 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.fertility.documents import ALL
-from lm.evaluate.deployment import serving_cost
-from lm.evaluate.significance import effective_number, t_quantile
+from experiments.cli.arguments import with_sizes
+from experiments.fertility.counting import ALL
+from experiments.store.manifest import command_line
+from lm.evaluate.deployment import Deployment, serving_cost
+from lm.evaluate.significance import Ratio
 from superbpe.inspection.measures import renyi_entropy
+from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from experiments.fertility.counting import Tally
-    from experiments.fertility.documents import Documents, Group
-    from lm.evaluate.deployment import Deployment
+    from experiments.fertility.counting import Documents, Group, Tally
+    from tokenizer import Corpus
 
-CONFIDENCE = 0.95
+ALPHA, CONFIDENCE = 2.5, 0.95
 LEAST_DOCUMENTS = 10
 """Fewer documents get no interval."""
 
 
-class Measured(NamedTuple):
-    """A measure and its interval; None if there are fewer than `LEAST_DOCUMENTS` documents."""
+def add_deployment(options: argparse.ArgumentParser) -> None:
+    """Add `--deployment`, whose words `deployment` reads."""
+    options.add_argument(
+        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
+        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
+    )  # fmt: skip
 
-    value: float | None
-    low: float | None
-    high: float | None
+
+def deployment(words: Sequence[str]) -> Deployment:
+    """Read presets and settings; later ones override earlier ones. Hydra, which is slow to import, is not needed.
+
+    Raises:
+        UserError: A preset or a setting is unknown, or a value is not allowed.
+    """
+    presets = {path.name.removesuffix(".yaml"): path for path in (files("configs") / "deployment").iterdir()}
+    kinds: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Deployment)}
+    settings: dict[str, Any] = {}
+    for word in words:
+        lines = presets[word].read_text(encoding="utf-8").splitlines() if word in presets else [word.replace("=", ": ")]
+        for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
+            if not colon:
+                near = did_you_mean(word, presets)
+                presets_named = f"the presets are {', '.join(sorted(presets))}"
+                raise UserError(f"--deployment {word} is neither a preset{near} nor KEY=VALUE; {presets_named}")
+            if key not in kinds:
+                raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, kinds)}")
+            try:
+                settings[key] = kinds[key](with_sizes(value))
+            except ValueError:
+                raise UserError(f"--deployment {key}={value} is not a number; write one, such as {key}=1000") from None
+    return Deployment(**settings)
+
+
+def report(
+    arguments: argparse.Namespace, text: Corpus, documents: Documents, reference: str, deployed: Deployment
+) -> dict[str, Any]:
+    """The part of the numbers, as JSON, that does not depend on the tokenizers.
+
+    Args:
+        arguments: Those of the command.
+        text: The text that the user named.
+        documents: The measured documents.
+        reference: Name of the tokenizer with which the others are compared.
+        deployed: The model whose serving is priced.
+    """
+    return {
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": command_line(),
+        "reference": reference,
+        "alpha": getattr(arguments, "alpha", ALPHA),
+        "confidence": CONFIDENCE,
+        "least_documents": LEAST_DOCUMENTS,
+        "text": {
+            "files": [str(path) for path, _ in text.files],
+            "documents": len(documents),
+            "bytes": int(documents.n_bytes.sum()),
+            "words": int(documents.n_words.sum()),
+        },
+        "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
+        "rows": [],
+    }
 
 
 def rows(
     name: str,
     tally: Tally,
     documents: Documents,
-    reference_tokens: NDArray[np.int64],
+    reference: Tally,
     *,
-    alpha: float,
+    alpha: float = ALPHA,
     deployed: Deployment,
     in_training: NDArray[np.bool_] | None = None,
 ) -> list[dict[str, Any]]:
@@ -48,7 +111,7 @@ def rows(
         name: Name of the tokenizer.
         tally: Its counts.
         documents: The documents.
-        reference_tokens: int64[n_documents], tokens of each document by the reference.
+        reference: Counts of the reference.
         alpha: Order of the Rényi entropy.
         deployed: The model whose serving is priced.
         in_training: bool[n_documents], whether a document is in its training text; None if that is unknown.
@@ -67,17 +130,21 @@ def rows(
     efficiency = renyi_entropy(tally.counts, alpha) / math.log2(max(len(ordinary), 2)) if tally.counts.any() else 0.0
 
     def row(group: Group) -> dict[str, Any]:
-        chosen, whole = group.documents, group.by == ALL
+        chosen, whole = group.documents[tally.measured[group.documents]], group.by == ALL
         sizes, words, tokens = documents.n_bytes[chosen], documents.n_words[chosen], tally.tokens[chosen]
+        common = chosen[reference.measured[chosen]]
+        ratios = {
+            "bytes_per_token": ratio(sizes, tokens),
+            "tokens_per_word": ratio(tokens, words),
+            "parity": ratio(tally.tokens[common], reference.tokens[common]),
+        }
         n_bytes, n_tokens = int(sizes.sum()), int(tokens.sum())
         cost = serving_cost(deployed, vocab_size=tally.tokenizer.vocab_size, tokens_per_byte=max(n_tokens, 1) / n_bytes)
         prices = {
-            "prefill_flops_per_byte": cost.prefill.flops_per_byte,
-            "prefill_seconds_per_byte": cost.prefill.seconds_per_byte,
-            "decode_flops_per_byte": cost.decode.flops_per_byte,
-            "decode_seconds_per_byte": cost.decode.seconds_per_byte,
-            "cache_bytes_per_byte": cost.cache_bytes_per_byte,
-        }
+            f"{phase}_{measure}_per_byte": getattr(getattr(cost, phase), f"{measure}_per_byte")
+            for phase in ("prefill", "decode")
+            for measure in ("flops", "seconds")
+        } | {"cache_bytes_per_byte": cost.cache_bytes_per_byte}
         return {
             "tokenizer": name,
             "by": group.by,
@@ -86,9 +153,11 @@ def rows(
             "bytes": n_bytes,
             "words": int(words.sum()),
             "tokens": n_tokens,
-            **_columns("bytes_per_token", ratio(sizes, tokens)),
-            **_columns("tokens_per_word", ratio(tokens, words)),
-            **_columns("parity", ratio(tokens, reference_tokens[chosen])),
+            **{
+                f"{key}{end}": x
+                for key, ends in ratios.items()
+                for end, x in zip(("", "_low", "_high"), ends, strict=True)
+            },
             "vocabulary": len(ordinary),
             "used": int(np.count_nonzero(tally.counts[ordinary])) if whole else None,
             "renyi_efficiency": efficiency if whole else None,
@@ -98,31 +167,18 @@ def rows(
             **(prices if n_tokens else dict.fromkeys(prices)),
         }
 
-    return [row(group) for group in documents.groups]
+    return [row(group) for group in documents.groups if tally.measured[group.documents].any()]
 
 
-def _columns(name: str, measured: Measured) -> dict[str, float | None]:
-    return {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
-
-
-def ratio(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> Measured:
-    """Ratio of totals over documents, with its interval by the jackknife; None if it is undefined.
+def ratio(
+    numerators: NDArray[np.int64], denominators: NDArray[np.int64]
+) -> tuple[float | None, float | None, float | None]:
+    """Ratio of totals over documents, and the ends of its interval; None if they are undefined.
 
     If both are counts of tokens, the interval is paired, since they are of the same documents.
-
-    Student's t has as many degrees of freedom as the effective number of documents, less one. With documents of very
-    different sizes, the usual linearized variance and n - 1 degrees give intervals that are too narrow: 95 % intervals
-    over 30 documents with log-normal sizes (sigma 1.8) cover 78 %, these 95 %.
     """
-    n, total = len(numerators), int(denominators.sum())
-    if not total:
-        return Measured(None, None, None)
-    value = int(numerators.sum()) / total
-    others = total - denominators
-    if n < LEAST_DOCUMENTS or not others.all():
-        return Measured(value, None, None)
-    changes = (numerators - value * denominators) / others  # by leaving out one document
-    effective = float(effective_number(denominators.astype(np.float64)))
-    variance = (n - 1) / n * float(changes @ changes)
-    half = t_quantile(CONFIDENCE, max(effective - 1, 1)) * math.sqrt(variance)
-    return Measured(value, value - half, value + half)
+    if not denominators.any():
+        return None, None, None
+    measured = Ratio.of(numerators[None].astype(np.float64), denominators.astype(np.float64))
+    interval = measured.known_interval(CONFIDENCE) if len(numerators) >= LEAST_DOCUMENTS else None
+    return int(numerators.sum()) / int(denominators.sum()), *(interval or (None, None))

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.cli.console import si, signed
+from experiments.cli.console import si
 from experiments.report import page
-from experiments.report.fertility_page import PLUS_MINUS, premium
+from experiments.report.fertility_page import Table, premium
 from experiments.report.figures import Figure, colour, data, shape, si_axis, spec
 from tokenizer.errors import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 LEAST_COUNT = 10
 """A vocabulary whose last merge is rarer than this in the training text is noted: the text is too small for it."""
+
+
+SAMPLES = {1.0: 6.71, 7.9: 1.86, 32.0: 0.58, 131.0: 0.29}
+"""More tokens, in percent, by MB of training text: 32,768 tokens of BPE on English against 514 MB (docs/scale.md)."""
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -25,6 +29,7 @@ def render(report: Mapping[str, Any]) -> str:
     kinds = [row for row in report["rows"] if row["by"] == "kind"]
     grouped = kinds or [row for row in report["rows"] if row["by"] == "source"]
     groups = list(dict.fromkeys(row["group"] for row in grouped))
+    every = sorted(report["tokenizers"], key=lambda one: one["relative"])
     return page.render(
         "choose.html",
         title="Which tokenizer for this text",
@@ -34,11 +39,36 @@ def render(report: Mapping[str, Any]) -> str:
         notes=notes(report),
         groups=groups if len(groups) > 1 else [],
         cells={(row["tokenizer"], row["group"]): row for row in grouped},
-        change=change,
+        names=[one["name"] for one in every],
+        table_of_all=table(report, every),
         premium=premium,
         shade=_shade,
         bakeoff="superbpe " + shlex.join(report["bakeoff"]["command"]),
     )
+
+
+def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of some tokenizers, for the page and the terminal."""
+    chosen = {one["name"] for one in report["finalists"]}
+    rows = []
+    for one in tokenizers:
+        place = "loses text" if one["lossy"] else "on the frontier" if one["frontier"] else ""
+        remark = "finalist" if one["name"] in chosen else place
+        rows.append(
+            [
+                f"{one['name']}\n{remark}".rstrip(),
+                f"{one['vocab_size']:,}",
+                f"{one['bytes_per_token']:.3f}",
+                premium(one, "relative"),
+                si(one["cache_bytes_per_byte"]),
+                f"{one['superwords']:,}",
+                si(one["parameters"]),
+                "" if one["last_count"] is None else f"{one['last_count']:,}",
+            ]
+        )
+    header = ["tokenizer", "vocabulary", "bytes per\ntoken", f"cost against\n{report['reference']}"]
+    header += ["KV cache,\nB per byte", "superwords", "embedding\nand head", "last merge\noccurs"]
+    return Table("All tokenizers", header, rows)
 
 
 def shown(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -56,14 +86,8 @@ def headline(report: Mapping[str, Any]) -> str:
     return f"{best['name']} is {best['why']}."
 
 
-def change(one: Mapping[str, Any]) -> str:
-    """The cost of a tokenizer against the reference's, and half its interval."""
-    text = f"{signed(100 * (one['relative'] - 1), 1)}\N{NO-BREAK SPACE}%"
-    return text if one["low"] is None else f"{text}{PLUS_MINUS}{50 * (one['high'] - one['low']):.1f}"
-
-
 def notes(report: Mapping[str, Any]) -> list[str]:
-    """Limits of the comparison: vocabularies that the text is too small for, and tokenizers that lose text."""
+    """Limits of the comparison: too little text, tokenizers that lose text or were measured on a sample."""
     every = report["tokenizers"]
     rare = listed(one["name"] for one in every if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT)
     missing, lossy = listed(report["missing"]), listed(one["name"] for one in every if one["lossy"])
@@ -72,8 +96,19 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         f"the text has too few pairs for {missing}": missing,
         f"text is lost by {lossy}, which cannot be finalists": lossy,
     }
-    others = [f"{one['name']} is run by {one['software']}" for one in every if one["software"]]
-    return [note for note, names in limits.items() if names] + others
+    n_bytes = report["training_bytes"]
+    size = max((size for size in SAMPLES if 1e6 * size <= n_bytes), default=min(SAMPLES))
+    limits |= {
+        f"{one['name']} is run by {one['software']}, and was measured on {one['documents']:,} documents": one[
+            "software"
+        ]
+        for one in every
+    }
+    limits[
+        f"the tokenizers were trained on about {si(n_bytes)}B: from {size:g} MB of English, BPE of 32,768 tokens needs "
+        f"{SAMPLES[size]:g} % more tokens than from 514 MB"
+    ] = "the sample"
+    return [note for note, reason in limits.items() if reason]
 
 
 def _shade(row: Mapping[str, Any]) -> str:
@@ -103,5 +138,5 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
         "Cost of serving against the size of the vocabulary",
         spec(points, 340, rows=rows),
         "Lower is cheaper; large marks are the finalists. The cost is FLOPs of reading a byte and generating a byte.",
-        f"{report['documents']:,} documents ({si(report['bytes'])}B), {report['made']}",
+        f"{report['text']['documents']:,} documents ({si(report['text']['bytes'])}B), {report['made']}",
     )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.cli.console import percent, si, signed
+from experiments.cli.console import percent, percent_change, si, signed
 from experiments.report import charts, page
 from experiments.report.figures import Figure
 from experiments.verdict import loses_text
+from tokenizer.errors import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-
+TITLE = "Tokens that a text needs"
 GROUPS_DRAWN = 12
 """Most sources or scripts in a chart; the tables have all of them."""
 WITHOUT_SPACES = ("Han", "Japanese", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
 """Scripts of text without spaces between words, where a whitespace-separated word is a clause or a sentence."""
-PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
 SERVING = {
     "prefill_flops_per_byte": "reading: FLOPs per byte",
     "decode_flops_per_byte": "decoding: FLOPs per byte",
@@ -28,28 +28,72 @@ SERVING = {
 """Measures of the cost of serving, and their names."""
 
 
+class Table(NamedTuple):
+    """A table of the page and of the terminal; further lines of a cell are remarks."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
 def render(report: Mapping[str, Any]) -> str:
     """Return the page for the numbers of `fertility.json`."""
-    groups = {
-        by: list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
-        for by in ("all", "kind", "source", "script")
-    }
     return page.render(
         "fertility.html",
-        title=report["title"],
+        title=TITLE,
         figures=figures(report),
         report=report,
-        groups={by: names for by, names in groups.items() if by != "all" and len(names) > 1},
-        rows={(row["by"], row["group"], row["tokenizer"]): row for row in report["rows"]},
+        tables=tables(report),
         headline=headline(report),
         notes=notes(report),
-        without_spaces=[name for name in groups["script"] if name in WITHOUT_SPACES],
-        with_interval=with_interval,
-        premium=premium,
-        lost=lost,
-        priced=priced,
-        serving=SERVING,
+        without_spaces=[name for name in _groups(report, "script") if name in WITHOUT_SPACES],
     )
+
+
+def tables(report: Mapping[str, Any]) -> dict[str, Table]:
+    """All tables: `comparison`, `serving`, and tokens by `kind`, `source` and `script` if there are several."""
+    text, reference = report["text"], report["reference"]
+    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
+    header = ["tokenizer", "tokens", "bytes per\ntoken", "tokens per\nword", f"tokens against\n{reference}"]
+    header += ["vocabulary\nused", f"Rényi efficiency\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]
+    compared = []
+    for arm in report["tokenizers"]:
+        row, superwords = overall[arm["name"]], f"\n{arm['superwords']:,} superwords" if arm["superwords"] else ""
+        compared.append(
+            [
+                arm["name"] + (f"\nrun by {arm['software']}" if arm["software"] else ""),
+                f"{row['tokens']:,}",
+                with_interval(row, "bytes_per_token"),
+                with_interval(row, "tokens_per_word"),
+                "reference" if arm["name"] == reference else premium(row),
+                f"{row['vocabulary']:,}\n{percent(row['used'] / max(row['vocabulary'], 1))} used{superwords}",
+                f"{row['renyi_efficiency']:.3f}",
+                lost(row) or "none",
+                "unknown" if arm["in_training"] is None else percent(row["in_training_bytes"] / row["bytes"]),
+            ]
+        )
+    served = [[name, *(priced(row, overall[reference], x) for x in SERVING)] for name, row in overall.items()]
+    found = {
+        "comparison": Table(f"{si(text['bytes'])}B of text in {text['documents']:,} documents", header, compared),
+        "serving": Table(f"Serving, {report['deployment']['name']}", ["tokenizer", *SERVING.values()], served),
+    }
+    for by in ("kind", "source", "script"):
+        rows = {(row["tokenizer"], row["group"]): row for row in report["rows"] if row["by"] == by}
+        grouped = []
+        for group in _groups(report, by):
+            base = rows[reference, group]
+            cells = [premium(rows[name, group]) for name in overall]
+            cells[list(overall).index(reference)] = (
+                f"{base['tokens']:,}\n{with_interval(base, 'bytes_per_token')} B each"
+            )
+            grouped.append([f"{group}\n{base['documents']:,} documents, {si(base['bytes'])}B", *cells])
+        if len(grouped) > 1:
+            found[by] = Table(f"Tokens by {by}, against {reference}", [by, *overall], grouped)
+    return found
+
+
+def _groups(report: Mapping[str, Any], by: str) -> list[str]:
+    return list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
 
 
 def headline(report: Mapping[str, Any]) -> str:
@@ -69,13 +113,12 @@ def headline(report: Mapping[str, Any]) -> str:
     )
 
 
-def premium(row: Mapping[str, Any]) -> str:
-    """Tokens against the reference: the change in percent, and half its interval."""
-    if row["parity"] is None:
+def premium(row: Mapping[str, Any], name: str = "parity") -> str:
+    """A ratio to the reference, by default of tokens: the change in percent, and half its interval."""
+    if row[name] is None:
         return "–"
-    change = f"{signed(100 * (row['parity'] - 1), 1)}\N{NO-BREAK SPACE}%"
-    low, high = row["parity_low"], row["parity_high"]
-    return change if low is None else f"{change}{PLUS_MINUS}{50 * (high - low):.1f}"
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{signed(100 * (row[name] - 1), 1)} %" + ("" if low is None else f" ± {50 * (high - low):.1f}")
 
 
 def with_interval(row: Mapping[str, Any], name: str) -> str:
@@ -83,16 +126,15 @@ def with_interval(row: Mapping[str, Any], name: str) -> str:
     if row[name] is None:
         return "–"
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.3f}" if low is None else f"{row[name]:.3f}{PLUS_MINUS}{(high - low) / 2:.3f}"
+    return f"{row[name]:.3f}" + ("" if low is None else f" ± {(high - low) / 2:.3f}")
 
 
 def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> str:
     """A cost of serving and its change against the reference; empty if a tokenizer gives no tokens."""
     if row[name] is None or reference[name] is None:
         return ""
-    change = f" ({signed(100 * (row[name] / reference[name] - 1), 1)}\N{NO-BREAK SPACE}%)"
     shown = f"{1e6 * row[name]:.3g}" if "seconds" in name else si(row[name])
-    return shown + ("" if row is reference else change)
+    return shown + ("" if row is reference else f" ({percent_change(row[name], reference[name])})")
 
 
 def lost(row: Mapping[str, Any]) -> str:
@@ -107,80 +149,55 @@ def lost(row: Mapping[str, Any]) -> str:
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: measured text that was trained on, and tokenizers that lose text."""
-    found = [report["phase1"]] if report.get("phase1") else []
+    limits = [report["phase1"].rstrip(".")] if report["phase1"] else []
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for arm in report["tokenizers"]:
-        row, shared = overall[arm["name"]], arm["in_training"]
+        name, row, shared, training = arm["name"], overall[arm["name"]], arm["in_training"], arm["training_text"]
         if shared is not None and shared["documents"]:
-            found.append(
-                f"{arm['name']} was trained on {shared['documents']:,} of the {row['documents']:,} measured documents "
-                f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {_listed(shared['sources'])}; "
-                f"training text: {_listed(arm['training_text'])}), so its numbers are too good"
+            limits.append(
+                f"{name} was trained on {shared['documents']:,} of the {row['documents']:,} measured documents "
+                f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {listed(shared['sources'])}; "
+                f"training text: {listed(training)}), so its numbers are too good"
+            )
+        if training is not None and shared is None:
+            limits.append(
+                f"{name} was trained on {listed(training)}, which is not here any more, so the measured text may be in "
+                "it; name it with --training"
             )
         if text := lost(row):
-            found.append(f"{arm['name']} loses text ({text}): it may need fewer tokens for that reason alone")
+            limits.append(f"{name} loses text ({text}): it may need fewer tokens for that reason alone")
     unknown = [arm["name"] for arm in report["tokenizers"] if arm["training_text"] is None]
     if unknown:
-        found.append(f"Training text unknown, so the measured text may be in it: {_listed(unknown)}")
-    found += [
-        f"{arm['name']} was trained on {_listed(arm['training_text'])}, which is not here any more, so the measured "
-        "text may be in it; name it with --training"
-        for arm in report["tokenizers"]
-        if arm["training_text"] is not None and arm["in_training"] is None
-    ]
-    return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+        limits.append(f"Training text unknown, so the measured text may be in it: {listed(unknown)}")
+    return limits
 
 
 def figures(report: Mapping[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
-    labels = [arm["name"] for arm in report["tokenizers"]]
+    labels, drawn = [arm["name"] for arm in report["tokenizers"]], []
+    level = f"{100 * report['confidence']:g} % intervals over documents"
     source = f"{report['text']['documents']:,} documents, {report['made']}"
-    level = f"{100 * report['confidence']:g} %"
-    overall = [row for row in report["rows"] if row["by"] == "all"]
-    ends = ("bytes_per_token_low", "bytes_per_token_high")
-    found = [
-        Figure(
-            "bytes",
-            "Bytes per token",
-            charts.dots(_drawn(overall, "bytes_per_token"), labels, "bytes_per_token", "bytes per token", ends=ends),
-            f"With {level} intervals over documents. Further right is fewer tokens. Larger vocabularies need fewer "
-            "tokens, so compare tokenizers of about the same size.",
-            source,
-        )
-    ]
-    for by in ("source", "script"):
-        rows = _drawn([row for row in report["rows"] if row["by"] == by], "parity")
-        names = list(dict.fromkeys(row["group"] for row in rows))
-        if len(names) < 2 or len(labels) < 2:
+    for by in ("all", "source", "script"):
+        names = _groups(report, by)
+        groups, rest = names[:GROUPS_DRAWN], len(names) > GROUPS_DRAWN
+        measure, name, title, axis = "parity", f"parity-{by}", f"Tokens per token of {report['reference']}, by {by}", ""
+        caption = f"Left of the line, a tokenizer needs fewer tokens for the same documents. {level}, paired."
+        if by == "all":
+            measure, name, title, groups, axis = "bytes_per_token", "bytes", "Bytes per token", [], "bytes per token"
+            caption = f"With {level}. Further right is fewer tokens. Larger vocabularies need fewer tokens, so compare "
+            caption += "tokenizers of about the same size."
+        elif len(names) < 2 or len(labels) < 2:
             continue
-        drawn = names[:GROUPS_DRAWN]
-        largest = "" if len(drawn) == len(names) else f" The {len(drawn)} largest of {len(names)}."
-        found.append(
-            Figure(
-                f"parity-{by}",
-                f"Tokens per token of {report['reference']}, by {by}",
-                charts.dots(
-                    [row for row in rows if row["group"] in drawn],
-                    labels,
-                    "parity",
-                    "tokens per token of the reference",
-                    ends=("parity_low", "parity_high"),
-                    groups=drawn,
-                    line=1,
-                ),
-                f"Left of the line, a tokenizer needs fewer tokens for the same documents. {level} intervals over "
-                f"documents, paired.{largest}",
-                source,
-            )
-        )
-    return found
-
-
-def _drawn(rows: Sequence[Mapping[str, Any]], measure: str) -> list[dict[str, Any]]:
-    fields = ("tokenizer", "group", *(f"{measure}{end}" for end in ("", "_low", "_high")))
-    return [{field: row[field] for field in fields} for row in rows]
+        ends = (f"{measure}_low", f"{measure}_high")
+        rows = [
+            {field: row[field] for field in ("tokenizer", "group", measure, *ends)}
+            for row in report["rows"]
+            if row["by"] == by and (not groups or row["group"] in groups)
+        ]
+        drawing = charts.dots(
+            rows, labels, measure, axis or "tokens per token of the reference",
+            ends=ends, groups=groups, line=1 if groups else None,
+        )  # fmt: skip
+        caption += f" The {len(groups)} largest of {len(names)}." * rest
+        drawn.append(Figure(name, title, drawing, caption, source))
+    return drawn

@@ -5,30 +5,17 @@ const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHA
 const SHOWN = 100, MOST_SPANS = 6000;
 const grouped = (value) => value.toLocaleString("en");
 
-/** Length of the UTF-8 character at a position; 0 if there is no valid one. */
-function characterLength(bytes, at) {
-  const first = bytes[at];
-  if (first < 0x80) return 1;
-  const length = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
-  if (at + length > bytes.length) return 0;
-  for (let i = 1; i < length; i++) if ((bytes[at + i] & 0xc0) !== 0x80) return 0;
-  const second = bytes[at + 1];
-  const excluded = first === 0xe0 && second < 0xa0 || first === 0xed && second > 0x9f || first === 0xf0 && second < 0x90 || first === 0xf4 && second > 0x8f;
-  return excluded ? 0 : length;
-}
-
 /** Decodes UTF-8; invalid bytes become hex escapes, as with Python's "backslashreplace". */
-const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 function display(bytes) {
-  let text = "", from = 0, at = 0; // bytes from `from` to `at` are valid UTF-8
-  while (at < bytes.length) {
-    const length = characterLength(bytes, at);
-    at += length || 1;
-    if (length) continue;
-    text += decoder.decode(bytes.subarray(from, at - 1)) + "\\x" + bytes[at - 1].toString(16).padStart(2, "0");
-    from = at;
+  try { return strict.decode(bytes); } catch { /* part of a character */ }
+  let text = "";
+  for (let at = 0, length; at < bytes.length; at += length || 1) {
+    for (length = 4; length; length--)
+      try { text += strict.decode(bytes.subarray(at, at + length)); break; } catch { /* shorter */ }
+    if (!length) text += "\\x" + bytes[at].toString(16).padStart(2, "0");
   }
-  return text + decoder.decode(bytes.subarray(from));
+  return text;
 }
 
 class Side {
@@ -102,17 +89,10 @@ class Search {
     return found;
   }
 
-  /** Ids that match the query and the filter `keep`, in an order; exact matches come first. */
+  /** Ids that match the query and the filter `keep`, in an order. */
   run(query, by, keep) {
-    const found = this.matches(query), ids = [], first = [];
-    const whole = query.toLowerCase();
-    for (const id of this.order(by)) {
-      if (!found[id] || !keep(id)) continue;
-      const text = this.texts[id];
-      if (query && text.length <= query.length + 1 && text.trimStart().toLowerCase() === whole.trimStart()) first.push(id);
-      else ids.push(id);
-    }
-    return first.concat(ids);
+    const found = this.matches(query);
+    return Array.from(this.order(by)).filter((id) => found[id] && keep(id));
   }
 }
 
@@ -182,10 +162,6 @@ class Detail {
     if (data.kind[id]) facts.push(["superword", kinds[data.kind[id]]]);
     if (flags & PARTIAL) facts.push(["UTF-8", "part of a character"]);
     if (flags & UNREACHABLE) facts.push(["unreachable", "encoding its own text does not produce it, alone or between other characters"]);
-    if (data.trained) {
-      const count = data.trained[id] + 0x100000000 * data.trainedHigh[id] - 1;
-      if (count >= 0) facts.push(["count in training", grouped(count)]);
-    }
     if (data.count) {
       const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? Number(share.toPrecision(2)) : grouped(Math.round(share));
       facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} per million tokens` : ": never produced"}`]);
@@ -302,13 +278,6 @@ function searching(side, search, detail) {
   query.addEventListener("input", run);
   for (const choice of [only, order]) choice.addEventListener("change", run);
   more.addEventListener("click", extend);
-  byId("search-tokens").addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], rows = [...results.children];
-    if (!step || ![query, ...rows].includes(document.activeElement)) return;
-    event.preventDefault();
-    const at = rows.indexOf(document.activeElement) + step;
-    (at < 0 ? query : rows[Math.min(at, rows.length - 1)])?.focus();
-  });
   document.addEventListener("click", (event) => {
     const id = event.target.closest("[data-id]")?.dataset.id;
     if (id === undefined) return;

@@ -23,25 +23,11 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Contents of the report.
-
-    Attributes:
-        alpha: Order of the Rényi entropy.
-        listed: Rows of every list on the page.
-        contexts: Occurrences to show per token.
-        context_bytes: Bytes of text on either side of an occurrence.
-        most_context_bytes: Maximum size of all contexts on the page, in bytes.
-        sample_bytes: Length of the initial text in the segmentation field, in bytes.
-    """
-
-    alpha: float = 2.5
-    listed: int = 300
-    contexts: int = 3
-    context_bytes: int = 48
-    most_context_bytes: int = 6_000_000
-    sample_bytes: int = 700
+LISTED = 300
+"""Rows of every list on the page."""
+SAMPLE_BYTES = 700
+"""Length of the initial text in the segmentation field."""
+_PANGRAM = "Of course, in the end it is one of the things that we do not know: 1,234 tokens, or 5.67 per word?"
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,6 @@ class Side:
         source: Path that it was loaded from.
         tokenizer: The tokenizer.
         tokens: Descriptions of its tokens.
-        trained: Counts in training by id, -1 for unknown; None if there are none.
         encoded: The encoded text; None without text.
         measured: Measurements on the text; None without text.
     """
@@ -62,7 +47,6 @@ class Side:
     source: str
     tokenizer: Tokenizer
     tokens: tokens.Tokens
-    trained: npt.NDArray[np.int64] | None
     encoded: measures.Encoded | None
     measured: measures.Measures | None
 
@@ -77,29 +61,19 @@ class Side:
         return self.tokens.unreachable if self.encoded is None else self.tokens.unreachable & (self.encoded.counts == 0)
 
 
-def side(
-    label: str,
-    source: str,
-    tokenizer: Tokenizer,
-    batches: Sequence[_native.Batch],
-    *,
-    alpha: float,
-    trained: npt.NDArray[np.int64] | None = None,
-    described: tokens.Tokens | None = None,
-) -> Side:
+def side(label: str, source: str, tokenizer: Tokenizer, batches: Sequence[_native.Batch], *, alpha: float) -> Side:
     """Measure a tokenizer; empty `batches` means no text."""
-    about = described or tokens.describe(tokenizer)
+    about = tokens.describe(tokenizer)
     encoded = measures.encode(tokenizer, batches) if batches else None
     measured = None if encoded is None else measures.measure(encoded, about, alpha=alpha)
-    return Side(label, source, tokenizer, about, trained, encoded, measured)
+    return Side(label, source, tokenizer, about, encoded, measured)
 
 
-def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[str, Any]:
+def gather(sides: Sequence[Side], text: str | None) -> dict[str, Any]:
     """Return the numbers of the report, JSON-able.
 
     Args:
         sides: The tokenizer, and others to compare it with on the same text.
-        settings: Contents of the report.
         text: Description of the text; None without text.
     """
     first, *others = sides
@@ -107,15 +81,56 @@ def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[
     return {
         "title": f"Vocabulary of {first.label}" + (f", against {against}" if others else ""),
         "text": text,
-        "settings": dataclasses.asdict(settings),
         "tokenizers": [_summary(one) for one in sides],
-        "superwords": _superwords(first, settings.listed),
-        "wasted": _wasted(first, settings.listed),
-        "only": [[_only(first, other, settings), _only(other, first, settings)] for other in others],
-        "sample": _sample(first, settings),
+        "superwords": _superwords(first),
+        "wasted": _wasted(first),
+        "only": [[_only(first, other), _only(other, first)] for other in others],
+        "sample": _sample(first),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command_line(),
     }
+
+
+def numbers(report: dict[str, Any]) -> list[list[str]]:
+    """The numbers of all tokenizers as rows of a table, for the page and the terminal."""
+    rows = report["tokenizers"]
+
+    def line(title: str, key: str, form: str = ",", of: str = "") -> list[str]:
+        values = [(row[of] if of else row)[key] for row in rows]
+        return [title, *("–" if value is None else format(value, form) for value in values)]
+
+    lines = [
+        line("size, including special tokens and unused ids", "vocab_size"),
+        line("ordinary tokens", "ordinary"),
+        line("special tokens", "special"),
+        line("unused ids", "unused_ids"),
+        line("merges", "merges"),
+        line("merges of phase 2", "phase2_merges"),
+        line("superwords", "superwords"),
+        line("other tokens across pretokens", "crossing"),
+        line("parts of characters", "partial"),
+        line("unreachable", "unreachable"),
+        line("never produced in the text", "never_produced"),
+        line("near-duplicates", "tokens", of="near_duplicates"),
+    ]
+    if report["text"]:
+        alpha = rows[0]["on_text"]["alpha"]
+        for title, key, form in (
+            ("tokens of the text", "tokens", ","),
+            ("bytes per token", "bytes_per_token", ".4f"),
+            ("tokens per word", "fertility", ".4f"),
+            ("utilisation: share of the ordinary tokens that occur", "utilisation", ".4f"),
+            ("entropy (Shannon), bits per token", "entropy", ".4f"),
+            (f"Rényi entropy (α={alpha:g}), bits per token", "renyi_entropy", ".4f"),
+            (f"Rényi efficiency (α={alpha:g}), over log₂ of the ordinary tokens", "renyi_efficiency", ".4f"),
+            ("Rényi efficiency over log₂ of the tokens that occur", "renyi_efficiency_observed", ".4f"),
+            ("share of superwords among the tokens", "superword_tokens", ".4f"),
+            ("share of bytes in superwords", "superword_bytes", ".4f"),
+            ("share of other tokens across pretokens", "crossing_tokens", ".4f"),
+            ("share of parts of characters among the tokens", "partial_tokens", ".2e"),
+        ):
+            lines.append(line(title, key, form, "on_text"))
+    return lines
 
 
 def table(one: Side, others: Sequence[Side]) -> dict[str, Any]:
@@ -141,8 +156,6 @@ def table(one: Side, others: Sequence[Side]) -> dict[str, Any]:
         "special": about.special,
         "unreachable": one.unreachable,
     }
-    if one.trained is not None:
-        columns["training_count"] = [None if count < 0 else count for count in one.trained.tolist()]
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
     for other in others:
@@ -198,7 +211,7 @@ def _weight(one: Side) -> npt.NDArray[np.int64]:
     return -one.tokens.rank if one.encoded is None else one.encoded.counts
 
 
-def _superwords(one: Side, listed: int) -> dict[str, Any]:
+def _superwords(one: Side) -> dict[str, Any]:
     about, weight = one.tokens, _weight(one)
     ids = np.flatnonzero(about.superword)
     counts = np.zeros(len(ids), dtype=np.int64) if one.encoded is None else one.encoded.counts[ids]
@@ -218,12 +231,12 @@ def _superwords(one: Side, listed: int) -> dict[str, Any]:
         "n": len(ids),
         "never_produced": None if one.encoded is None else int((counts == 0).sum()),
         "kinds": kinds,
-        "most_frequent": _rows(one, ids[np.argsort(-weight[ids], kind="stable")][:listed].tolist()),
-        "longest": _rows(one, ids[np.lexsort((-weight[ids], -about.n_bytes[ids]))][:listed].tolist()),
+        "most_frequent": _rows(one, ids[np.argsort(-weight[ids], kind="stable")][:LISTED].tolist()),
+        "longest": _rows(one, ids[np.lexsort((-weight[ids], -about.n_bytes[ids]))][:LISTED].tolist()),
     }
 
 
-def _wasted(one: Side, listed: int) -> dict[str, Any]:
+def _wasted(one: Side) -> dict[str, Any]:
     about = one.tokens
     unreachable = np.flatnonzero(one.unreachable)
     groups = one.near_duplicates
@@ -232,16 +245,16 @@ def _wasted(one: Side, listed: int) -> dict[str, Any]:
     if one.encoded is not None:
         never = np.flatnonzero(about.ordinary & (one.encoded.counts == 0))
     return {
-        "unreachable": _rows(one, unreachable[:listed].tolist()),
-        "never_produced": _rows(one, never[np.argsort(about.rank[never], kind="stable")][:listed].tolist()),
-        "partial": _rows(one, partial[np.argsort(-_weight(one)[partial], kind="stable")][:listed].tolist()),
-        "near_duplicates": [_rows(one, group) for group in groups[:listed]],
+        "unreachable": _rows(one, unreachable[:LISTED].tolist()),
+        "never_produced": _rows(one, never[np.argsort(about.rank[never], kind="stable")][:LISTED].tolist()),
+        "partial": _rows(one, partial[np.argsort(-_weight(one)[partial], kind="stable")][:LISTED].tolist()),
+        "near_duplicates": [_rows(one, group) for group in groups[:LISTED]],
     }
 
 
-def _only(one: Side, other: Side, settings: Settings) -> dict[str, Any]:
+def _only(one: Side, other: Side) -> dict[str, Any]:
     lacking = np.flatnonzero(tokens.missing(one.tokenizer, one.tokens, other.tokenizer))
-    best = lacking[np.argsort(-_weight(one)[lacking], kind="stable")][: settings.listed]
+    best = lacking[np.argsort(-_weight(one)[lacking], kind="stable")][:LISTED]
     return {
         "label": one.label,
         "tokens": len(lacking),
@@ -253,17 +266,9 @@ def _only(one: Side, other: Side, settings: Settings) -> dict[str, Any]:
     }
 
 
-_PANGRAM = "Of course, in the end it is one of the things that we do not know: 1,234 tokens, or 5.67 per word?"
-
-
-def _sample(one: Side, settings: Settings) -> str:
-    """The beginning of the first document that is long enough, up to the last space."""
+def _sample(one: Side) -> str:
+    """The beginning of the text, up to the last space."""
     if one.encoded is None:
         return _PANGRAM
-    ends = one.encoded.byte_ends
-    starts = np.concatenate([[0], ends[:-1]])
-    fits = np.flatnonzero(ends - starts >= settings.sample_bytes)
-    which = int(fits[0]) if len(fits) else 0
-    shown = one.encoded.data[starts[which] : min(ends[which], starts[which] + settings.sample_bytes)]
-    text = shown.tobytes().decode("utf-8", errors="ignore")
-    return text.rsplit(" ", 1)[0] if " " in text and len(fits) else text
+    text = one.encoded.data[: min(SAMPLE_BYTES, one.encoded.byte_ends[0])].tobytes().decode(errors="ignore")
+    return text.rsplit(" ", 1)[0] if len(one.encoded.data) > SAMPLE_BYTES and " " in text else text

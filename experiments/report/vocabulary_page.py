@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.report import page
 from experiments.report.packing import pack
-from experiments.report.vocabulary import Settings
+from experiments.report.vocabulary import numbers
 from superbpe.inspection import measures, tokens
 from superbpe.inspection.tokens import KINDS
 
@@ -32,17 +32,17 @@ _UNLIKE = re.compile(r"\\[wWbBAzZ]|(?<!\\)[.^$]|\(\?(?!:|i:|[=!]|<[=!])")
 
 def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
     """Return the page."""
-    settings = Settings(**report["settings"])
     packed = {
         str(i): _packed(one, [other for other in sides if other is not one], report["sample"])
         for i, one in enumerate(sides)
     }
-    packed["contexts"] = _packed_contexts(sides[0], settings)
+    packed["contexts"] = _packed_contexts(sides[0])
     return page.render(
         "vocabulary.html",
         title=report["title"],
         packed=packed,
         report=report,
+        numbers=numbers(report),
         kinds=page.script_json(list(KINDS)),
         about=page.script_json({"text": report["text"], "labels": [row["label"] for row in report["tokenizers"]]}),
     )
@@ -95,25 +95,16 @@ def _packed(one: Side, others: Sequence[Side], sample: str) -> str:
         "phases": tokenizer.n_phase1_merges < len(tokenizer.merge_ids),
         "specials": {str(i): string for string, i in tokenizer.special_tokens.items()},
     }
-    if one.trained is not None:
-        # Counts plus one, with 0 for unknown, split into low and high 32 bits.
-        columns |= {"trained": (one.trained + 1) & 0xFFFFFFFF, "trainedHigh": (one.trained + 1) >> 32}
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
         facts["tokens"] = len(one.encoded.ids)
     return pack(facts, columns)
 
 
-def _packed_contexts(one: Side, settings: Settings) -> str:
+def _packed_contexts(one: Side) -> str:
     if one.encoded is None:
         return ""
-    contexts = measures.contexts(
-        one.encoded,
-        one.tokens,
-        per_token=settings.contexts,
-        reach=settings.context_bytes,
-        most_bytes=settings.most_context_bytes,
-    )
+    contexts = measures.contexts(one.encoded, one.tokens, per_token=3, reach=48, most_bytes=6_000_000)
     columns: dict[str, npt.ArrayLike] = {
         "text": contexts.data,
         "starts": contexts.starts,

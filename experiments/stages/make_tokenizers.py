@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
+    from tokenizer.interface import TokenizerLike
 
 
 def make_tokenizers(
@@ -41,7 +42,7 @@ def make_tokenizers(
     """
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
-        tokenizers = {arm.name: _existing(context, arm) for arm in arms if arm.source is not None}
+        tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
     trained = [arm for arm in arms if arm.trained]
     families = phase1.families(context, text, trained)
     if "train_bpe" not in stages:
@@ -70,7 +71,7 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 
-def _existing(context: Context, arm: Arm) -> ArmTokenizer:
+def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
     """Load the tokenizer of an arm. Documents are separated by `<|endoftext|>`, which is added if it is missing."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
@@ -81,6 +82,7 @@ def _existing(context: Context, arm: Arm) -> ArmTokenizer:
                 f"arms.{arm.name}.pretrained"
             )
         loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, add_special_tokens=[END_OF_TEXT])
+        _check_split(arm, loaded.tokenizer, text)
         about = TokenizerFolder.load(loaded.about())
         artifact = keep(context, loaded.tokenizer, {}, about)
     where = arm.source if loaded.revision is None else f"{arm.source} at {loaded.revision[:12]}"
@@ -89,3 +91,16 @@ def _existing(context: Context, arm: Arm) -> ArmTokenizer:
         what += f", run by {about.software}"
     context.done(arm.name, artifact, what)
     return ArmTokenizer(arm.name, arm.label, loaded.tokenizer, artifact)
+
+
+def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text) -> None:
+    """Raise a UserError if this run would score text by which `superbpe choose` trained or chose the tokenizer."""
+    split = getattr(tokenizer, "provenance", {}).get("choose")
+    if split is None or (split["corpus"] == text.hash and text.corpus.config.heldout_sample <= split["test_share"]):
+        return
+    raise UserError(
+        f"arms.{arm.name}: superbpe choose made {arm.source} with another split of the text, so its score could be too "
+        f"good; use the corpus settings of the command that it printed ({', '.join(split['text'])} with "
+        f"corpus.heldout_fraction={split['heldout_fraction']:g} and corpus.heldout_sample of at most "
+        f"{split['test_share']:g}), or for text that it never read, a copy by superbpe export --to hf"
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.cli import main
-from experiments.report import comparison_page, fertility_page, vocabulary, vocabulary_page
+from experiments.report import choose_page, comparison_page, fertility_page, vocabulary, vocabulary_page
 from tests import texts
 from tests.browser import ladders
 from tests.experiments.report.sample import sample_report
@@ -58,8 +60,45 @@ def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[st
     for row in report["rows"]:
         row["group"] = row["group"] if row["by"] == "all" else say(row["group"])
     report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})
-    report = said(report, say, {"title", "source", "software", "training_text", "files", "made", "command"})
+    report = said(report, say, {"source", "software", "training_text", "files", "made", "command"})
     file.write_text(fertility_page.render(report), encoding="utf-8")
+
+
+@functools.cache
+def _choice() -> str:
+    """The numbers of `superbpe choose` for a small grid."""
+    with tempfile.TemporaryDirectory() as root:
+        file, prose = Path(root) / "text.jsonl", [part for text in texts.prose() for part in text.split("\n\n")]
+        lines = [json.dumps({"text": f"{text} {i}", "from": f"kind{i % 2}: {i % 4}"}) for i, text in enumerate(prose)]
+        file.write_text("\n".join(lines), encoding="utf-8")
+        words = ["--presets", "uw-2025", "--patterns", "o200k", "--transitions", "0.5", "--sizes", "600", "800", "1200"]
+        words = [
+            "choose",
+            str(file),
+            "--heldout",
+            "0.4",
+            "--source-field",
+            "from",
+            "--out",
+            str(Path(root) / "out"),
+            *words,
+        ]
+        assert main.run(words) == 0
+        return (Path(root) / "out" / "choose.json").read_text(encoding="utf-8")
+
+
+def write_choose(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+    """The page of `superbpe choose`."""
+    report = json.loads(_choice())
+    chosen = dict(zip([one["name"] for one in report["tokenizers"]], names, strict=False))
+    report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})
+    for one in report["tokenizers"]:
+        one["recipe"] = one["name"]
+    for row in report["rows"]:
+        row["group"] = say(row["group"])
+    report = said(report, say, {"why", "folder", "examples", "missing", "files", "command", "made"})
+    report["deployment"]["name"] = say("dense-8b")
+    file.write_text(choose_page.render(report), encoding="utf-8")
 
 
 def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
@@ -72,7 +111,7 @@ def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[s
             tokenizer.definition, merge_ids=tokenizer.definition.merge_ids[:943], special_tokens=special
         )
         sides.append(vocabulary.side(name, say("tokenizers"), Tokenizer(definition), batches, alpha=2.5))
-    report = vocabulary.gather(sides, vocabulary.Settings(listed=20), say("text.jsonl"))
+    report = vocabulary.gather(sides, say("text.jsonl"))
     file.write_text(vocabulary_page.render(said(report, say, {"title", "command"}), sides), encoding="utf-8")
 
 
@@ -85,6 +124,7 @@ def write_ladder(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokeni
 PAGES = {
     "comparison": write_comparison,
     "fertility": write_fertility,
+    "choose": write_choose,
     "vocabulary": write_vocabulary,
     "ladder": write_ladder,
 }

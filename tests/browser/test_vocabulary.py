@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from experiments.report import vocabulary, vocabulary_page
 from superbpe.inspection import tokens
 from tests import texts
 from tests.browser.waiting import wait_for
-from tokenizer import Batch, Tokenizer, patterns
-from tokenizer.definition import ALPHABET, Definition
+from tokenizer import Tokenizer, patterns
+from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
 
@@ -93,8 +92,7 @@ def test_details_of_a_token(page: Any, trained: dict[str, Tokenizer]) -> None:
     tokenizer = trained["superwords"]
     chosen = int(tokenizer.superword_ids()[0])
     page.fill("#query", f"#{chosen}")
-    page.locator("#query").press("ArrowDown")
-    page.keyboard.press("Enter")
+    page.locator("#results button").first.click()
     detail = page.locator("#detail")
     text = tokenizer.vocab[chosen].decode()
     assert detail.locator(".big .token").text_content() == text
@@ -129,7 +127,7 @@ def test_a_pattern_that_cannot_run_shows_the_first_text_and_the_rest_works(
         pattern=patterns.resolve(r"(\w)\1|\w+"),
     ))  # fmt: skip
     one = vocabulary.side("custom", "nowhere", custom, [], alpha=2.5)
-    report = vocabulary.gather([one], vocabulary.Settings(), None)
+    report = vocabulary.gather([one], None)
     path = tmp_path / "precomputed.html"
     path.write_text(vocabulary_page.render(report, [one]), encoding="utf-8")
     page = opened.open(path)
@@ -141,47 +139,4 @@ def test_a_pattern_that_cannot_run_shows_the_first_text_and_the_rest_works(
     assert page.locator("#results button").count() == 100
     page.locator("#results button").nth(99).click()
     assert page.locator("#detail dd").first.text_content() == "99"
-    opened.check()
-
-
-def test_two_hundred_thousand_tokens_are_quick(opened: Any, tmp_path: Path) -> None:
-    """First paint and search of a page as large as those of the released tokenizers.
-
-    They are to take 1 s and 0.1 s. With the released SuperBPE and o200k they took 0.4 s and 2 to 45 ms on two busy
-    cores; the limits here are five times what is asked, since nobody knows how busy the next machine is.
-    """
-    choose, pairs = random.Random(0), list[tuple[int, int]]()
-    spelled = {bytes([byte]): None for byte in ALPHABET}
-    tokens_of = list(spelled)
-    while len(tokens_of) < 200_000:
-        left, right = (int(len(tokens_of) * choose.random() ** 2) for _ in range(2))
-        token = tokens_of[left] + tokens_of[right]
-        if token not in spelled and token.isascii() and len(token) < 30:
-            spelled[token] = None
-            tokens_of.append(token)
-            pairs.append((left, right))
-    tokenizer = Tokenizer.from_ranks(pairs, pattern=patterns.resolve("none"))
-    one = vocabulary.side("large", "nowhere", tokenizer, [Batch.from_texts(texts.english()[1])], alpha=2.5)
-    path = tmp_path / "large.html"
-    path.write_text(
-        vocabulary_page.render(vocabulary.gather([one], vocabulary.Settings(), "english"), [one]),
-        encoding="utf-8",
-    )
-    page = opened.open(path)
-    page.wait_for_selector("html[data-ready=true]")
-    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    assert painted < 5 * 1000
-    script = """(query) => {
-        const field = document.getElementById("query"), times = [];
-        for (let i = 0; i < 5; i++) {
-            field.value = query;
-            const start = performance.now();
-            field.dispatchEvent(new Event("input"));
-            void document.body.offsetHeight;
-            times.push(performance.now() - start);
-        }
-        return times.sort((a, b) => a - b)[2];
-    }"""
-    for query in ("e", "th", " of", "zzzz", ""):
-        assert page.evaluate(script, query) < 5 * 100, query
     opened.check()

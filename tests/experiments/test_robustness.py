@@ -36,7 +36,7 @@ def measured(finished: Path, out: Path, *options: str) -> dict:
 
 
 def test_scores_are_those_of_the_perturbed_documents(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = measured(finished, tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
@@ -59,26 +59,6 @@ def test_scores_are_those_of_the_perturbed_documents(
         assert row["changed_documents"] == 12
         assert f"+{100 * row['tokens']:.1f} %" in said
     assert not any(name == "decomposed" for name, _ in rows)  # the text is ASCII
-    # The scores are artifacts: the next command reuses them.
-    monkeypatch.setattr(robustness, "_score", lambda *_, **__: pytest.fail("scored again"))
-    assert measured(finished, tmp_path / "again") == report
-
-
-def test_an_interrupted_command_resumes(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    score, calls = robustness._score, []
-
-    def once(arm, *arguments):
-        calls.append(arm.label)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return score(arm, *arguments)
-
-    monkeypatch.setattr(robustness, "_score", once)
-    options = ["compare", "--perturb", str(finished), "--documents", "11", "--out", str(tmp_path)]
-    assert main.run(options) == 130
-    assert main.run(options) == 0
-    assert calls[:3] == ["BPE", "SuperBPE", "SuperBPE"]
-    assert calls.count("BPE") + 1 == calls.count("SuperBPE")
 
 
 def test_mistakes_are_one_line(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

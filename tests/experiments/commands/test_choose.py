@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -13,14 +12,18 @@ import pytest
 
 from experiments.cli import main
 from experiments.cli.compose import load
-from experiments.fertility.choosing import Candidate, cost_curve, finalists, margin, price
-from experiments.fertility.deployments import deployment
-from experiments.fertility.grid import Recipe, grid
+from experiments.commands import choose as command
+from experiments.config import part
+from experiments.fertility.choosing import cost_curve, finalists, margin, price
+from experiments.fertility.counting import Tally
+from experiments.fertility.grid import Cell, grid
+from experiments.fertility.measures import deployment
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
-from tests import texts
-from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
+from tests import other_tokenizers, texts
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +53,15 @@ def choose(text: Path, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
 
 
 def test_the_grid_has_every_combination_once() -> None:
-    cells = grid(None, None, ["uw-2025", "boundless"], [0.5, 400, 9000], [800, 1600], ["o200k", "gpt2"])
+    cells = grid(None, ["uw-2025", "boundless"], [0.5, 400, 9000], [800, 1600], ["o200k", "gpt2"])
     assert [cell.name for cell in cells] == [
         "bpe-o200k-800", "bpe-o200k-1_6k", "bpe-gpt2-800", "bpe-gpt2-1_6k",
         "uw-2025-800-t400", "uw-2025-1_6k-t800", "uw-2025-1_6k-t400",
         "boundless-800", "boundless-1_6k",
     ]  # fmt: skip
-    assert cells[4].recipe == Recipe("superbpe", "line", "uw-2025", 400)
-    crossed = grid(["gpt2"], ["line", "document"], ["runs"], [0.5], [800], [])
-    assert [cell.name for cell in crossed] == [
-        "bpe-gpt2-line-800", "bpe-gpt2-800", "runs-gpt2-line-800-t400", "runs-gpt2-800-t400",
-    ]  # fmt: skip
+    assert cells[4] == Cell(800, "superbpe", "line", "uw-2025", 400)
+    crossed = grid(["gpt2", "o200k"], ["runs"], [0.5], [800], [])
+    assert [cell.name for cell in crossed] == ["bpe-gpt2-800", "bpe-o200k-800", "runs-gpt2-800-t400", "runs-800-t400"]
 
 
 def test_tokenizers_equal_those_that_are_trained_alone(text: Path, report: dict[str, Any]) -> None:
@@ -102,20 +103,40 @@ def test_training_selection_and_test_are_disjoint_and_complete(text: Path, repor
     training, test = documents("train"), documents("heldout", heldout_sample=0.5)
     lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
     selection = {json.loads(line)["text"] for line in lines}
-    assert len(selection) == report["documents"]
+    assert len(selection) == report["text"]["documents"]
     assert training | selection | test == documents("all")
     assert len(training) + len(selection) + len(test) == len(documents("all"))
 
 
 def test_the_command_for_the_models_is_a_configuration(report: dict[str, Any], text: Path) -> None:
-    command = report["bakeoff"]["command"]
-    assert command[:2] == ["pipeline", "experiment=bakeoff"]
-    config = load(command[1:])
+    words = report["bakeoff"]["command"]
+    assert words[:2] == ["pipeline", "experiment=bakeoff"]
+    config = load(words[1:])
     assert [arm.file for arm in config.arms.values()] == [one["folder"] for one in report["finalists"]]
     assert report["finalists"][0]["name"] == report["reference"]
     assert config.corpus.paths == [str(text)]
     assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
     assert report["bakeoff"]["seconds"] > 0
+    assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == report["split"]["corpus"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ([], ""),
+        (["corpus.heldout_fraction=0.3"], "with another split of the text"),
+        (["corpus.heldout_sample=0.9"], "corpus.heldout_sample of at most 0.5"),
+        (["corpus.sample=0.5"], "corpus.heldout_fraction=0.4"),
+    ],
+)
+def test_the_models_are_scored_on_the_split_of_the_finalists(
+    report: dict[str, Any], tmp_path: Path, changed: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*report["bakeoff"]["command"][1:], *changed, f"artifacts={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}"]
+    assert main.run(["pipeline", "--until", "train-bpe", *words]) == (2 if message else 0)
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == bool(message)
 
 
 def test_the_page_names_the_finalists(report: dict[str, Any], text: Path) -> None:
@@ -148,6 +169,25 @@ def test_existing_tokenizers_are_compared_and_extended(text: Path, report: dict[
     assert mine["finalists"][0]["folder"] == str(tmp_path / "mine")
 
 
+def test_tokenizers_of_other_software_are_measured_on_a_sample(
+    text: Path,
+    report: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
+    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
+    other = other_tokenizers.write(tmp_path, "lowercased_bytes")
+    rows = {one["name"]: one for one in choose(text, text.parent / "out", "--against", f"other={other}")["tokenizers"]}
+    assert rows["other"]["documents"] == -(-n_documents // 4)
+    assert rows["bpe-o200k-600"] == next(one for one in report["tokenizers"] if one["name"] == "bpe-o200k-600") | {
+        key: rows["bpe-o200k-600"][key]
+        for key in ("relative_low", "relative_high")  # for more tokenizers together
+    }
+    assert f"and was measured on {rows['other']['documents']} documents" in capsys.readouterr().out
+
+
 def test_prices_are_those_of_the_deployment(report: dict[str, Any]) -> None:
     deployed = deployment(["dense-70b", "context_bytes=4096"])
     assert (deployed.n_layers, deployed.context_bytes) == (80, 4096)
@@ -157,9 +197,12 @@ def test_prices_are_those_of_the_deployment(report: dict[str, Any]) -> None:
         assert cost_curve(deployed, 5000)(tokens_per_byte) == pytest.approx(expected, rel=1e-12)
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for one in report["tokenizers"]:
-        row = overall[one["name"]]
-        assert one["cost"] == pytest.approx(row["prefill_flops_per_byte"] + row["decode_flops_per_byte"], rel=1e-12)
-        assert one["name"] == report["reference"] or one["low"] < one["relative"] < one["high"]
+        costs = [
+            row["prefill_flops_per_byte"] + row["decode_flops_per_byte"]
+            for row in (overall[one["name"]], overall[report["reference"]])
+        ]
+        assert one["relative"] == pytest.approx(costs[0] / costs[1], rel=1e-12)
+        assert one["name"] == report["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
         with pytest.raises(UserError, match="--deployment"):
             deployment([mistake])
@@ -172,25 +215,29 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another() -> None:
     rng.shuffle(every)
     held, train = every[: len(every) // 5], every[len(every) // 5 :]
 
-    def candidate(name: str, documents: Sequence[str]) -> Candidate:
-        tokenizer = train_bpe(count_pretokens(documents, "o200k"), 2000)
-        return Candidate(name, name, 2000, np.array([len(tokenizer.encode(text)) for text in held]))
+    def candidate(documents: Sequence[str]) -> Tally:
+        counted = Tally(train_bpe(count_pretokens(documents, "o200k"), 2000), len(held))
+        counted.add(Batch.from_texts(held), 0)
+        return counted
 
     halves = [[train[i] for i in rng.permutation(len(train))[: len(train) // 2]] for _ in range(10)]
-    candidates = [candidate(f"half{i}", half) for i, half in enumerate(halves)]
+    candidates = {f"half{i}": candidate(half) for i, half in enumerate(halves)}
     n_bytes = np.array([len(text.encode()) for text in held])
-    quarters = [candidate(f"quarter{i}", train[i::4]) for i in range(4)]
-    totals = [one.tokens.sum() / n_bytes.sum() for one in quarters]
+    totals = [candidate(train[i::4]).tokens.sum() / n_bytes.sum() for i in range(4)]
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
-    def chosen(every: Sequence[Candidate], reference: str) -> list[str]:
-        return [one.name for one in finalists(price(every, reference, n_bytes, Deployment(), least), reference)]
+    def chosen(every: dict[str, Tally], reference: str) -> list[str]:
+        return list(
+            finalists(price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment()), reference, least)
+        )
 
-    for one in candidates:
-        assert chosen(candidates, one.name) == [one.name]
-    better = dataclasses.replace(candidates[0], name="better", tokens=candidates[0].tokens * 8 // 10)
-    assert chosen([better, *candidates], "half0") == ["half0", "better"]
-    assert chosen([dataclasses.replace(better, lossy=True), *candidates], "half0") == ["half0"]
+    for name in candidates:
+        assert chosen(candidates, name) == [name]
+    candidates["better"] = candidate(train[::2])
+    candidates["better"].tokens = candidates["half0"].tokens * 8 // 10
+    assert chosen(candidates, "half0") == ["half0", "better"]
+    candidates["better"].changed[0] = True
+    assert chosen(candidates, "half0") == ["half0"]
 
 
 @pytest.mark.parametrize(

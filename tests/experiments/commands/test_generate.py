@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
 import shutil
 
 import pytest
@@ -38,36 +36,31 @@ def test_models_have_the_labels_of_their_arms(root, monkeypatch):
     assert [saved.label for saved in load_models([root], "cpu")] == ["BPE 4k", "BPE 8k"]
 
 
-def test_samples_are_shown_side_by_side(root, tmp_path, capsys):
-    out, prompts = tmp_path / "samples.json", tmp_path / "prompts.txt"
-    prompts.write_text("the\n\nof th\n", encoding="utf-8")
-    options = ["--prompts", str(prompts), "--prompt", "A", "--samples", "2", "--max-bytes", "200", "--seed", "3"]
-    assert main.run(["generate", str(root), *options, "--json", str(out)]) == 0
+def test_samples_are_shown_side_by_side(root, capsys):
+    options = ["--prompt", "A", "--prompt", "the", "--samples", "2", "--max-bytes", "200", "--seed", "3"]
+    assert main.run(["generate", str(root), *options]) == 0
     shown = capsys.readouterr().out
-    assert "SuperBPE" in shown
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
-    assert [entry["prompt"] for entry in found["prompts"]] == ["A", "A", "the", "the", "of th", "of th"]
-    assert all(sample["n_bytes"] <= 200 for entry in found["prompts"] for sample in entry["samples"])
-    assert found["config"]["seed"] == 3
-    for entry in found["prompts"]:
-        for sample in entry["samples"]:
-            whole = generate._shown(entry["prompt"] + sample["text"])
+    config = SamplingConfig(seed=3, max_new_bytes=200)
+    models = load_models([root], "cpu")
+    for saved in models:
+        samples = generate._samples(saved, ["A", "A", "the", "the"], config, heal=True)
+        for sample in samples:
+            assert len(sample.data) <= 200
+            whole = generate._shown(sample.prompt + sample.text)
             assert " ".join(whole.split()) in " ".join(shown.split())  # a terminal shows tabs as spaces
-    again = tmp_path / "again.json"
-    assert main.run(["generate", str(root), *options, "--json", str(again)]) == 0
-    assert out.read_bytes() == again.read_bytes()
+    assert [f"#{n} {saved.label}:" in shown for n in range(1, 5) for saved in models] == [True] * 8
 
 
-def test_prompts_are_healed_by_default(root, tmp_path):
+def test_prompts_are_healed_by_default(root, monkeypatch):
     [saved, _] = load_models([root], "cpu")
+    samples = []
+    monkeypatch.setattr(generate, "_show", lambda models, found: samples.extend(found))
     options = [str(saved.artifact.path), "--prompt", "of th", "--max-bytes", "8", "--temperature", "0"]
-    files = [tmp_path / "healed.json", tmp_path / "not.json"]
-    assert main.run(["generate", *options, "--json", str(files[0])]) == 0
-    assert main.run(["generate", *options, "--no-heal", "--json", str(files[1])]) == 0
-    counts = [json.loads(f.read_text())["prompts"][0]["samples"][0]["n_prompt_tokens"] for f in files]
+    assert main.run(["generate", *options]) == 0
+    assert main.run(["generate", *options, "--no-heal"]) == 0
     healed = ByteModel(saved.lm).heal("of th", seed=None)
-    assert counts == [len(healed), len(saved.lm.tokenizer.encode_ordinary("of th"))]
+    expected = [len(healed), len(saved.lm.tokenizer.encode_ordinary("of th"))]
+    assert [sample.n_prompt_tokens for [sample] in samples] == expected
 
 
 @pytest.mark.parametrize(
@@ -76,8 +69,6 @@ def test_prompts_are_healed_by_default(root, tmp_path):
         (["--prompt", "a", "--top-p", "2"], "--top-p: '2' is not a number above 0 and at most 1"),
         ([], "no prompt given"),
         (["--prompt", "a", "--samples", "0"], "--samples: '0' is not a whole number of at least 1"),
-        (["--prompts", "no-such-file"], "no-such-file"),
-        (["--prompts", os.devnull], "is a device, not a regular file"),
         (["--prompt", "a", "--device", "tpu"], "--device 'tpu'"),
         (["--prompt", "a", "--temperature", "inf"], "--temperature inf"),
         (["--prompt", "caf\udce9"], "not UTF-8"),
@@ -87,12 +78,6 @@ def test_prompts_are_healed_by_default(root, tmp_path):
 def test_mistakes_are_one_line(root, options, message, capsys):
     assert main.run(["generate", str(root), *options]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_prompts_in_another_encoding(root, tmp_path, capsys):
-    (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
-    assert main.run(["generate", str(root), "--prompts", str(tmp_path / "latin.txt")]) == 2
-    assert "not UTF-8" in capsys.readouterr().err
 
 
 def test_folders_without_models(root, tmp_path, capsys):
@@ -107,7 +92,3 @@ def test_folders_without_models(root, tmp_path, capsys):
 
 def test_control_characters_do_not_reach_the_terminal():
     assert generate._shown("a\n\x1b[31mé\u202e中 \u200b") == "a\n\\x1b[31mé\\u202e中 \\u200b"
-
-
-def test_the_record_names_the_settings():
-    assert generate.record([], [], SamplingConfig(), heal=True)["config"]["top_p"] == 0.8
