@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
@@ -399,11 +399,6 @@ def other_text(string: str) -> bytes | None:
     return named
 
 
-def named_as_text(special_strings: Iterable[str]) -> str | None:
-    """The first string that names other text in HF's byte alphabet; None if there is none."""
-    return next((string for string in special_strings if other_text(string) is not None), None)
-
-
 def missing_byte(has: Callable[[int], bool]) -> str | None:
     """Message about bytes of UTF-8 without a token; None if all of them have one."""
     missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
@@ -482,7 +477,13 @@ def spell(
             raise UserError(f"the token {quoted(spelling)} with id {token_id} has no merge, and less than two bytes")
         put(token_id, spelling, f"token {quoted(spelling)}")
     _put_merges(merge_ids, vocab, put, left_over)
-    _check_distinct(vocab)
+    # Files name tokens by their bytes, so two ordinary tokens with the same bytes would be ambiguous.
+    seen: set[bytes] = set()
+    for token_id, spelling in enumerate(vocab):
+        if spelling in seen:
+            raise UserError(f"{quoted(spelling)} is spelled by two tokens, the second with id {token_id}")
+        if spelling:
+            seen.add(spelling)
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
@@ -498,16 +499,6 @@ def spell(
             )
         put(token_id, spelling, f"special token {quoted(string)}")
     return vocab
-
-
-def _check_distinct(vocab: list[bytes]) -> None:
-    # Files name tokens by their bytes, so two ordinary tokens with the same bytes would be ambiguous.
-    seen: set[bytes] = set()
-    for token_id, spelling in enumerate(vocab):
-        if spelling in seen:
-            raise UserError(f"{quoted(spelling)} is spelled by two tokens, the second with id {token_id}")
-        if spelling:
-            seen.add(spelling)
 
 
 def _put_merges(
