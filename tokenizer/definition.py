@@ -103,7 +103,7 @@ class Definition:
         named = self.special_tokens | dict(self.preparation.added_tokens)
         if unknown := self.preparation.late - set(named):
             raise UserError(f"{quoted(min(unknown))} is to be found in normalized text, but it is not a token")
-        self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named))
+        self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named, self.preparation.added_tokens))
         check_choice("mode", self.mode, ("one-pass", "two-pass"))
         if not 0 <= self.n_phase1_merges <= len(self.merge_ids):
             raise UserError(f"{self.n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
@@ -443,8 +443,9 @@ def spell(
     merge_ids: npt.NDArray[np.uint32],
     unmerged: Mapping[bytes, int],
     special_tokens: Mapping[str, int],
+    text: Collection[str] = (),
 ) -> list[bytes]:
-    """Bytes of each token, by id; b"" for unused ids.
+    """Bytes of each token, by id; b"" for unused ids. The strings of `text` may be those of ordinary tokens, too.
 
     Raises:
         UserError: two tokens have the same id, or two ordinary tokens the same bytes; a merge joins an id that does not
@@ -497,7 +498,8 @@ def spell(
             raise UserError(
                 f"the special token {quoted(string)} has more than {_LONGEST_SPECIAL} bytes; use a shorter string"
             )
-        put(token_id, spelling, f"special token {quoted(string)}")
+        if string not in text or token_id < 0 or vocab[token_id] != spelling:
+            put(token_id, spelling, f"special token {quoted(string)}")
     return vocab
 
 

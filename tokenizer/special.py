@@ -33,7 +33,7 @@ class Preparation:
         forms: Unicode normalization forms, applied in order. The tables are those of HF's crate, Unicode 9.0:
             characters of later versions are unchanged, as in HF.
         added_tokens: string to id of tokens that are found in any text. They are not special: their bytes count as
-            text.
+            text. An ordinary token with the same bytes may have the same id.
         late: added and special tokens that are searched for in normalized text.
     """
 

@@ -67,16 +67,17 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
         )
     template = _parts(tokenizer.provenance, TEMPLATE)
     added = definition.special_tokens | dict(definition.preparation.added_tokens)
-    special_ids = set(added.values())
+    special_ids = set(added.values()) - set(definition.ordinary_ids().tolist())
     names = [printable(token) for token in definition.vocab]
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
-    if clash := set(added) & set(vocab):
+    if clash := [string for string, i in added.items() if vocab.get(string, i) != i]:
         raise UserError(
             f"the special token {quoted(min(clash))} is also how tokenizer.json writes an ordinary token, and would "
             "get its id there; use another special string"
         )
     if encodes:
-        inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
+        outside = {string: i for string, i in added.items() if string not in vocab}
+        inside = _specials_in_vocab(outside, len(vocab), template.get("specials_in_vocab"))
         if definition.ignore_merges and (why := taken_as_text(inside, inside, cut)) is not None:
             raise UserError(f"the tokenizer cannot be written as tokenizer.json: {why}; use another special string")
         model = MODEL | {

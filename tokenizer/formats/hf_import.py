@@ -74,7 +74,17 @@ def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
         )
     vocab = options["vocab"]
     added = _added(found.get("added_tokens") or [], vocab, path)
-    byte_ids, merges, unmerged = _model(options, added)
+    # HF finds an added token in text, and its merges produce it as well.
+    produced = {*BYTE_CHARACTERS.values(), *("".join(merge).replace(" ", "") for merge in options["merges"])}
+    byte_ids, merges, unmerged = _model(options, added.keys() - produced)
+    for string in sorted(produced & added.keys() & vocab.keys()):
+        spelled, literal = unprintable(string), string.encode()
+        if spelled != literal or added[string].get("special"):
+            both = "text and a special token" if spelled == literal else f"the bytes {spelled!r} and {literal!r}"
+            raise Unsupported(
+                f"cannot be followed exactly: its added token {quoted(string)} is an ordinary token too, so its id "
+                f"would stand for {both}; remove it from added_tokens"
+            )
     if missing := missing_byte(lambda byte: byte_ids[byte] != NO_TOKEN):
         raise Unsupported(f"is not byte-level: {missing}")
     ignore_merges = options.get("ignore_merges") is True
