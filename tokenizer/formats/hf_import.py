@@ -173,7 +173,6 @@ def _adds_tokens(processor: Any) -> bool:
 
 
 def _added(listed: list[dict[str, Any]], vocab: dict[str, int], path: Path) -> dict[str, dict[str, Any]]:
-    """The added tokens by string."""
     added: dict[str, dict[str, Any]] = {}
     following = len(vocab)
     for i, token in enumerate(listed):
