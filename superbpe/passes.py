@@ -151,10 +151,6 @@ class State:
     longest: int | None = None
     merges: list[tuple[int, int]] = field(default_factory=list)
 
-    def truncate(self, quantile: float) -> None:
-        """Truncate spans to a quantile of the lengths that the last pass has measured."""
-        self.longest = self.trainer.truncate_spans(quantile)
-
     def start_over(self, merges: Merges) -> None:
         """Apply the merges that the trainer has found so far in the following passes."""
         self.trainer.start_over()

@@ -110,7 +110,7 @@ class Search:
         state.selection = Selection(normalizer, self.rules.sample, self.rules.sample_salt)
         if self.rules.truncate_quantile is not None:
             corpus.run(state, Pass(kind="spans"), self.progress)
-            state.truncate(self.rules.truncate_quantile)
+            state.longest = trainer.truncate_spans(self.rules.truncate_quantile)
         corpus.run(state, Pass(kind="seams", sample_every=SAMPLE_EVERY), self.progress)
         seen = trainer.statistics
         if self.start.competing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
@@ -103,7 +103,7 @@ class Definition:
         named = self.special_tokens | dict(self.preparation.added_tokens)
         if unknown := self.preparation.late - set(named):
             raise UserError(f"{quoted(min(unknown))} is to be found in normalized text, but it is not a token")
-        self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named))
+        self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named, self.preparation.added_tokens))
         check_choice("mode", self.mode, ("one-pass", "two-pass"))
         if not 0 <= self.n_phase1_merges <= len(self.merge_ids):
             raise UserError(f"{self.n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
@@ -399,11 +399,6 @@ def other_text(string: str) -> bytes | None:
     return named
 
 
-def named_as_text(special_strings: Iterable[str]) -> str | None:
-    """The first string that names other text in HF's byte alphabet; None if there is none."""
-    return next((string for string in special_strings if other_text(string) is not None), None)
-
-
 def missing_byte(has: Callable[[int], bool]) -> str | None:
     """Message about bytes of UTF-8 without a token; None if all of them have one."""
     missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
@@ -448,8 +443,9 @@ def spell(
     merge_ids: npt.NDArray[np.uint32],
     unmerged: Mapping[bytes, int],
     special_tokens: Mapping[str, int],
+    text: Collection[str] = (),
 ) -> list[bytes]:
-    """Bytes of each token, by id; b"" for unused ids.
+    """Bytes of each token, by id; b"" for unused ids. The strings of `text` may be those of ordinary tokens, too.
 
     Raises:
         UserError: two tokens have the same id, or two ordinary tokens the same bytes; a merge joins an id that does not
@@ -482,7 +478,13 @@ def spell(
             raise UserError(f"the token {quoted(spelling)} with id {token_id} has no merge, and less than two bytes")
         put(token_id, spelling, f"token {quoted(spelling)}")
     _put_merges(merge_ids, vocab, put, left_over)
-    _check_distinct(vocab)
+    # Files name tokens by their bytes, so two ordinary tokens with the same bytes would be ambiguous.
+    seen: set[bytes] = set()
+    for token_id, spelling in enumerate(vocab):
+        if spelling in seen:
+            raise UserError(f"{quoted(spelling)} is spelled by two tokens, the second with id {token_id}")
+        if spelling:
+            seen.add(spelling)
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
@@ -496,18 +498,9 @@ def spell(
             raise UserError(
                 f"the special token {quoted(string)} has more than {_LONGEST_SPECIAL} bytes; use a shorter string"
             )
-        put(token_id, spelling, f"special token {quoted(string)}")
+        if string not in text or token_id < 0 or vocab[token_id] != spelling:
+            put(token_id, spelling, f"special token {quoted(string)}")
     return vocab
-
-
-def _check_distinct(vocab: list[bytes]) -> None:
-    # Files name tokens by their bytes, so two ordinary tokens with the same bytes would be ambiguous.
-    seen: set[bytes] = set()
-    for token_id, spelling in enumerate(vocab):
-        if spelling in seen:
-            raise UserError(f"{quoted(spelling)} is spelled by two tokens, the second with id {token_id}")
-        if spelling:
-            seen.add(spelling)
 
 
 def _put_merges(

@@ -33,7 +33,7 @@ class Preparation:
         forms: Unicode normalization forms, applied in order. The tables are those of HF's crate, Unicode 9.0:
             characters of later versions are unchanged, as in HF.
         added_tokens: string to id of tokens that are found in any text. They are not special: their bytes count as
-            text.
+            text. An ordinary token with the same bytes may have the same id.
         late: added and special tokens that are searched for in normalized text.
     """
 
@@ -80,10 +80,6 @@ def normalized(forms: Sequence[str], text: str) -> str:
     if not forms:
         return text
     return _native.Preparation(None, list(forms)).normalize(_native.Batch.from_texts([text])).text(0)
-
-
-def _is_all(strings: object) -> bool:
-    return isinstance(strings, str) and strings == "all"
 
 
 _Forbidden: TypeAlias = tuple[list[str], _native.SpecialStrings]
@@ -136,12 +132,12 @@ class SpecialSets:
         Raises:
             UserError: an allowed string is not a special token.
         """
-        special = self._all if _is_all(allowed) else _as_set(allowed, "allowed_special")
+        special = _as_set(allowed, "allowed_special", self._all)
         if unknown := special - self._all:
             raise UserError(
                 f"{quoted(min(unknown))} is not a special token; the special tokens are: {quoted(sorted(self._all))}"
             )
-        forbidden = self._all - special if _is_all(disallowed) else _as_set(disallowed, "disallowed_special")
+        forbidden = _as_set(disallowed, "disallowed_special", self._all - special)
         return self._prepare(special), self._forbid(forbidden) if forbidden else None
 
     def _compile_preparation(self, allowed: frozenset[str]) -> _native.Preparation | None:
@@ -165,7 +161,9 @@ def _compile_forbidden(strings: frozenset[str]) -> _Forbidden:
     return sorted(strings), _native.SpecialStrings(sorted(strings))
 
 
-def _as_set(strings: Any, name: str) -> frozenset[str]:
+def _as_set(strings: Any, name: str, every: frozenset[str]) -> frozenset[str]:
+    if isinstance(strings, str) and strings == "all":
+        return every
     if isinstance(strings, str) or not isinstance(strings, Iterable) or not all(isinstance(s, str) for s in strings):
         raise UserError(
             f"{name}={quoted(strings)} is not a set of strings; pass one, such as {{'<|endoftext|>'}}, or 'all'"

@@ -217,11 +217,7 @@ def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
 
 
 def _is_partial(token: bytes) -> bool:
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
+    return token.decode(errors="ignore").encode() != token
 
 
 def _mask(size: int, ids: object) -> Mask:
@@ -298,11 +294,7 @@ def superwords(tokenizer: TokenizerLike, counts: Ints | None = None) -> list[Sup
 def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
     """Return the tokens of a text for display, in order."""
     vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
-    pieces = []
-    for i in tokenizer.encode_ordinary(text):
-        try:
-            shown, partial = vocab[i].decode(), False
-        except UnicodeDecodeError:
-            shown, partial = display(vocab[i]), True
-        pieces.append(Piece(id=i, text=shown, superword=i in special, partial=partial))
-    return pieces
+    return [
+        Piece(id=i, text=display(vocab[i]), superword=i in special, partial=_is_partial(vocab[i]))
+        for i in tokenizer.encode_ordinary(text)
+    ]

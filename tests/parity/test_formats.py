@@ -251,3 +251,25 @@ def test_bytes_outside_utf8_need_no_token(trained):
     del vocab["Ā"]
     with pytest.raises(UserError, match="byte 0 has no token"):
         Tokenizer(*formats.hf_import.parse(content))
+
+
+@pytest.mark.parametrize("forms", [(), ("NFKC",)])
+def test_an_added_token_may_be_an_ordinary_token_too(forms, trained, tmp_path):
+    content = hf_json(trained["gpt2"])
+    content["normalizer"] = formats.hf.normalizer(forms)
+    hf = tokenizers.Tokenizer.from_str(json.dumps(content))
+    names = [name for name in content["model"]["vocab"] if name.isascii() and name.isalpha()]
+    hf.add_tokens(["e", *names[-20::4], *(tokenizers.AddedToken(name, normalized=False) for name in names[60:70:2])])
+    ours = Tokenizer(*formats.hf_import.parse(json.loads(hf.to_str())))
+    assert len(ours.preparation.added_tokens) == 11
+    ours.save(tmp_path / "ours")
+    written = tokenizers.Tokenizer.from_file(str(tmp_path / "ours" / "tokenizer.json"))
+    for text in [*texts.various(), *texts.english()[1][:10], *(f"x{name}y {name}" for name in names), "\uff45\uff54h"]:
+        ids = ours.encode_ordinary(text)
+        assert ids == hf.encode(text).ids == written.encode(text).ids
+        assert forms or ours.decode(ids) == text
+    assert Tokenizer.load(tmp_path / "ours").sha256 == ours.sha256
+    assert Tokenizer.from_file(tmp_path / "ours" / "tokenizer.json").sha256 == ours.sha256
+    hf.add_tokens([name for name in content["model"]["vocab"] if name.startswith("Ġ") and len(name) > 2][:1])
+    with pytest.raises(UserError, match=r"token 'Ġ.*' is an ordinary token too, so its id would stand for the b"):
+        formats.hf_import.parse(json.loads(hf.to_str()))

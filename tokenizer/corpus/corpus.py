@@ -300,8 +300,7 @@ class Corpus:
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one. Slow; for inspection."""
         for batch in self.batches(split):
-            for i in range(len(batch)):
-                yield batch.text(i)
+            yield from map(batch.text, range(len(batch)))
 
     def identity(self) -> dict[str, Any]:
         """Everything that the training documents depend on, as JSON: configuration and fingerprint of each file.

@@ -11,9 +11,9 @@ import numpy as np
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from tokenizer._native import Batch, DocumentFilter
+    from tokenizer._native import Batch
     from tokenizer.corpus.corpus import Corpus, Split
     from tokenizer.corpus.remote import File
 
@@ -38,27 +38,20 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
         files = [*(files if split == "all" else []), *corpus.heldout_files]
     keep = corpus.filter(split)
     try:
-        yield from _documents(corpus, files, keep)
+        for file in files:
+            if config.source_field is None:
+                name = str(config.dataset) if file is None else corpus.source(file[0])
+                origins: Iterator[str] = repeat(name)
+            else:
+                origins = map(origin, _field(corpus, file, config.source_field))
+            for batch in corpus.unfiltered(file, config.field):
+                taken, more = keep.apply(batch)
+                yield from _matched(batch, taken, origins)
+                if not more:
+                    corpus.check_unchanged()
+                    return
     finally:
         corpus.report_skipped()
-
-
-def _documents(
-    corpus: Corpus, files: Sequence[tuple[File, str] | None], keep: DocumentFilter
-) -> Iterator[tuple[str, str]]:
-    config = corpus.config
-    for file in files:
-        if config.source_field is None:
-            name = str(config.dataset) if file is None else corpus.source(file[0])
-            origins: Iterator[str] = repeat(name)
-        else:
-            origins = map(origin, _field(corpus, file, config.source_field))
-        for batch in corpus.unfiltered(file, config.field):
-            taken, more = keep.apply(batch)
-            yield from _matched(batch, taken, origins)
-            if not more:
-                corpus.check_unchanged()
-                return
 
 
 def origin(value: str) -> str:

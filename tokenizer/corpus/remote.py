@@ -85,8 +85,7 @@ class RemoteFile:
         """Size and version now.
 
         Raises:
-            Missing: the file does not exist.
-            UserError: it cannot be reached.
+            UserError: the file does not exist or cannot be reached.
         """
         system, path = _system(self.address)
         about = attempted(self.url, lambda: system.info(path))
@@ -142,10 +141,6 @@ class RemoteFile:
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 File: TypeAlias = "Path | RemoteFile"
-
-
-class Missing(UserError):
-    """No file has this URL."""
 
 
 def has_magic(url: str) -> bool:
@@ -235,8 +230,7 @@ def attempted(url: str, call: Callable[[], _T]) -> _T:
         call: makes one attempt.
 
     Raises:
-        Missing: the file does not exist.
-        UserError: the call failed for good.
+        UserError: the file does not exist, or the call failed for good.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -247,7 +241,7 @@ def attempted(url: str, call: Callable[[], _T]) -> _T:
             failure = error.__cause__ or error if isinstance(error, FileNotFoundError) else error  # of fsspec's client
             status, package = getattr(failure, "status", None), type(failure).__module__.partition(".")[0]
             if isinstance(failure, FileNotFoundError) or status == 404:
-                raise Missing(f"{url}: no such file") from None
+                raise UserError(f"{url}: no such file") from None
             if not isinstance(failure, OSError | ValueError) and package not in ("aiohttp", "httpx", "httpx2"):
                 raise
             lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError

@@ -113,7 +113,6 @@ def _only(rows: Any, field: str) -> Any:
 
 
 def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
-    """Batches without empty documents."""
     keep = _native.DocumentFilter()
     return (taken for batch in batches if len(taken := keep.apply(batch)[0]))
 

@@ -79,7 +79,6 @@ def push(
 
 
 def _write(tokenizer: Described, repository: str, folder: Path, front: Any, about: dict[str, str]) -> None:
-    """Write the tokenizer's files and the card."""
     formats.write(tokenizer, folder, "superbpe")
     with suppress(UserError):  # tiktoken would give other ids
         formats.write(tokenizer, folder / TIKTOKEN, "tiktoken")

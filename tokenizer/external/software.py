@@ -159,7 +159,8 @@ class HuggingFace(Software):
         self._tokenizer.encode_special_tokens = True
         added = self._tokenizer.get_added_tokens_decoder()
         names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-        self.unknown_id = _unknown_id(parsed["model"], names)
+        model = parsed["model"]
+        self.unknown_id = model.get("unk_id") if model["type"] == "Unigram" else names.get(model.get("unk_token") or "")
         self.special_tokens = {token.content: i for i, token in added.items() if token.special}
         by_id = {i: string for string, i in names.items()}
         if self.unknown_id is not None:
@@ -170,7 +171,7 @@ class HuggingFace(Software):
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
         for string, i in names.items():
             self.vocab[i] = string.encode() if i in literal else spelled(string)
-        falls_back = _has(parsed, "ByteFallback") or parsed["model"].get("byte_fallback")
+        falls_back = _has(parsed, "ByteFallback") or model.get("byte_fallback")
         byte_level = _has(parsed, "ByteLevel")
         in_bytes = {i: _byte(string) for string, i in names.items() if falls_back and _BYTE.fullmatch(string)}
         if byte_level:
@@ -237,13 +238,6 @@ def _character_starts(text: str) -> npt.NDArray[np.int64]:
     """int64 [characters + 1]: start of each character in the text's UTF-8, and the end of the text."""
     data = np.frombuffer(text.encode(), np.uint8)
     return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
-
-
-def _unknown_id(model: dict[str, Any], names: dict[str, int]) -> int | None:
-    if model["type"] == "Unigram":
-        found: int | None = model.get("unk_id")
-        return found
-    return names.get(model.get("unk_token") or "")
 
 
 def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:

@@ -158,7 +158,6 @@ class ExternalTokenizer(TokenizerLike):
         return self._opened, (self._about(), self.software.content)
 
     def _about(self) -> bytes:
-        """Content of `FILE`."""
         about = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from tokenizer.formats.files import KINDS, read, write
-from tokenizer.formats.folder import FILE, content, dumps, identity, load, loads, save
+from tokenizer.formats.folder import FILE, dumps, identity, load, loads, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, TEMPLATE, hf_json
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "HF_FILE",
     "KINDS",
     "TEMPLATE",
-    "content",
     "dumps",
     "hf_json",
     "identity",

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from tokenizer.definition import MOST_IDS
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError, quoted
 
@@ -26,7 +25,7 @@ def conforms(value: Any, hint: Any) -> bool:
     return hint is Any or type(value) is hint  # true and false are not whole numbers
 
 
-def check_members(parent: Mapping[str, Any], types: Mapping[str, Any], path: Path, at: str = "", end: str = "") -> None:
+def check_members(parent: Mapping[str, Any], types: Mapping[str, Any], path: Path, at: str = "") -> None:
     """Reject a JSON object in which a key is missing or has a value of another type.
 
     Args:
@@ -34,7 +33,6 @@ def check_members(parent: Mapping[str, Any], types: Mapping[str, Any], path: Pat
         types: key to type, see `conforms`; a key that ends in "?" is optional.
         path: the file, for messages.
         at: prefix of the key in messages, such as "model.".
-        end: end of the message: the remedy.
 
     Raises:
         UserError: a key is missing or has another type; the message names the file and the key.
@@ -44,28 +42,9 @@ def check_members(parent: Mapping[str, Any], types: Mapping[str, Any], path: Pat
         if name in parent:
             if not conforms(parent[name], hint):
                 kind = hint if get_origin(hint) else hint.__name__
-                raise UserError(f"{path} is damaged: {at + name!r} is {quoted(parent[name])}, not {kind}{end}")
+                raise UserError(f"{path} is damaged: {at + name!r} is {quoted(parent[name])}, not {kind}")
         elif name == key:
-            raise UserError(f"{path} is damaged: the key {at + name!r} is missing{end}")
-
-
-def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
-    """Reject a vocabulary whose ids are invalid or not unique.
-
-    Raises:
-        UserError: an id is not a whole number, is too large, or belongs to two tokens.
-    """
-    names: dict[int, str] = {}
-    for name, token_id in vocab.items():
-        if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
-            raise UserError(
-                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {quoted(token_id)} "
-                f"({quoted(name)})"
-            )
-        if names.setdefault(token_id, name) != name:
-            raise UserError(
-                f"{path} is damaged: {quoted(names[token_id])} and {quoted(name)} both have the id {token_id}"
-            )
+            raise UserError(f"{path} is damaged: the key {at + name!r} is missing")
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def read(
     if kind == "superbpe":
         return folder.load(files[0])
     if kind == "hf":
-        return hf_import.read(files[0])
+        return hf_import.parse(read_json(files[0]), files[0])
     if kind == "gpt2":
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)
@@ -127,7 +128,7 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
             "special_tokens": parts["special_tokens"],
             "pattern": cut.regex or "none",  # the original regex: pat_str also matches the gaps between its matches
         }
-        ranks = tiktoken.file_text(parts["mergeable_ranks"])
+        ranks = "".join(f"{b64encode(token).decode()} {rank}\n" for token, rank in parts["mergeable_ranks"].items())
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder")

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from tokenizer import _native
-from tokenizer.definition import Definition, Described, named_as_text, printable, unprintable
+from tokenizer.definition import Definition, Described, other_text, printable
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.portable import unportable_part
@@ -67,16 +67,17 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
         )
     template = _parts(tokenizer.provenance, TEMPLATE)
     added = definition.special_tokens | dict(definition.preparation.added_tokens)
-    special_ids = set(added.values())
+    special_ids = set(added.values()) - set(definition.ordinary_ids().tolist())
     names = [printable(token) for token in definition.vocab]
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
-    if clash := set(added) & set(vocab):
+    if clash := [string for string, i in added.items() if vocab.get(string, i) != i]:
         raise UserError(
             f"the special token {quoted(min(clash))} is also how tokenizer.json writes an ordinary token, and would "
             "get its id there; use another special string"
         )
     if encodes:
-        inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
+        outside = {string: i for string, i in added.items() if string not in vocab}
+        inside = _specials_in_vocab(outside, len(vocab), template.get("specials_in_vocab"))
         if definition.ignore_merges and (why := taken_as_text(inside, inside, cut)) is not None:
             raise UserError(f"the tokenizer cannot be written as tokenizer.json: {why}; use another special string")
         model = MODEL | {
@@ -108,11 +109,12 @@ def taken_as_text(inside: Collection[str], special: Iterable[str], cut: Pattern)
         special: those of them that are special.
         cut: the pattern.
     """
-    if (name := named_as_text(inside)) is not None:
-        return (
-            f"its added token {quoted(name)} is in the model's vocabulary, where that name spells "
-            f"{quoted(unprintable(name))}, and with ignore_merges that text gets its id"
-        )
+    for name in inside:
+        if (text := other_text(name)) is not None:
+            return (
+                f"its added token {quoted(name)} is in the model's vocabulary, where that name spells {quoted(text)}, "
+                "and with ignore_merges that text gets its id"
+            )
     around = ("{}", " {}", "{} ", "\n{}", "{}\n", "a{}a")
     for name in special:
         if any(name in _native.split(text.replace("{}", name), cut.regex) for text in around):
@@ -132,10 +134,10 @@ def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
 def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str, Any]]:
     """Special and other added tokens by id. `normalized` keeps its imported value where it does not affect ids."""
     preparation = definition.preparation
+    ids = definition.special_tokens | dict(preparation.added_tokens)
     tokens = {
-        string: {"special": special, "normalized": string in preparation.late}
-        for strings, special in ((definition.special_tokens, True), (preparation.added_tokens, False))
-        for string in strings
+        string: {"special": string in definition.special_tokens, "normalized": string in preparation.late}
+        for string in ids
     }
     kept = {
         string: token | {"normalized": _parts(flags, string).get("normalized") is True}
@@ -143,7 +145,6 @@ def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str
     }
     if not preparation.forms and not preparation.late and not overlap(kept):
         tokens = kept
-    ids = definition.special_tokens | dict(preparation.added_tokens)
     ordered = sorted(ids.items(), key=lambda item: item[1])
     return [{"id": token_id, "content": string} | ADDED_TOKEN | tokens[string] for string, token_id in ordered]
 
@@ -154,22 +155,19 @@ def normalizer(forms: Sequence[str]) -> dict[str, Any] | None:
     return parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts} if parts else None
 
 
-def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
-    """A normalized and another added token that can overlap in text; None if there are none.
+def overlap(added: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a normalized and another added token can overlap in text.
 
     HF searches for tokens that are not normalized first. Without overlaps, the order makes no difference.
     """
     normalized = [string for string, token in added.items() if token.get("normalized")]
     others = [string for string, token in added.items() if not token.get("normalized")]
-    for one, other in product(normalized, others):
-        shorter = min(len(one), len(other))
-        if (
-            one in other
-            or other in one
-            or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, shorter))
-        ):
-            return one, other
-    return None
+    return any(
+        one in other
+        or other in one
+        or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, min(len(one), len(other))))
+        for one, other in product(normalized, others)
+    )
 
 
 def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:

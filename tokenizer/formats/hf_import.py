@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tokenizer import patterns
 from tokenizer.definition import (
     BYTE_CHARACTERS,
+    MOST_IDS,
     NO_TOKEN,
     Definition,
     Stored,
@@ -22,9 +23,8 @@ from tokenizer.definition import (
     unprintable_all,
 )
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.files import parse_json, read_bytes
 from tokenizer.formats import cuts
-from tokenizer.formats.checks import check_ids, check_members
+from tokenizer.formats.checks import check_members
 from tokenizer.formats.cuts import Unsupported
 from tokenizer.formats.hf import MODEL, TEMPLATE, overlap, taken_as_text
 from tokenizer.formats.portable import unportable_part
@@ -36,26 +36,20 @@ _MEMBERS |= {f"{part}?": dict | None for part in _PARTS}
 _MODEL_KEYS = {*MODEL, "vocab", "merges", "ignore_merges"}
 
 
-def read(path: Path) -> Stored:
-    """Read a tokenizer.json.
+def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portable: bool = True) -> Stored:
+    """Read the content of a tokenizer.json.
 
     Special tokens are encoded only where the caller allows them. Other added tokens are found in any text, and Unicode
     normalization is applied, as in HF: see `Preparation`. Truncation, padding, post-processing and decoders other than
     ByteLevel are kept for export but not applied; a warning names those that change what HF returns.
 
-    Raises:
-        UserError: the file is damaged, or a part of it is not supported.
-    """
-    return parse(parse_json(read_bytes(path), path), path)
-
-
-def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portable: bool = True) -> Stored:
-    """`read` for parsed content.
-
     Args:
         found: the content.
         path: the file, for messages.
         portable: reject a pattern that HF's engine may interpret differently.
+
+    Raises:
+        UserError: the content is damaged, or a part of it is not supported.
     """
     try:
         return _stored(found, path, portable=portable)
@@ -80,7 +74,17 @@ def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
         )
     vocab = options["vocab"]
     added = _added(found.get("added_tokens") or [], vocab, path)
-    byte_ids, merges, unmerged = _model(options, added)
+    # HF finds an added token in text, and its merges produce it as well.
+    produced = {*BYTE_CHARACTERS.values(), *("".join(merge).replace(" ", "") for merge in options["merges"])}
+    byte_ids, merges, unmerged = _model(options, added.keys() - produced)
+    for string in sorted(produced & added.keys() & vocab.keys()):
+        spelled, literal = unprintable(string), string.encode()
+        if spelled != literal or added[string].get("special"):
+            both = "text and a special token" if spelled == literal else f"the bytes {spelled!r} and {literal!r}"
+            raise Unsupported(
+                f"cannot be followed exactly: its added token {quoted(string)} is an ordinary token too, so its id "
+                f"would stand for {both}; remove it from added_tokens"
+            )
     if missing := missing_byte(lambda byte: byte_ids[byte] != NO_TOKEN):
         raise Unsupported(f"is not byte-level: {missing}")
     ignore_merges = options.get("ignore_merges") is True
@@ -111,7 +115,7 @@ def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
 
 
 def _check_options(model: dict[str, Any], path: Path) -> None:
-    """Check the model's options; the vocabulary and the merges only have the right types."""
+    """Check the model's options and ids; the merges and the names only have the right types."""
     kind = model.get("type", "BPE")
     if kind != "BPE":
         raise Unsupported(f"has a model of the type {quoted(kind)}; only byte-level BPE can be read")
@@ -123,7 +127,14 @@ def _check_options(model: dict[str, Any], path: Path) -> None:
         raise Unsupported(f"cannot be followed exactly: its dropout of {shortened(model['dropout'])} gives random ids")
     if unknown := set(model) - _MODEL_KEYS:
         raise Unsupported(f"has an unknown model option {quoted(min(unknown))}")
-    check_ids(model["vocab"], path)
+    names: dict[int, str] = {}
+    for name, token_id in model["vocab"].items():
+        if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
+            what = f"{quoted(token_id)} ({quoted(name)})"
+            raise Unsupported(f"is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {what}")
+        if names.setdefault(token_id, name) != name:
+            both = f"{quoted(names[token_id])} and {quoted(name)}"
+            raise Unsupported(f"is damaged: {both} both have the id {token_id}")
 
 
 def _forms(normalizer: Any) -> tuple[str, ...]:
@@ -162,7 +173,6 @@ def _adds_tokens(processor: Any) -> bool:
 
 
 def _added(listed: list[dict[str, Any]], vocab: dict[str, int], path: Path) -> dict[str, dict[str, Any]]:
-    """The added tokens by string."""
     added: dict[str, dict[str, Any]] = {}
     following = len(vocab)
     for i, token in enumerate(listed):

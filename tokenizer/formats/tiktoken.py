@@ -205,8 +205,3 @@ def covering(pattern: Pattern) -> str:
             "characters, which cuts the text here but not in tiktoken"
         )
     return rf"{regex}|(?:(?!{regex})[\s\S])+"
-
-
-def file_text(ranks: Mapping[bytes, int]) -> str:
-    """Content of a .tiktoken file."""
-    return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())

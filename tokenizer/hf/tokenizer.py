@@ -97,13 +97,13 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         tokenizer: Tokenizer = self._tokenizer.ours
         added = self._tokenizer.get_added_tokens_decoder()
         processor = self._tokenizer.post_processor
+        flags = {t.content: {"normalized": t.normalized, "special": t.special} for t in added.values()}
         template = {
             **(tokenizer.provenance.get(TEMPLATE) or {}),
-            "added_tokens": {t.content: {"normalized": t.normalized, "special": t.special} for t in added.values()},
+            "added_tokens": flags,
             "post_processor": None if processor is None else json.loads(processor.__getstate__()),
         }
         forms = tokenizer.preparation.forms
-        flags = {token.content: {"normalized": token.normalized} for token in added.values()}
         preparation = Preparation(
             forms=forms,
             added_tokens={token.content: i for i, token in added.items() if not token.special},

@@ -23,7 +23,6 @@ from tokenizer.reference.naive import (
     break_tie,
     byte_alphabet,
     count_pairs,
-    phase1_rules,
     replace_pair,
     train_naive,
     train_words,

@@ -228,10 +228,9 @@ def _segment(
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:
     """Number of merges in a vocabulary of this size; rejects a size below the bytes and special tokens."""
     check_special_tokens(special_tokens)
-    specials = list(special_tokens)
-    if vocab_size < 256 + len(specials):
+    least = 256 + len(special_tokens)
+    if vocab_size < least:
         raise UserError(
-            f"vocab_size={vocab_size} is below 256 bytes + {len(specials)} special token(s); "
-            f"use at least {256 + len(specials)}"
+            f"vocab_size={vocab_size} is below 256 bytes + {len(special_tokens)} special token(s); use at least {least}"
         )
-    return vocab_size - 256 - len(specials)
+    return vocab_size - least

@@ -71,7 +71,7 @@ def test_saving_writes_the_same_bytes_every_time(trained, tmp_path):
 @pytest.mark.parametrize("indent", [None, 1])
 def test_the_identity_is_the_hash_of_the_content_however_it_is_written(name, indent, trained, tmp_path):
     tokenizer = trained[name]
-    content = json.dumps(formats.content(tokenizer.definition), sort_keys=True)
+    content = json.dumps(formats.folder.content(tokenizer.definition), sort_keys=True)
     assert tokenizer.sha256 == hashlib.sha256(content.encode()).hexdigest()
     tokenizer.save(tmp_path)
     file = tmp_path / formats.FILE

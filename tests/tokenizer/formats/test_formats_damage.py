@@ -200,5 +200,5 @@ def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_pat
 
 def test_special_tokens_that_name_text_are_found():
     assert printable(b" x") == "Ġx"
-    assert definition.named_as_text(["<|endoftext|>", "日"]) is None
-    assert definition.named_as_text(["a", "Ġx"]) == "Ġx"
+    assert [definition.other_text(string) for string in ("<|endoftext|>", "日", "a")] == [None] * 3
+    assert definition.other_text("Ġx") == b" x"

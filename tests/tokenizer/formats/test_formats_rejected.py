@@ -43,7 +43,14 @@ REFUSED = {
         r"'éé' is normalized and matches text that becomes 'e.e.'",
     ),
     "added id": ({"added_tokens": [added("<m>", 300)]}, "'<m>' has id 300, not 260"),
-    "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not in its vocabulary"),
+    "ordinary token": (
+        {"added_tokens": [added("ab", 256)]},
+        "added token 'ab' is an ordinary token too, so its id would stand for text and a special token; remove it",
+    ),
+    "other bytes": (
+        {"added_tokens": [added("Ġ", 32, special=False)]},
+        r"'Ġ' is an ordinary token too, so its id would stand for the bytes b' ' and b'\\xc4\\xa0'; remove it from",
+    ),
     "damage": ({"model_vocab": {"a": "x"}}, "an id is not a whole number"),
     "no content": ({"added_tokens": [{"id": 260}]}, r"the key 'added_tokens\[0\]\.content' is missing"),
     "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not str"),
