@@ -2,6 +2,7 @@
 
 - kills: a small experiment is killed at a random time; the same command then finishes with the files of an undisturbed
   run.
+- errors: the same with an error of the system (a full disk, a failing call, a limit); it is one line and exit code 2.
 - damage: a file of a finished experiment is changed; reading it is an error that names it, unless its content is equal.
 - tokenizers: a tokenizer file is changed; it loads as what other software reads, or is rejected in one line.
 - corpora: hostile text files; what is read is what Python's parsers read, and whatever is skipped is counted.
@@ -49,6 +50,27 @@ SECONDS = 60
 BUG = re.compile(r"Traceback \(most recent|PanicException|panicked at|Logging error")
 TOKENIZERS = ["folder", "folder of superwords", "folder of two passes", "hf", "gpt2", "tiktoken"]
 
+FAULTS = """
+import errno, itertools, os, resource, sys
+kind, number = sys.argv[1], int(sys.argv[2])
+if kind == "fsize":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
+elif kind == "files":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+else:
+    numbers, call, code = itertools.count(), getattr(os, kind), [errno.ENOSPC, errno.EIO, errno.EACCES][number % 3]
+    def failing(*arguments, **options):
+        if "artifacts" in str(arguments[0]) or kind == "fsync":
+            if next(numbers) == number:
+                raise OSError(code, os.strerror(code), *(() if kind == "fsync" else [str(arguments[0])]))
+        return call(*arguments, **options)
+    setattr(os, kind, failing)
+sys.argv = ["superbpe", *sys.argv[3:]]
+from experiments.__main__ import main
+main()
+"""
+"""A run of `superbpe` with a limit, or with one failing call."""
+
 
 class Experiment:
     """A small experiment in real processes, and the hashes of its files after undisturbed runs."""
@@ -73,10 +95,10 @@ class Experiment:
             time.monotonic() - began
         )
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *before: str) -> subprocess.Popen[str]:
         """Start the command, in a process group of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "experiments", *self.command],
+            [sys.executable, *(before or ["-m", "experiments"]), *self.command],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
             stdout=subprocess.PIPE,
@@ -85,9 +107,9 @@ class Experiment:
             start_new_session=True,
         )
 
-    def run(self, seconds: float = 300) -> tuple[int, str]:
+    def run(self, *before: str, seconds: float = 300) -> tuple[int, str]:
         """Run the command; returns the exit code and the output."""
-        process = self.start()
+        process = self.start(*before)
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -134,6 +156,21 @@ def kills(experiment: Experiment, rng: random.Random) -> str:
     assert not BUG.search(said), said
     experiment.finish()
     return "killed" if process.returncode == -signal.SIGKILL else "finished before"
+
+
+def errors(experiment: Experiment, rng: random.Random) -> str:
+    """Inject one error, which must be one line with exit code 2, and finish the experiment."""
+    _, seconds = experiment.expected
+    shutil.rmtree(experiment.folder)
+    kind = rng.choice(["fsize", "files", "fsync", "replace", "mkdir", "open", "unlink"])
+    number = {"fsize": rng.choice([0, 100, 5000, 60_000]), "files": rng.randint(20, 60)}.get(kind, rng.randrange(40))
+    code, said = experiment.run("-c", FAULTS, kind, str(number), seconds=seconds + SECONDS)
+    assert code in (0, 2), f"{kind} {number}: exit code {code}\n{said}"
+    if code == 2:
+        complaints = [line for line in said.splitlines() if line.startswith("error: ")]
+        assert len(complaints) == 1, f"{kind} {number}: {said}"
+    experiment.finish()
+    return f"{kind}: {'an error, then the same' if code else 'no effect'}"
 
 
 def damage(experiment: Experiment, rng: random.Random) -> str:
@@ -271,7 +308,7 @@ def read(path: Path, on_error: str) -> tuple[list[str], int] | str:
 
 
 CAMPAIGNS: dict[str, Callable[[Experiment, random.Random], str]] = {
-    campaign.__name__: campaign for campaign in (kills, damage, tokenizers, corpora)
+    campaign.__name__: campaign for campaign in (kills, errors, damage, tokenizers, corpora)
 }
 
 

@@ -128,6 +128,8 @@ _SYSTEM_ERRORS = {
     errno.EACCES: "permission denied; change the permissions or choose another folder",
     errno.EPERM: "the operation is not permitted; change the permissions or choose another folder",
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
+    errno.ENFILE: "too many open files on this machine; close some programs",
+    errno.EFBIG: "the file is larger than the disk or `ulimit -f` allows; choose another disk or raise the limit",
     errno.EIO: "the disk reports an input/output error; check the disk, or choose another folder",
     errno.ELOOP: "this symbolic link leads back to itself; remove it or choose another path",
 }

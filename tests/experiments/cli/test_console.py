@@ -106,6 +106,8 @@ def test_progress_outside_a_stage_is_silent() -> None:
         (errno.EROFS, "read-only"),
         (errno.EACCES, "permission denied"),
         (errno.EMFILE, "ulimit -n"),
+        (errno.ENFILE, "on this machine"),
+        (errno.EFBIG, "ulimit -f"),
     ],
 )
 def test_disk_errors_are_one_line_with_path_and_remedy(
