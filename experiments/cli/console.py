@@ -311,9 +311,6 @@ class Reporter:
     def __init__(self, target: Console = console, *, prefix: str = "", alone: bool = True) -> None:
         self._console = target
         self._prefix, self._may_draw = prefix, alone and target.is_terminal
-        self._plan: dict[str, str] = {}
-        self._at = ""
-        self._announced = True
         self._lock = threading.RLock()
         self._stage = ""
         self._note = ""
@@ -321,22 +318,6 @@ class Reporter:
         self._spinner: Status | None = None
         self._what, self._done, self._pace = "", 0, Pace()
         self._total: int | None = None
-
-    def plan(self, stages: Mapping[str, str]) -> None:
-        """Announce the stages of the run, as titles by key; `enter` then names the current one."""
-        self._plan = dict(stages)
-
-    def enter(self, key: str) -> None:
-        """Enter a stage of the plan. Its title is printed when something is made for it (`building`)."""
-        if key in self._plan and key != self._at:
-            self._at, self._announced = key, False
-
-    def building(self) -> None:
-        """Something is being made for the current stage; print its title if this is the first."""
-        if not self._announced:
-            self._announced = True
-            number = list(self._plan).index(self._at) + 1
-            self.say(f"Stage {number} of {len(self._plan)}: {self._plan[self._at]}", style="bold")
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -396,16 +377,13 @@ class Reporter:
         _logger.info(text.strip())
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
-        """Print that a step is done. Reused steps are only logged, except those of the last stage."""
+        """Print that a step is done or reused."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
             self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
             (f"{artifact:<26} ", "dim"), what,
         )  # fmt: skip
-        if not fresh and self._plan and self._at != list(self._plan)[-1]:
-            self.detail(text.plain)
-        else:
-            self._print(text)
+        self._print(text)
 
     def _print(self, text: Text) -> None:
         """Print and log a line."""

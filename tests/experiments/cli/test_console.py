@@ -62,24 +62,16 @@ def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
     assert last == "  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left"
 
 
-def test_stages_have_numbers_and_reused_ones_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_steps_are_printed_and_details_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     out = io.StringIO()
     reporter = Reporter(Console(file=out))
-    stages = {"count": "count the text", "train": "train", "report": "write the report"}
-    reporter.plan(stages)
-    for key, name in (("count", "corpus"), ("count", "count"), ("train", "lm"), ("report", "report")):
-        reporter.enter(key)
-        if name == "lm":
-            reporter.building()
-            reporter.building()
-            reporter.detail("10.5 us each")
+    reporter.detail("10.5 us each")
+    for name in ("count", "lm"):
         reporter.line(name, fresh=name == "lm", seconds=3, artifact=f"{name}-1", what="")
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert lines == ["Stage 2 of 3: train", "✓ lm 3.0 s lm-1", "· report reused report-1"]
-    logged = [" ".join(record.getMessage().split()) for record in caplog.records]
-    assert "10.5 us each" in logged
-    assert "· count reused count-1" in logged
+    assert lines == ["· count reused count-1", "✓ lm 3.0 s lm-1"]
+    assert [" ".join(record.getMessage().split()) for record in caplog.records] == ["10.5 us each", *lines]
 
 
 def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left() -> None:
