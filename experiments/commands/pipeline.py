@@ -134,7 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
         n_cells,
         settings.runner.threads,
     )
-    sweep.begin(folder)
+    for earlier in folder.rglob(records.FILE):  # of a sweep into the same folder
+        earlier.unlink()
     # The folder's name contains the time, so it is fixed here: `records.find` has to know where the records are.
     argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{folder}'"]
     failure, stopped = None, False

@@ -143,7 +143,7 @@ def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm: bool) -> N
     assert max(map(len, text.splitlines())) <= 80
     for word in " ".join([*ARMS, *names, *quantities.values()]).split():
         assert word in text
-    assert ("┃" in text) == by_arm
+    assert ("─" in text) == by_arm
 
 
 def test_a_wide_table_becomes_a_list() -> None:
@@ -157,14 +157,12 @@ def test_columns_share_the_width_that_words_leave() -> None:
     text = shown(
         ["", "value"], [["a name of several words that needs more than one line of this table", "1"]], width=40
     )
-    assert max(map(len, text.splitlines())) == 40
-    assert "│ a name of several words that │" in text
+    assert max(map(len, text.splitlines())) <= 40
+    assert "a name of several words that" in text
 
 
-def test_a_compact_table_needs_less_width() -> None:
-    out = io.StringIO()
+def test_a_table_has_no_lines_between_columns() -> None:
     header, row = ["", "transition", "max_words", "", *["number"] * 4], ["0", "0.8", "4", "SuperBPE", *["1.7021"] * 4]
-    module.print_table("Sweep", header, [row], text=range(4), compact=True, target=Console(file=out, width=68))
-    assert max(map(len, out.getvalue().splitlines())) <= 68
-    assert out.getvalue().splitlines()[-2].split() == row
-    assert "number: 1.7021" in shown(header, [row], width=68)
+    text = shown(header, [row], width=68)
+    assert max(map(len, text.splitlines())) <= 68
+    assert text.splitlines()[-2].split() == row
