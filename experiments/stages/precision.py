@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.store.artifacts import Artifact
 
-SEED_SPREAD = 0.0015
+SEED_SPREAD = {"equal_bytes": 0.0015, "other": 0.0098}
 UNIT_SPREAD = {"document": 0.013, "source": 0.017}
 """Standard deviations of the relative difference between BPE and superwords, of one pair of models and of one held-out
-document or source; measured with models of the demonstration's size (docs/decisions.md). Larger models vary less."""
+document or source; measured with models of the demonstration's size (docs/decisions.md). Larger models vary less. Only
+at equal bytes do the models of a pair read the same text in the same steps."""
 
 
-def half_width(n_seeds: int, effective: float, unit: str, confidence: float) -> float:
+def half_width(n_seeds: int, effective: float, unit: str, confidence: float, mode: str) -> float:
     """Expected half width of the interval of a relative difference; infinite if no interval can be given.
 
-    >>> round(half_width(5, 15, "source", 0.95), 4)
+    >>> round(half_width(5, 15, "source", 0.95, "equal_bytes"), 4)
     0.0096
     """
     if n_seeds < 2 or effective <= 1:
         return math.inf
-    seeds = t_quantile(confidence, n_seeds - 1) * SEED_SPREAD / math.sqrt(n_seeds)
+    seeds = t_quantile(confidence, n_seeds - 1) * SEED_SPREAD.get(mode, SEED_SPREAD["other"]) / math.sqrt(n_seeds)
     return math.hypot(seeds, t_quantile(confidence, effective - 1) * UNIT_SPREAD[unit] / math.sqrt(effective))
 
 
@@ -45,7 +46,7 @@ def announce(context: Context, config: Config, documents: Artifact[HeldoutDocume
     effective = float(effective_number(sizes(documents, unit).astype(np.float64)))
     say, confidence = context.reporter.say, config.eval.confidence
     if not (reason := reason_withheld(effective, unit, config.lm.n_seeds)):
-        width = half_width(config.lm.n_seeds, effective, unit, confidence)
+        width = half_width(config.lm.n_seeds, effective, unit, confidence, config.budget.mode)
         say(
             f"differences will be known to about ±{percent(width)} ({percent(confidence, 0)} interval, "
             f"{config.lm.n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size)"

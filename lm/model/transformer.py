@@ -144,7 +144,7 @@ class Decoder(nn.Module):
 
     Attributes:
         measuring: Whether forward passes set `squares`.
-        squares: float32[batch, seq_len], mean square of the residual stream before the final norm in that pass.
+        squares: float64[batch, seq_len], mean square of the residual stream before the final norm in that pass.
     """
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
@@ -177,7 +177,7 @@ class Decoder(nn.Module):
         for layer, attend in zip(self.layers, attends, strict=True):
             x = layer(x, cos, sin, attend)
         if self.measuring:
-            self.squares = x.detach().float().square().mean(-1)
+            self.squares = torch.linalg.vector_norm(x.detach(), dim=-1, dtype=torch.float64).square() / x.shape[-1]
         normalized: Tensor = self.norm(x)
         return normalized
 

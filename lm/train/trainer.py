@@ -236,7 +236,7 @@ class Trainer:
         scale = self.world.size / (self.config.batch_size * self.rows.mean_tokens)
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        squares = sums.new_zeros(())
+        squares = sums.new_zeros((), dtype=torch.float64)
         for number, (inputs, targets) in enumerate(parts, 1):
             more = isinstance(self.objective, DistributedDataParallel) and number < len(parts)
             # Exchange gradients once, after the last micro-batch.
@@ -247,7 +247,7 @@ class Trainer:
             nats = nats.double()
             sums += torch.stack((nats.sum(), (nats * (targets != self.shards.eos_id)).sum()))
             if self.model.model.measuring:
-                squares += (self.model.model.squares * (targets >= 0)).double().sum()
+                squares += (self.model.model.squares * (targets >= 0)).sum()
         return sums, squares
 
     def save_checkpoint(self) -> None:

@@ -57,7 +57,8 @@ def test_the_expected_half_width_is_that_of_the_interval() -> None:
     generator = np.random.default_rng(0)
     widths = []
     for _ in range(300):
-        units, seeds = generator.normal(0, UNIT_SPREAD["source"], 20), generator.normal(0, SEED_SPREAD, (5, 1))
+        units = generator.normal(0, UNIT_SPREAD["source"], 20)
+        seeds = generator.normal(0, SEED_SPREAD["equal_bytes"], (5, 1))
         low, high = Ratio.of(1 + units + seeds, np.ones(20)).interval(0.95)
         widths.append((high - low) / 2)
-    assert np.mean(widths) == pytest.approx(half_width(5, 20, "source", 0.95), rel=0.15)
+    assert np.mean(widths) == pytest.approx(half_width(5, 20, "source", 0.95, "equal_bytes"), rel=0.15)
