@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus
     from tokenizer.progress import Progress
 
+KIND = "contamination"
 _ARRAYS = "contamination.npz"
 # Increased when the rules for words or n-grams change.
 _VERSION = 1
@@ -99,9 +100,9 @@ def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap
         )
 
     artifact = context.make(
-        "contamination",
+        KIND,
         Contamination,
-        "contamination",
+        KIND,
         config={"ngram_words": n_words, "version": _VERSION, **text.heldout_identity()},
         inputs={"corpus": text.hash},
         build=build,
