@@ -22,7 +22,7 @@ from experiments.logging.tracking import Tracker
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.runs import chains, list_runs
 from experiments.settings import resolved
-from experiments.stages import TITLES, contamination, corpus, heldout
+from experiments.stages import STAGES, contamination, corpus, heldout
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import records
@@ -75,7 +75,7 @@ def run(
 
     Args:
         config: The experiment.
-        until: The last stage to run, one of `experiments.stages.TITLES`.
+        until: The last stage to run, one of `experiments.stages.STAGES`.
         folder: Folder for this run's own files: `metrics.jsonl`, the logger's files, the page of a ladder of budgets.
         reporter: Shows the progress; None for the terminal.
         on_artifact: Called with every artifact that the run makes or reuses.
@@ -90,7 +90,6 @@ def run(
         config.artifacts,
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=on_artifact,
-        on_build=shown.building,
         verify=config.verify,
         progress=shown.progress,
     )
@@ -109,16 +108,13 @@ def run(
 
 def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     """Run the stages that do not need Torch first, because importing Torch takes seconds; then the others."""
-    stages = list(TITLES)[: list(TITLES).index(until) + 1]
+    stages = STAGES[: STAGES.index(until) + 1]
     if "train_lm" in stages and config.lm.train.device not in ("auto", "cpu"):
         from lm.model.device import resolve_device
 
         resolve_device(config.lm.train.device)  # fails early if the device is missing
     arms = resolve_arms(config)
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
-    skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
-    context.reporter.plan({stage: TITLES[stage] for stage in stages if stage not in skipped})
-    context.reporter.enter("count")
     text = corpus.prepare(context, config.corpus, config.budget if "train_lm" in stages else None)
     tokenizers = make_tokenizers(context, text, arms, stages)
     if "shard" not in stages:
@@ -143,7 +139,6 @@ def _models(
         from experiments.stages import evaluate, plan, precision, terminal
 
     scoring = part(EvalConfig, config.eval)
-    context.reporter.enter("shard")
     documents = heldout.describe(context, text)
     precision.announce(context, config, documents)
     overlap = contamination.measure(context, text, config.eval.contamination)
@@ -151,7 +146,6 @@ def _models(
     if "train_lm" not in stages:
         return Outcome()
     # Plan before training, so that errors appear early.
-    context.reporter.enter("train_lm")
     with context.reporter.stage("plan the training"):
         plans = plan.plan(runs, encoded, config.lm, config.budget, config.deployment)
     elsewhere = place(config.runner, documents)
@@ -164,7 +158,6 @@ def _models(
         models = elsewhere.train(context, encoded, shapes, plans, scoring)
     if "evaluate" not in stages:
         return Outcome()
-    context.reporter.enter("evaluate")
     scores = {
         run: evaluate.score(context, scoring, plans[run].device, run, model, encoded[run.arm], documents)
         for run, model in models.items()
@@ -266,7 +259,6 @@ def _shown(
     from experiments.stages import over_compute, reporting, terminal
 
     page, result = None, rungs[-1]
-    context.reporter.enter("report")
     if "report" in stages:
         artifact = reporting.report(context, config.deployment, text, result, recorded(config))
         page = artifact.path / reporting.PAGE

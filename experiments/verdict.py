@@ -62,7 +62,7 @@ def verdict(result: Result) -> str:
     barred = "; ".join(each.barred for each in result.arms if each.barred)
     barred = f" Not part of the verdict: {barred}." if barred else ""
     names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
-    if result.too_few:
+    if any(each.too_few for each in result.tested.values()):
         found = result.shown
         n, counts_as, fewest = found.n_clusters, found.effective_clusters, FEWEST_EFFECTIVE[found.cluster]
         return (

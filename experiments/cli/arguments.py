@@ -120,14 +120,11 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
 def transition(text: str) -> float | str:
     """Where phase 2 starts: a share of the vocabulary, a number of tokens, or `auto`. For `type=` of argparse."""
     with suppress(ValueError):
-        value = float(text)
-        if 0 < value < 1 or (value >= 256 and value.is_integer()):
+        value = text if text == "auto" else float(text)
+        if isinstance(value, str) or 0 < value < 1 or (value >= 256 and value.is_integer()):
             return value
-    if text == "auto":
-        return text
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not a transition; write a share of the vocabulary such as 0.8, a number of tokens of at least "
-        "256, or auto"
+        f"{text!r} is not a transition; write a share of the vocabulary, a number of tokens from 256 on, or auto"
     )
 
 
@@ -252,18 +249,14 @@ def tokenizers_of(entries: Sequence[str]) -> dict[str, str]:
     """
     paths: dict[str, str] = {}
     for name, path in map(named, entries):
-        label = name or label_of(path)
+        label = name or _label(path)
         if label in paths:
             raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
         paths[label] = path
     return paths
 
 
-def label_of(source: str) -> str:
-    """Name of a tokenizer: that of the arm that used an artifact, or of its folder or file.
-
-    The name of a file such as tokenizer.json is that of its folder.
-    """
+def _label(source: str) -> str:
     from experiments.results import Folder
     from experiments.store.artifacts import Store, artifact_at
     from experiments.store.records import arm_labels

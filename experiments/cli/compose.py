@@ -53,18 +53,11 @@ _REMEDIES = {
     "lm.n_seeds": "; use 3 for a claim about tokenizers",
     "eval.contamination": ": a number of words such as 13, or null for no measurement",
 }
-_LAUNCHERS = "; launchers come with the extra: pip install 'superbpe-framework[sweep]'"
 
 
-def _register() -> None:
-    """Add the schema, and the group `superbpe`, whose choices are Python's presets."""
-    store = ConfigStore.instance()
-    store.store(name="schema", node=schema(Config))
-    for name in PRESETS:
-        store.store(group="superbpe", name=name, node=preset_settings(name))
-
-
-_register()
+ConfigStore.instance().store(name="schema", node=schema(Config))
+for _preset in PRESETS:
+    ConfigStore.instance().store(group="superbpe", name=_preset, node=preset_settings(_preset))
 
 
 def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
@@ -112,7 +105,11 @@ def validate(config: Config) -> None:
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.lm.train.device):
         raise UserError(f"lm.train.device={config.lm.train.device} is unknown; use auto, cpu, cuda or cuda:NUMBER")
     _check_corpus(config)
-    _check_budgets(config)
+    if config.budget.train_flops == math.inf:
+        raise UserError("budget.train_flops=inf must be finite, or null for budget.train_bytes")
+    for amount in config.budget.rungs():
+        if config.budget.train_flops is None:
+            _ = dataclasses.replace(config.lm.train, train_bytes=amount).schedule  # checks the settings of the run
     check_arms(config)
 
 
@@ -135,18 +132,6 @@ def _check_corpus(config: Config) -> None:
         raise UserError(
             "no documents are held out; set corpus.heldout_fraction (0.01, for example) or corpus.heldout_paths"
         )
-
-
-def _check_budgets(config: Config) -> None:
-    """Raise a UserError for mistakes in the sizes of models and runs."""
-    budget, lm = config.budget, config.lm
-    if budget.train_flops is None:
-        for n_bytes in budget.rungs():
-            _ = dataclasses.replace(lm.train, train_bytes=n_bytes).schedule  # checks the settings of every run
-        return
-    if not 1 <= budget.train_flops < math.inf:
-        raise UserError(f"budget.train_flops={budget.train_flops:g} must be at least 1, or null for budget.train_bytes")
-    budget.rungs()
 
 
 def load(overrides: Sequence[str] = (), config_dir: str | None = None) -> Config:
@@ -314,7 +299,7 @@ def _explained(error: BaseException) -> UserError:
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, chosen = (error.missing_cfg_file or "").rpartition("/")
         hint = did_you_mean(chosen, error.options)
-        extra = _LAUNCHERS if group == "hydra/launcher" else ""
+        extra = "; launchers come with the extra: pip install 'superbpe-framework[sweep]'" * (group == "hydra/launcher")
         return UserError(f"{group}={chosen} does not exist{hint}; known: {', '.join(error.options)}{extra}")
     lines = str(error).splitlines() or [type(error).__name__]
     where = next((line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), "")
@@ -324,9 +309,6 @@ def _explained(error: BaseException) -> UserError:
         return UserError(f"the arm {arm!r} is not chosen; add it to the list: arms=[bpe,superbpe,{arm}]")
     if unknown := re.search(r"Key '(.+?)' (?:not in|is not in)", str(error)):
         return _unknown(where or unknown[1])
-    if message.startswith("Missing mandatory value"):
-        key = where or message.rpartition(" ")[2]
-        return UserError(f"{key} has no value; add {key}=… to the command")
     if "is not a ListConfig" in message:
         return UserError(f"{where} is a list: write {where}=[a,b]")
     if "Cannot assign" in message and where.startswith("arms."):

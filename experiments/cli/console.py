@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _QUIET_INTERVAL = 15.0
 # Seconds over which speed is measured, and between two measurements.
 _WINDOW, _SPACING = 30.0, 0.5
-# Seconds of measurement before an estimate of the whole run.
-_SETTLING = 3.0
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +60,8 @@ def _spelled(message: str) -> str:
 
 
 def complain(error: BaseException) -> None:
-    """Print a user error as one line."""
+    """Print a user error, or that a package is missing, as one line."""
+    error = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
     message = _spelled(" ".join(str(error).split()))
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
@@ -175,11 +174,8 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
         with stoppable(), warnings.catch_warnings():
             warnings.showwarning = _warn
             code = job()
-    except UserError as error:
+    except (UserError, ModuleNotFoundError) as error:
         complain(error)
-        return 2
-    except ModuleNotFoundError as error:
-        complain(missing_extra(error))
         return 2
     except (OSError, RuntimeError) as error:
         known = system_error(error)
@@ -219,11 +215,8 @@ def print_table(
     title: str,
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
-    caption: str = "",
-    *,
     text: Collection[int] = (0,),
-    compact: bool = False,
-    target: Console = console,
+    to: Console = console,
 ) -> None:
     """Print a table whose words are never broken; one that is too wide for the terminal becomes a list.
 
@@ -231,23 +224,20 @@ def print_table(
         title: Title.
         header: Names of the columns.
         rows: Cells of each row.
-        caption: Line below the table.
         text: Columns of text, which are left-aligned; the others are right-aligned.
-        compact: Whether to leave out the lines between columns.
-        target: Where to print.
+        to: Where to print.
     """
     columns = list(zip(header, *rows, strict=True))
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
     wanted = [max(map(cell_len, cells)) - width for cells, width in zip(columns, least, strict=True)]
-    spare = target.width - sum(least) - (2 * len(header) if compact else 3 * len(header) + 1)
+    spare = to.width - sum(least) - 2 * len(header)
     if spare < 0:
         lines = [Text(title, style="bold")]
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
             lines.append(Text(row[0]))
             lines += [Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell]
-        for line in [*lines, Text(caption)] if caption else lines:
-            target.print(line, soft_wrap=True)
+        to.print(Text("\n").join(lines), soft_wrap=True)
         return
     widths = list(least)
     # Share the spare width: columns that want little of it get all they want.
@@ -255,15 +245,13 @@ def print_table(
         more = min(wanted[i], spare // (len(header) - place))
         widths[i], spare = widths[i] + more, spare - more
     # Names may contain brackets, which are markup in plain strings.
-    table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold")
-    table.caption = Text(caption) if caption else None
-    if compact:
-        table.box, table.padding, table.pad_edge = SIMPLE_HEAD, (0, 1, 0, 0), False
+    table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False
     for i, name in enumerate(header):
         table.add_column(Text(name), justify="left" if i in text else "right", width=widths[i])
     for row in rows:
         table.add_row(*map(Text, row))
-    target.print(table)
+    to.print(table)
 
 
 class Pace:
@@ -289,14 +277,8 @@ class Pace:
     @property
     def rate(self) -> float:
         """Growth per second; 0 if it is not known yet."""
-        if self.seconds < _SPACING:
-            return 0.0
-        return max(self._samples[-1][1] - self._samples[0][1], 0) / self.seconds
-
-    @property
-    def settled(self) -> bool:
-        """Whether enough was measured for an estimate."""
-        return self.seconds >= _SETTLING
+        seconds = self.seconds
+        return max(self._samples[-1][1] - self._samples[0][1], 0) / seconds if seconds >= _SPACING else 0.0
 
 
 class Reporter:
@@ -313,9 +295,6 @@ class Reporter:
     def __init__(self, target: Console = console, *, prefix: str = "", alone: bool = True) -> None:
         self._console = target
         self._prefix, self._may_draw = prefix, alone and target.is_terminal
-        self._plan: dict[str, str] = {}
-        self._at = ""
-        self._announced = True
         self._lock = threading.RLock()
         self._stage = ""
         self._note = ""
@@ -323,22 +302,6 @@ class Reporter:
         self._spinner: Status | None = None
         self._what, self._done, self._pace = "", 0, Pace()
         self._total: int | None = None
-
-    def plan(self, stages: Mapping[str, str]) -> None:
-        """Announce the stages of the run, as titles by key; `enter` then names the current one."""
-        self._plan = dict(stages)
-
-    def enter(self, key: str) -> None:
-        """Enter a stage of the plan. Its title is printed when something is made for it (`building`)."""
-        if key in self._plan and key != self._at:
-            self._at, self._announced = key, False
-
-    def building(self) -> None:
-        """Something is being made for the current stage; print its title if this is the first."""
-        if not self._announced:
-            self._announced = True
-            number = list(self._plan).index(self._at) + 1
-            self.say(f"Stage {number} of {len(self._plan)}: {self._plan[self._at]}", style="bold")
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -389,25 +352,21 @@ class Reporter:
 
     def say(self, text: str, style: str = "") -> None:
         """Print one line, never wrapped."""
-        if self._prefix and not text:
-            return
-        self._print(Text(f"{self._prefix}{text}", style=style))
+        if text or not self._prefix:
+            self._print(Text(f"{self._prefix}{text}", style=style))
 
     def detail(self, text: str) -> None:
         """Write a line that only a developer needs to the log."""
         _logger.info(text.strip())
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
-        """Print that a step is done. Reused steps are only logged, except those of the last stage."""
+        """Print that a step is done or reused."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
             self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
             (f"{artifact:<26} ", "dim"), what,
         )  # fmt: skip
-        if not fresh and self._plan and self._at != list(self._plan)[-1]:
-            self.detail(text.plain)
-        else:
-            self._print(text)
+        self._print(text)
 
     def _print(self, text: Text) -> None:
         """Print and log a line."""
@@ -420,6 +379,5 @@ class Reporter:
         """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
         for line in [title, *(" | ".join(row) for row in (header, *rows))]:
             self.detail(line)
-        if self._prefix:
-            return
-        print_table(title, header, rows, target=self._console)
+        if not self._prefix:
+            print_table(title, header, rows, to=self._console)

@@ -14,7 +14,7 @@ import sys
 
 from experiments.cli.console import complain, console, exit_code, spell
 from experiments.cli.process import restore
-from tokenizer.errors import UserError, did_you_mean, missing_extra
+from tokenizer.errors import UserError, did_you_mean
 
 COMMANDS: dict[str, dict[str, str]] = {
     "tokenizers": {
@@ -63,7 +63,12 @@ def main() -> None:
 def run(argv: list[str]) -> int:
     """Run the command that the first argument names with the other arguments; return the exit code."""
     if not argv or argv[0] in ("-h", "--help", "help"):
-        console.print(listing(), soft_wrap=True, markup=False, highlight=False)
+        width = max(map(len, NAMES)) + 2
+        lines = ["usage: superbpe COMMAND ...", ""]
+        for title, group in COMMANDS.items():
+            lines += [f"{title}:", *(f"  {name:<{width}}{purpose}" for name, purpose in group.items()), ""]
+        lines.append("superbpe COMMAND --help shows its options; superbpe --version shows the version.")
+        console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False)
         return 0
     if argv[0] == "--version":
         from importlib.metadata import version
@@ -80,17 +85,8 @@ def run(argv: list[str]) -> int:
         spell(parser.spelling())
         arguments = parser.parse_args(argv[1:])
     except (UserError, ModuleNotFoundError) as error:
-        complain(missing_extra(error) if isinstance(error, ModuleNotFoundError) else error)
+        complain(error)
         return 2
     except SystemExit as end:  # argparse has printed the help or a mistake
         return int(end.code or 0)
     return exit_code(lambda: command.run(arguments), parser.after_stop)
-
-
-def listing() -> str:
-    """All commands by group."""
-    width = max(map(len, NAMES)) + 2
-    lines = ["usage: superbpe COMMAND ...", ""]
-    for title, group in COMMANDS.items():
-        lines += [f"{title}:", *(f"  {name:<{width}}{purpose}" for name, purpose in group.items()), ""]
-    return "\n".join([*lines, "superbpe COMMAND --help shows its options; superbpe --version shows the version."])

@@ -19,16 +19,8 @@ if TYPE_CHECKING:
 
     from experiments.store.records import Record
 
-SUMMARY = "sweep.json"
 
-
-def share_out(
-    launcher: Mapping[str, Any],
-    name: str,
-    n_cells: int,
-    threads: int | None,
-    cores: int | None = None,
-) -> list[str]:
+def share_out(launcher: Mapping[str, Any], name: str, n_cells: int, threads: int | None) -> list[str]:
     """Return the overrides that divide a machine's cores among the cells of a sweep that run at the same time.
 
     Args:
@@ -36,22 +28,14 @@ def share_out(
         name: Name of the launcher; only `joblib` runs cells at the same time on this machine.
         n_cells: Number of cells of the sweep.
         threads: `runner.threads`; None for all cores.
-        cores: Number of cores; None for those that this process may use.
     """
-    cores = cores or thread_count(None)
-    if name == "joblib":
-        jobs = int(launcher["n_jobs"])
-        if jobs < 0:  # -1 is all cores, -2 all but one
-            jobs = max(1, min(cores + 1 + jobs, cores // (threads or 1)))
-        jobs = min(jobs, n_cells)
-        return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
-    return []
-
-
-def begin(folder: Path) -> None:
-    """Remove the records of an earlier sweep into the same folder."""
-    for path in folder.rglob(records.FILE):
-        path.unlink()
+    if name != "joblib":
+        return []
+    cores, jobs = thread_count(None), int(launcher["n_jobs"])
+    if jobs < 0:  # -1 is all cores, -2 all but one
+        jobs = max(1, min(cores + 1 + jobs, cores // (threads or 1)))
+    jobs = min(jobs, n_cells)
+    return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
 
 
 def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]:
@@ -74,10 +58,19 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]
     if not cells:
         return cells
     summary = {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]}
-    write_json(folder / SUMMARY, summary)
+    write_json(path := folder / "sweep.json", summary)
     _print_cells(cells)
-    console.print(Text(f"the table as data: {folder / SUMMARY}"), soft_wrap=True)
-    _print_failures(cells, n_cells)
+    console.print(Text(f"the table as data: {path}"), soft_wrap=True)
+    failed = [cell for cell in cells if cell.status == "failed"]
+    for cell in failed:
+        why = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"
+        stderr.print(Text(why), style="red", soft_wrap=True)
+    unfinished = n_cells - sum(cell.status in ("done", "failed") for cell in cells)
+    facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
+    facts += [f"{unfinished} of {n_cells} cells did not finish"] if unfinished else []
+    if facts:
+        remedy = f"{'; '.join(facts)}; the same command repeats only what is missing"
+        stderr.print(Text(remedy), style="red", soft_wrap=True)
     return cells
 
 
@@ -103,24 +96,9 @@ def _print_cells(cells: Sequence[Record]) -> None:
     last = [key.rpartition(".")[2] for key in keys]
     names = [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
     console.print()
-    print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2), compact=True)
+    print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2))
     for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
         console.print(Text(f"* no verdict about the tokenizers: {reason}"), soft_wrap=True)
     for cell in cells:
         if cell.report:
             console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
-
-
-def _print_failures(cells: Sequence[Record], n_cells: int) -> None:
-    """Print which cells failed, and why."""
-    failed = [cell for cell in cells if cell.status == "failed"]
-    lines = [
-        f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})" for cell in failed
-    ]
-    unfinished = n_cells - sum(cell.status in ("done", "failed") for cell in cells)
-    facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
-    facts += [f"{unfinished} of {n_cells} cells did not finish"] if unfinished else []
-    if facts:
-        lines.append(f"{'; '.join(facts)}; the same command repeats only what is missing")
-    for line in lines:
-        stderr.print(Text(line), style="red", soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from experiments.cli.console import Reporter
-from experiments.cluster.tasks import SHARE, Task, connect
+from experiments.cluster.tasks import Task, connect
 from experiments.logging.tracking import Tracker
 from experiments.results import Folder, HeldoutDocuments, TrainedModel, Tuning
 from experiments.runs import Run, chains
@@ -23,7 +22,6 @@ from experiments.stages import evaluate, models, tuning
 from experiments.stages.context import Context
 from experiments.stages.shards import Encoded
 from lm.train import distributed
-from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
 
@@ -74,7 +72,7 @@ class ModelTasks:
             scoring: How the models are scored.
 
         Raises:
-            UserError: If a task raises one, or does not see the artifacts.
+            UserError: If a task raises one, or does not see the folder of the artifacts.
         """
         groups, work = chains(list(plans)), []
         for chain in groups:
@@ -135,11 +133,10 @@ def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments]) -> ModelT
         documents: As in `ModelTasks`.
     """
     cluster = None if distributed.current().size > 1 else connect(runner)
-    if cluster is None:
+    gpus = runner.gpus
+    if cluster is None or (gpus is None and not any(has.get("GPU", 0) >= 1 for has in cluster.machines().values())):
         return None
-    if runner.gpus is None and not any(machine.get("GPU", 0) >= 1 for machine in cluster.machines().values()):
-        return None
-    return ModelTasks(cluster, 1 if runner.gpus is None else runner.gpus, documents)
+    return ModelTasks(cluster, 1 if gpus is None else gpus, documents)
 
 
 def _train(
@@ -177,9 +174,6 @@ def _work(
     """Train models; returns the result, and the names of the artifacts that were made or used."""
     yield from ()
     arm, train = job
-    for artifact in (arm.arm.artifact, arm.training, arm.heldout, documents):
-        if not artifact.folder.exists():
-            raise UserError(f"{socket.gethostname()} does not see {artifact.folder}; {SHARE}")
     reporter = Reporter(Console(quiet=True), alone=False)
     reporter.progress = lambda *_: beat(0)  # type: ignore[method-assign]  # progress of any kind is a sign of life
     used: dict[str, None] = {}

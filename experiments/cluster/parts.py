@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count as numbers
 from typing import TYPE_CHECKING, Any
 
 from experiments.cluster.tasks import Result, Task, as_progress
@@ -44,16 +43,15 @@ def add_up(
     progress: Progress | None,
 ) -> Result:
     """Add up results by a tree of tasks; a single one is returned as it is."""
-    for level in numbers():
-        if len(results) == 1:
-            break
+    level = 0
+    while len(results) > 1:
         groups = [results[start : start + FAN_IN] for start in range(0, len(results), FAN_IN)]
         tasks = [
             Task(f"{name}-sum-{level}-{i:05}", [result.path.name for result in group], group, size=1)
             for i, group in enumerate(groups)
         ]
         tick = Throttle(progress, f"sums of {FAN_IN} parts", len(tasks))
-        results = list(cluster.run(add, tasks, folder, tick))
+        results, level = list(cluster.run(add, tasks, folder, tick)), level + 1
     return results[0]
 
 

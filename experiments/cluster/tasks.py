@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster. Ray schedules them, and repeats those whose worker died.
 
 Added here: a task whose result exists is not run again, and a task that runs without progress is ended, so that Ray
-repeats it. A task may wait for a worker as long as it takes, but a line says why nothing runs.
+repeats it. A task may wait for a worker as long as it takes; a line says if no machine is large enough.
 
 Results and signs of life of running tasks are files in a folder that all machines see. A result is a record,
 `NAME-HASH.json`, and the file of arrays that the record lists with its checksum.
@@ -54,8 +54,6 @@ SHARE = "set artifacts to a folder that all machines of the cluster share"
 RETRIES = 11
 """Ray repeats a task this often after its worker died."""
 _POLL_SECONDS = 0.5
-QUIET_SECONDS = 30.0
-"""Time without any running task after which a line says what the tasks wait for."""
 _logger = logging.getLogger(__name__)
 
 
@@ -346,23 +344,25 @@ class Cluster:
         corpus.skipped.add_parts(value["skipped"] for value in values)
         corpus.check_unchanged()
         if not any(value["n_bytes"] for value in values):
-            for _ in corpus.batches(split):  # explains why there are no documents
-                pass
+            next(corpus.batches(split), None)  # explains why there are no documents
 
 
 class _Run:
     """The tasks of one call of `Cluster.run`: those that wait, those that Ray has, and the results of the others."""
 
     def __init__(self, cluster: Cluster, work: Work, tasks: Sequence[Task], folder: Path, gpus: int) -> None:
-        self.cluster, self.ray, self.folder, self.gpus = cluster, cluster.ray, folder, gpus
+        self.cluster, self.ray, self.folder = cluster, cluster.ray, folder
         self.results = {task: result for task in tasks if (result := Result.of(task, folder)) is not None}
         self.waiting = deque(task for task in tasks if task not in self.results)
         self.submitted: dict[Any, Task] = {}
         self.signs: dict[Task, tuple[Sign, float]] = {}  # the last one, and when it was read
-        self.looked = self.lively = time.monotonic()
-        self.said = ""
+        self.looked = time.monotonic()
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
+        sizes = [(has.get("CPU", 0), has.get("GPU", 0)) for has in cluster.machines().values()]
+        if self.waiting and not any(cpus >= cluster.threads and n >= gpus for cpus, n in sizes):
+            needs = f"{cluster.threads} CPUs and {gpus} GPUs"
+            _logger.warning("%d tasks wait: no machine of the Ray cluster has %s, which each takes", len(tasks), needs)
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
@@ -386,12 +386,10 @@ class _Run:
             task = self.submitted.pop(ref)
             self._listen(task)
             self.results[task] = self._result(ref, task)
-            self.lively = time.monotonic()
         if time.monotonic() - self.looked > BEAT_SECONDS:
             self.looked = time.monotonic()
             for task in self.submitted.values():
                 self._listen(task)
-            self._explain_waiting()
 
     def _result(self, ref: Any, task: Task) -> Result:
         errors = self.ray.exceptions
@@ -416,7 +414,7 @@ class _Run:
         if sign != before:
             if sign.attempt > (before.attempt if before is not None else 1):
                 _logger.warning("task %s lost its worker; attempt %d runs on %s", task.name, sign.attempt, sign.host)
-            self.signs[task], self.lively = (sign, now), now
+            self.signs[task] = sign, now
         elif limit is not None and now - heard > limit:
             self.signs[task] = sign, now
             if self._kill(sign):
@@ -432,22 +430,6 @@ class _Run:
             kill = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(kill_worker)
             return bool(self.ray.get(kill.remote(sign.pid), timeout=60))
         return False
-
-    def _explain_waiting(self) -> None:
-        """Say what tasks wait for if there has been no sign of life for a while, and none can be running."""
-        if not self.submitted or time.monotonic() - self.lively < QUIET_SECONDS:
-            return
-        self.lively, machines = time.monotonic(), self.cluster.machines()
-        if any(task in self.signs and self.signs[task][0].node in machines for task in self.submitted.values()):
-            return
-        sizes = [f"{m.get('CPU', 0):g} CPUs and {m.get('GPU', 0):g} GPUs" for m in machines.values()]
-        why = (
-            f"no machine of the Ray cluster has {self.cluster.threads} CPUs and {self.gpus} GPUs free, which each task "
-            f"takes; its machines have {', '.join(sizes) or 'none'}, and other programs may use them"
-        )
-        if why != self.said:
-            self.said = why
-            _logger.warning("%d tasks are waiting: %s", len(self.submitted) + len(self.waiting), why)
 
     def cancel(self) -> None:
         """End all tasks that run."""

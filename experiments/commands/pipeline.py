@@ -23,7 +23,7 @@ from experiments.cli.compose import check, choices, explanation, first_cell, key
 from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
-from experiments.stages import TITLES
+from experiments.stages import STAGES
 from experiments.store import records
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.records import Record
@@ -101,7 +101,7 @@ def parser() -> Parser:
         "the same command continues where this one stopped",
     )
     add = options.add_argument
-    stages = [stage.replace("_", "-") for stage in TITLES]
+    stages = [stage.replace("_", "-") for stage in STAGES]
     add("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")
     add("--until", choices=stages, default=stages[-1], metavar="STAGE", help=f"last stage to run: {', '.join(stages)}")
     add("--multirun", "-m", action="store_true", help="run KEY=A,B,C once per value, and print a table at the end")
@@ -134,7 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
         n_cells,
         settings.runner.threads,
     )
-    sweep.begin(folder)
+    for earlier in folder.rglob(records.FILE):  # of a sweep into the same folder
+        earlier.unlink()
     # The folder's name contains the time, so it is fixed here: `records.find` has to know where the records are.
     argv = [*flags, "--multirun", *overrides, *shares, f"hydra.sweep.dir='{folder}'"]
     failure, stopped = None, False
@@ -250,7 +251,7 @@ def _next(stage: str, overrides: Sequence[str], folder: Path) -> list[Path | str
     """Words of the command that continues after a stage."""
     if stage == "report":
         return ["compare", folder, "--perturb"]
-    following = list(TITLES)[list(TITLES).index(stage) + 1]
+    following = STAGES[STAGES.index(stage) + 1]
     until: list[Path | str] = [] if following == "report" else ["--until", following.replace("_", "-")]
     return ["pipeline", *until, *overrides]
 

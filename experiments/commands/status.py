@@ -85,9 +85,7 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
     for typed, group in sorted(groups.items(), key=lambda entry: min(item.made for item in entry[1])):
         made = min(item.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
-        print_table(
-            f"{made}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4), compact=True
-        )
+        print_table(f"{made}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4))
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)

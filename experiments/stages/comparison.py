@@ -147,14 +147,9 @@ class Result:
         return [i for i, each in enumerate(self.arms) if not each.barred]
 
     @property
-    def ranked(self) -> list[int]:
-        """Indices of the arms that take part in verdicts, by increasing loss."""
-        return sorted(self.judged, key=lambda i: self.arms[i].scores.bits_per_byte)
-
-    @property
     def pair(self) -> tuple[int, int]:
         """The two arms that the verdict's numbers refer to: the reference, and the best other arm in verdicts."""
-        return 0, next((i for i in self.ranked if i), 1)
+        return 0, min(filter(None, self.judged), key=lambda i: self.arms[i].scores.bits_per_byte, default=1)
 
     @property
     def tested(self) -> dict[int, Comparison]:
@@ -165,11 +160,6 @@ class Result:
     def shown(self) -> Comparison:
         """Comparison of the two arms of `pair`."""
         return self.comparisons[self.pair]
-
-    @property
-    def too_few(self) -> bool:
-        """Whether there is too little held-out text for any conclusion."""
-        return any(each.too_few for each in self.tested.values())
 
     @property
     def withheld(self) -> str:

@@ -60,8 +60,7 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
     scores = result.arms[0].compared[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
-    clean = result.clean
-    if clean is not None and not clean.all() and scores.document_bytes[clean].any():
+    if (clean := result.clean) is not None and not clean.all() and scores.document_bytes[clean].any():
         groups[CLEAN] = [("", clean)]
     for by in GROUPS:
         grouping = scores.groups.get(by)

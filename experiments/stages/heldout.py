@@ -85,9 +85,7 @@ def _survey(part: Corpus, beat: Beat) -> Blocks:
 def sizes(artifact: Artifact[HeldoutDocuments], unit: str) -> NDArray[np.int64]:
     """Bytes of every held-out document, or of every source."""
     arrays = read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")
-    if unit != SOURCE:
-        return arrays["bytes"]
-    return np.bincount(arrays["source"], arrays["bytes"]).astype(np.int64)
+    return np.bincount(arrays["source"], arrays["bytes"]).astype(np.int64) if unit == SOURCE else arrays["bytes"]
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:

@@ -48,7 +48,6 @@ def make_tokenizers(
     if "train_bpe" not in stages:
         return {}
     tokenizers |= {arm.name: _bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
-    context.reporter.enter("train_bpe")
     lists: dict[str, phase1.MergeList] = {}
     for family in families:
         stage = "phase1" if len(families) == 1 else f"phase1 {family.arms[0].name}"
@@ -57,7 +56,6 @@ def make_tokenizers(
         if arm.recipe == "bpe":
             tokenizers[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
-            context.reporter.enter("train_superbpe")
             tokenizers[arm.name] = phase2.train(context, arm, text, lists[arm.name])
     return {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}
 

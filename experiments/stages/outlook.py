@@ -143,7 +143,7 @@ class TimeLeft:
             self._measured += flops - self._last[1]
         self._last = stage, flops
         self._pace.add(self._measured)
-        if not self._announced and self._pace.settled and self._pace.rate:
+        if not self._announced and self._pace.seconds >= 3 and self._pace.rate:  # measured for long enough
             self._announced = True
             time = duration(sum(self._left) / self._pace.rate)
             self._reporter.say(f"  training will take about {time} by the speed of the first steps")

@@ -190,9 +190,7 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
 
 def deployment_of(run: Record) -> Deployment:
     """Deployment that the command of a run chose."""
-    return load(
-        [text for text in run.overrides if text.lstrip("+").partition(".")[0].startswith("deployment")]
-    ).deployment
+    return load([text for text in run.overrides if text.lstrip("+").startswith("deployment")]).deployment
 
 
 def _divided(text: str) -> tuple[str, str, str]:

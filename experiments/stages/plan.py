@@ -101,7 +101,7 @@ def plan(
         model, n_bytes = lm.model.with_layers(size), amount
         if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
             per_step = measure(model, lm.train, arms[reference]).flops
-            n_bytes = _steps(amount, per_step) * lm.train.bytes_per_step
+            n_bytes = int(amount / per_step + 1e-6) * lm.train.bytes_per_step  # up to rounding errors
             if n_bytes < 1:
                 raise UserError(
                     f"a budget of {amount:.3g} FLOPs is less than one step of {arms[reference].arm.label}'s model "
@@ -183,11 +183,6 @@ def tokens_of_steps(config: TrainConfig, arm: Encoded, steps: int) -> NDArray[np
 def _configured(budget: BudgetConfig) -> float | None:
     """The equal quantity, if it is configured; None if it is that of the reference's model."""
     return budget.train_flops if budget.mode == "equal_flops" else None
-
-
-def _steps(total: float, per_step: float) -> int:
-    """The most steps that do not exceed a total, up to rounding errors."""
-    return int(total / per_step + 1e-6)
 
 
 def check(budget: BudgetConfig, amounts: Sequence[float]) -> None:

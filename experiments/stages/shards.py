@@ -101,10 +101,7 @@ def encode(
         config={"split": split, "version": FORMAT_VERSION, **changed},
         inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
         build=build,
-        describe=lambda shards: (
-            f"{split}: {si(shards.n_tokens)} tokens of {si(shards.n_bytes)}B, {shards.bytes_per_token:.3f} bytes per "
-            "token"
-        ),
+        describe=lambda shards: f"{split}: {si(shards.n_tokens)} tokens of {shards.bytes_per_token:.3f} bytes",
         row=lambda shards: {f"{split}_bytes_per_token": shards.bytes_per_token},
         resumable=True,
     )

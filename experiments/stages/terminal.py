@@ -84,8 +84,6 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     base = result.arms[0]
     columns = ["", "vocabulary", "superwords", "bytes per token", "bits per byte", f"change from {base.label}"]
     columns += ["training FLOPs", "inference FLOPs per byte"]
-    all_judged = len(result.judged) == len(result.arms)
-    columns += [] if all_judged else ["part in the verdict"]
     rows = []
     for arm in result.arms:
         scores, tokenizer = arm.scores, arm.tokenizer
@@ -100,7 +98,6 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
             "" if arm is base else "withheld" if arm.barred or base.barred else change,
             si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
-            *([] if all_judged else ["none" if arm.barred else "yes"]),
         ]
         rows.append(row)
     return columns, rows

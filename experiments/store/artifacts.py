@@ -87,7 +87,6 @@ class Store:
         verify: When files are compared with their checksums.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
-        on_build: Called when an artifact begins to be made.
         progress: Called while checksums are compared, as in `tokenizer.files.check_files`.
     """
 
@@ -95,7 +94,6 @@ class Store:
     verify: Verify = "once"
     on_wait: Callable[[str], object] = lambda _: None
     on_use: Callable[[Artifact[Any]], object] = lambda _: None
-    on_build: Callable[[], object] = lambda: None
     progress: Callable[[str, int, int | None], None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -174,7 +172,6 @@ class Store:
         resumable: bool,
     ) -> Artifact[C]:
         partial = self.root / f".{name}{PARTIAL}"
-        self.on_build()
         if not resumable:
             remove_folder(partial)
         partial.mkdir(parents=True, exist_ok=True)

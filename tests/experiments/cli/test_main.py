@@ -85,14 +85,8 @@ def test_train_count_and_encode(
     ("arguments", "message"),
     [
         (["--transition", "0.5"], "--transition 0.5 needs phase 2; add --superbpe PRESET"),
-        (
-            ["--superbpe", "uw-2025", "--transition", "1.5"],
-            "'1.5' is not a transition; write a share of the vocabulary",
-        ),
-        (
-            ["--superbpe", "uw-2025", "--transition", "80%"],
-            "'80%' is not a transition; write a share of the vocabulary",
-        ),
+        (["--superbpe", "uw-2025", "--transition", "1.5"], "'1.5' is not a transition; write a share of"),
+        (["--superbpe", "uw-2025", "--transition", "80%"], "'80%' is not a transition; write a share of"),
         (["--superbpe", "uw-2025", "--transition", "300"], "300.0 is 300 tokens, which is not between 256"),
         (["--superbpe", "boundless", "--transition", "0.5"], "these rules find the transition themselves"),
         (["--pattern", "gtp2"], "did you mean 'gpt2'"),

@@ -39,9 +39,14 @@ JOBLIB = {"n_jobs": -1}
     ],
 )
 def test_cells_and_their_threads_share_the_cores(
-    n_jobs: int, threads: int | None, n_cells: int, expected: tuple[int, int]
+    n_jobs: int,
+    threads: int | None,
+    n_cells: int,
+    expected: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads, cores=8)
+    monkeypatch.setattr("experiments.cli.sweep.thread_count", lambda _: 8)
+    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads)
     assert shares == [f"hydra.launcher.n_jobs={expected[0]}", f"runner.threads={expected[1]}"]
 
 

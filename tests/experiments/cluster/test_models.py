@@ -6,7 +6,6 @@ import json
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,21 +84,6 @@ def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay)
     assert len(made) == 8
     run_stages("train_lm", [*tiny, *rates], tmp_path / "local")
     assert {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")} == made
-
-
-def test_artifacts_that_a_worker_does_not_see(
-    tiny: list[str], tmp_path: Path, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = models._work
-
-    def on_another_machine(store: Any, runner: Any, documents: Any, job: Any, beat: Any) -> Any:
-        return work(store, runner, replace(documents, folder=tmp_path / "unshared" / documents.name), job, beat)
-
-    monkeypatch.setattr(models, "_work", on_another_machine)
-    with pytest.raises(
-        UserError, match=r"does not see .*unshared/documents-.*set artifacts to a folder that all machines"
-    ):
-        run_stages("train_lm", [*tiny, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
 
 def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:

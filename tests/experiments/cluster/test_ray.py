@@ -216,8 +216,7 @@ def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
         list(cluster.run(kill, [Task("killed", [], 0)], tmp_path))
 
 
-def test_that_nothing_can_start_is_said(runner, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(tasks, "QUIET_SECONDS", 2.0)
+def test_that_nothing_can_start_is_said(runner, tmp_path, caplog):
     cluster = connect(replace(runner, threads=8))
     started = time.monotonic()
 

@@ -53,5 +53,5 @@ def test_an_arm_that_takes_part_in_no_verdict_has_no_change() -> None:
     arms = [_arm(label, bits) for label, bits in (("a", 2.0), ("lower", 1.0))]
     cast("Any", arms[1]).barred = "lower changes or loses text"
     _, *rows = _tables(*arms)["Held-out text, equal bytes of training text"]
-    assert rows[0][4:] == ["2.0000", "", "1k", "1", "yes"]
-    assert rows[1][4:] == ["1.0000", "withheld", "1k", "1", "none"]
+    assert rows[0][4:] == ["2.0000", "", "1k", "1"]
+    assert rows[1][4:] == ["1.0000", "withheld", "1k", "1"]
