@@ -3,7 +3,7 @@
 A stage is skipped if its artifact exists. So the same command resumes after an interruption, and a changed setting
 repeats only the stages that depend on it.
 
-This is the only module that sees the whole configuration: a stage gets its inputs and its own settings.
+The configuration is taken apart here: a stage gets its inputs and its own settings.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def render(report: dict[str, Any]) -> str:
 
 def version() -> str:
     """Return a hash of the files that render the page."""
-    stages = (f"../stages/{name}.py" for name in ("comparison", "differences"))
+    stages = (f"../stages/{name}.py" for name in ("comparison", "contamination", "differences", "outlook"))
     files = ("comparison.html", "comparison_page.py", "charts.py", "data.py", "labels.py", "texts.py", "../verdict.py")
     return page.version(*files, *stages)
 
