@@ -34,8 +34,8 @@ class CorpusSource(CorpusConfig):
     """The text of an experiment.
 
     Attributes:
-        source: `files` (paths or a HF dataset, see `CorpusConfig`) or `embedded` (text of installed
-            packages, written to files first, according to `max_bytes` and `heldout_fraction`; `sample` and the document filters
+        source: `files` (paths or a HF dataset, see `CorpusConfig`) or `embedded` (text of installed packages,
+            written to files first, according to `max_bytes` and `heldout_fraction`; `sample` and the document filters
             apply to those files, paths and fields do not).
     """
 
