@@ -268,7 +268,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
                 "value with spaces, commas or brackets twice: 'key=\"a b\"'"
             ) from None
         if parsed[-1].key_or_group == "arms":
-            for name in filter(None, map(str.strip, re.split(r"[\[\]{},'\"]", text.partition("=")[2]))):
+            for name in filter(None, map(str.strip, re.split(r"choice\(|[\[\]{},'\"()]", text.partition("=")[2]))):
                 check_name(name)
                 if name not in _options("arms"):
                     ConfigStore.instance().store(name, {"recipe": None}, group="arms", package=f"arms.{name}")

@@ -22,6 +22,7 @@ from experiments.stages import evaluate, models, tuning
 from experiments.stages.context import Context
 from experiments.stages.shards import Encoded
 from lm.train import distributed
+from tokenizer.errors import UserError
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Throttle
 
@@ -115,7 +116,7 @@ class ModelTasks:
         # A folder of its own: runs that share the artifacts may be on the cluster at the same time.
         with (
             context.reporter.stage(f"{what} side by side"),
-            TemporaryDirectory(prefix=".tasks-", dir=context.store.root) as folder,
+            TemporaryDirectory(prefix=".tasks-", dir=context.store.root, ignore_cleanup_errors=True) as folder,
             closing(self.cluster.run(do, tasks, Path(folder), tick, gpus=self.gpus)) as results,
         ):
             for result in results:
@@ -134,7 +135,10 @@ def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments]) -> ModelT
     """
     cluster = None if distributed.current().size > 1 else connect(runner)
     gpus = runner.gpus
-    if cluster is None or (gpus is None and not any(has.get("GPU", 0) >= 1 for has in cluster.machines().values())):
+    without = cluster is None or not any(has.get("GPU", 0) >= 1 for has in cluster.machines().values())
+    if gpus and runner.address is None and cluster is not None and without:
+        raise UserError(f"runner.gpus={gpus}, but this machine has no GPU; name a cluster by runner.address")
+    if cluster is None or (gpus is None and without):
         return None
     return ModelTasks(cluster, 1 if gpus is None else gpus, documents)
 

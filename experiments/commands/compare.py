@@ -101,14 +101,20 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     from experiments.stages.reporting import provenance
     from experiments.stages.terminal import result_table
     from experiments.verdict import detail, verdict
+    from lm.evaluate.deployment import Deployment
 
     reporter = Reporter()
     done, others = comparing.find(runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
+    try:
+        deployment = deployment_of(done[0])
+    except UserError as error:  # it may be in a configuration folder of the run
+        deployment = Deployment()
+        notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
     numbers = gather(
         result,
-        deployment=deployment_of(done[0]),
+        deployment=deployment,
         command=done[0].command,
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )

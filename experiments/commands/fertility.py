@@ -37,7 +37,7 @@ from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
-from tokenizer.files import weighted
+from tokenizer.files import digest, weighted
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -173,13 +173,13 @@ def _overlaps(
     arms: Sequence[Arm], text: Corpus, threads: int, progress: Progress | None = None
 ) -> list[NDArray[np.bool_] | None]:
     """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
-    found: dict[tuple[Corpus, ...], NDArray[np.bool_] | None] = {(): None}
-    for training in (tuple(arm.training) for arm in arms):
-        if training not in found:  # each text is read once
-            batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in training)
-            overlap = find_overlap(text.batches("all"), batches, threads=threads, progress=progress)
-            found[training] = overlap.whole
-    return [found[tuple(arm.training)] for arm in arms]
+    found: dict[str, NDArray[np.bool_] | None] = {digest([]): None}
+    keys = [digest([corpus.identity() for corpus in arm.training]) for arm in arms]
+    for key, arm in zip(keys, arms, strict=True):
+        if key not in found:  # each text is read once
+            batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
+            found[key] = find_overlap(text.batches("all"), batches, threads=threads, progress=progress).whole
+    return [found[key] for key in keys]
 
 
 def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.bool_] | None) -> dict[str, Any]:

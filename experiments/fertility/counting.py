@@ -72,13 +72,13 @@ def text_of(arguments: argparse.Namespace, entries: Sequence[str], **settings: A
     Raises:
         UserError: Two texts have the same name, or a path names no text.
     """
-    sources: dict[str, str] = {}
-    for name, path in map(named, entries):
-        if sources.setdefault(name or Path(path).name, path) != path and name:
-            raise UserError(f"two texts are called {name!r}; write another NAME={path}")
     settings["source_field"] = arguments.source_field
     if not any(name for name, _ in map(named, entries)):
         return open_text(arguments, entries, **settings)
+    sources: dict[str, str] = {}
+    for name, path in map(named, entries):
+        if sources.setdefault(name or Path(path).name, path) != path:
+            raise UserError(f"two texts are called {name or Path(path).name!r}; write another NAME={path}")
     return open_text(arguments, [], sources=sources, **settings)
 
 

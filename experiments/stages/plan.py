@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lm.train.summary import TrainingSummary
 
 DEFAULT_DEPLOYMENT = Deployment()
+_SHORT_BYTES = 1 << 27
+"""The text of a longer run is close to the mean, and planning it by its own tokens would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,11 @@ def plan_rung(
     plans, amounts = {}, []
     for name, arm in arms.items():
         step = per_step[name].of_mode(budget.mode)
+        expected = config.steps if target is None else target / step
+        budget.check_epochs(expected * per_step[name].bytes, arm.training.contents.n_bytes)
         # A quarter more steps than the mean needs, because the text of a short run differs from the mean.
-        most = config.steps if target is None else math.ceil(1.25 * target / step)
-        run = _amounts(budget.mode, per_step[name], config, arm, most)
+        most = expected if target is None else math.ceil(1.25 * expected)
+        run = _amounts(budget.mode, per_step[name], config, arm, int(most))
         # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
         if target is None or (budget.mode == "equal_bytes" and config.context_tokens is None):
             steps = config.steps
@@ -170,7 +174,7 @@ def _amounts(mode: str, step: Amounts, config: TrainConfig, arm: Encoded, most: 
         most: Steps.
     """
     steps = np.arange(most + 1, dtype=np.float64)
-    if mode != "equal_bytes":
+    if mode != "equal_bytes" and most * step.bytes <= _SHORT_BYTES:
         steps[1:] = np.cumsum(tokens_of_steps(config, arm, most)) / step.tokens
     return step.of_mode(mode) * steps
 

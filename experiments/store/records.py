@@ -120,7 +120,8 @@ def load(path: Path) -> Record:
         values = read_json(path)
         results = None if values.get("results") is None else ComparisonRecord.load(values["results"])
         rungs = [ComparisonRecord.load(rung) for rung in values.get("rungs", [])]
-        record = Record(**{**values, "results": results, "rungs": rungs})
+        known = {field.name: values[field.name] for field in dataclasses.fields(Record) if field.name in values}
+        record = Record(**{**known, "results": results, "rungs": rungs})
     except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
     record.folder = str(path.parent.resolve())  # it may have been moved

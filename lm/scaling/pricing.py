@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from lm.bits import bits
 from lm.evaluate.deployment import (
     Deployment,
@@ -61,6 +63,8 @@ class Study:
     def __post_init__(self) -> None:
         reference = self.arms[0]
         for arm in self.arms:
+            if not np.all(np.diff(arm.flops) > 0):
+                raise UserError(f"the budgets of {arm.name} must rise, but they are {listed(arm.flops)} FLOPs")
             problem = f"{arm.name} cannot be compared with {reference.name}"
             sizes = len(arm.flops), len(reference.flops)
             if sizes[0] != sizes[1]:

@@ -19,7 +19,7 @@ from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import ahead, read_files
 from tokenizer.corpus.remote import File, Stat
-from tokenizer.corpus.rows import batch_records
+from tokenizer.corpus.rows import batch_records, check_first_lines
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import shown, weighted
@@ -200,6 +200,9 @@ class Corpus:
         sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
         if explicit and split != "train":
             sources = [*(sources if split == "all" else []), read(self.heldout_files)]
+        lines = [path for path, form in self.files if form == "jsonl"]
+        if config.score_field is not None and lines and not self.is_part:  # a file without scores may follow
+            check_first_lines(lines[0], config)
         empty, found, damaged = True, False, True
         try:
             with ExitStack() as stack:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.remote import File, RemoteFile
-from tokenizer.corpus.rows import batch_records, check_first_lines, file_records, read_parquet
+from tokenizer.corpus.rows import batch_records, file_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import without_credentials
 
@@ -40,8 +40,6 @@ def read_files(
             yield from ahead(partial(_rows, list(group), config), skipped)
             continue
         named = list(group)
-        if config.score_field is not None and (lines := [path for path, form in named if form == "jsonl"]):
-            check_first_lines(lines[0], config)
         with feeding([path for path, _ in named], readers) as feeds:
             reader = _native.Reader(
                 [(str(path), form, feed) for (path, form), feed in zip(named, feeds, strict=True)],

@@ -450,7 +450,7 @@ def batch_records(
 def check_first_lines(path: File, config: CorpusConfig) -> None:
     """`check_scores` for the first records of JSON lines; their reader reports damage."""
     first: list[Any] = []
-    with suppress(OSError), opened(path, _SCORED_BYTES) as stream:
+    with suppress(OSError, ImportError), opened(path, _SCORED_BYTES) as stream:  # of the extra `parquet`
         for line in stream.read(_SCORED_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_SCORED]:
             with suppress(ValueError, RecursionError):
                 first.append(json.loads(line))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from tokenizer.durable import write_whole
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError, quoted
 
 
@@ -60,9 +61,11 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in remove:
-            (folder / name).unlink(missing_ok=True)
-        for name, content in files.items():
-            write_whole(folder / name, content)
+        with ExitStack() as stack:  # all are written before the first is renamed, and the last entered is renamed first
+            for name, content in reversed([*files.items()]):
+                file = stack.enter_context(replacing(folder / name))
+                file.write(content.encode() if isinstance(content, str) else content)
+            for name in remove:
+                (folder / name).unlink(missing_ok=True)
     except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise UserError(f"{folder} cannot be written ({error.strerror}); name a folder that can be") from None

@@ -119,6 +119,11 @@ def test_other_modes_follow_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
     assert steps(monkeypatch, [*FLOPS, "budget.mode=equal_tokens"]) == [400, 500]
 
 
+def test_a_budget_far_beyond_the_text_is_rejected_before_its_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="epochs"):
+        planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1e22"])
+
+
 def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"100,000,000 and 114,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.2 "):
         planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1.2e8"])

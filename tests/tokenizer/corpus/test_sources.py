@@ -58,3 +58,12 @@ def test_wrong_sources_are_errors(folders):
         sources(folders, max_bytes=5)
     with pytest.raises(UserError, match="either paths, sources or a dataset"):
         sources(folders, paths=[str(folders)])
+
+
+def test_a_file_without_scores_after_one_with_them_is_read_alike_by_everything(tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", [{"text": f"a {i}", "score": i} for i in range(5)])
+    write_jsonl(tmp_path / "b.jsonl", [{"text": f"b {i}"} for i in range(5)])
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], score_field="score", min_score=2))
+    expected = ["a 2", "a 3", "a 4"]
+    assert list(corpus.documents()) == [text for _, text in documents_by_origin(corpus, "all")] == expected
+    assert [text for part in corpus.parts("train", 1) for text in part.documents()] == expected
