@@ -296,6 +296,7 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(
         (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "gpt2'; write NAME=PATH"),
         (["{root}/gpt2", "a={root}/english.jsonl", "b={root}/*.jsonl"], "is in the sources a and b"),
         (["{root}/gpt2", "a={root}/english.jsonl", "a={root}/other.jsonl"], "two texts are called 'a'"),
+        (["{root}/gpt2", "other.jsonl={root}/english.jsonl", "{root}/other.jsonl"], "are called 'other.jsonl'"),
         (["{root}/gpt2", "{root}/english.jsonl", "--reference", "gtp2"], "the names are gpt2"),
         (["{root}/gpt2", "{root}/english.jsonl", "--training", "x={root}/other.jsonl"], "no tokenizer is called 'x'"),
         (["{root}/gpt2", "{root}/english.jsonl", "--pattern", "gpt2"], "takes no pattern"),

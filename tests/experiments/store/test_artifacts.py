@@ -165,3 +165,8 @@ def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
         Store(tmp_path).find("count-0", Demo)
     with pytest.raises(UserError, match=r"run\.json is not the record of a run"):
         records.load(tmp_path / "run.json")
+
+
+def test_keys_of_another_version_do_not_make_a_record_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"folder": "", "overrides": ["a=1"], "stage": "report"}))
+    assert records.load(tmp_path / "run.json").overrides == ["a=1"]
