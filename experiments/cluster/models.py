@@ -134,11 +134,12 @@ def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments]) -> ModelT
         documents: As in `ModelTasks`.
     """
     cluster = None if distributed.current().size > 1 else connect(runner)
-    gpus = runner.gpus
-    without = cluster is None or not any(has.get("GPU", 0) >= 1 for has in cluster.machines().values())
-    if gpus and runner.address is None and cluster is not None and without:
+    if cluster is None:
+        return None
+    gpus, has_gpu = runner.gpus, any(has.get("GPU", 0) >= 1 for has in cluster.machines().values())
+    if gpus and runner.address is None and not has_gpu:
         raise UserError(f"runner.gpus={gpus}, but this machine has no GPU; name a cluster by runner.address")
-    if cluster is None or (gpus is None and without):
+    if gpus is None and not has_gpu:
         return None
     return ModelTasks(cluster, 1 if gpus is None else gpus, documents)
 
