@@ -1,3 +1,3 @@
-//! Tokenizer files and shards: fast readers and writers.
+//! Encoded documents in the format of shards.
 
 pub mod shards;
