@@ -2,8 +2,7 @@
 
 The kind of a document is its file. One table per tokenizer (`--tokenizers`) with a row per kind, in one call for all
 documents and in one call per document, each beside the fastest other encoder whose ids equal HF's. One core, text that
-the process has not seen. Every other document of each file trains the tokenizers, and the rest is encoded. A second
-table has text that is constructed to be slow.
+the process has not seen. Every other document of each file trains the tokenizers, and the rest is encoded.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +139,6 @@ def by_kind(options: argparse.Namespace) -> bool:
             rows.append(row | {call: ratio(jobs, wrong, call) for call in CALLS})
         harness.print_table(
             f"Encoding, {name}",
-            {column: itemgetter(column) for column in rows[0]},
             rows,
             f"MB per CPU second on {options.cores} core(s), new text: ours / the fastest other encoder with HF's ids, "
             "ratio; batch: one call for all documents; each: one call per document; the fastest of "
@@ -161,7 +158,6 @@ def add_options(options: argparse.ArgumentParser) -> None:
     )
     options.add_argument("--vocab-size", type=whole(), help="size of trained ones (default: the recipe's)")
     options.add_argument("--cores", type=whole(), default=1, help="(default 1)")
-    harness.add_degenerate(options)
 
 
 @harness.command
@@ -171,16 +167,7 @@ def main(argv: list[str]) -> int:
     add_options(options)
     harness.add_peers(options, PEERS)
     arguments: Any = harness.parse_peers(options, argv)
-    equal = by_kind(arguments)
-    corpus, _ = collect(arguments)
-    for name in arguments.tokenizers:
-        given = {"folder": str(folder_of(name, corpus, arguments)), "call": "batch", "cores": 1}
-
-        def job(title: str, path: Path, given: dict[str, Any] = given) -> Job:
-            return Job(title, f"encode {OURS}", given | {"text": str(path), "separator": harness.SEPARATOR})
-
-        harness.print_growth(f"Encoding degenerate text, {name}", job, arguments)
-    return 0 if equal else 1
+    return 0 if by_kind(arguments) else 1
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import json
 import os
-import random
 import shutil
 import statistics
 import subprocess
@@ -25,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 import tokenizer
+from experiments.cli import console
 from experiments.cli.arguments import size, whole
-from experiments.cli.console import exit_code
 from tokenizer import Corpus, CorpusConfig, UserError
 
 PEERS = {
@@ -46,21 +44,6 @@ CONSOLE = Console(width=max(Console().width, 160))
 
 SEPARATOR = "<|endoftext|>"
 """Separator between documents in plain text."""
-
-DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
-    "one letter": lambda n, _: "a" * n,
-    "spaces": lambda n, _: " " * n,
-    "line feeds": lambda n, _: "\n" * n,
-    "digits": lambda n, _: "7" * n,
-    "emoji with modifiers": lambda n, _: "\N{THUMBS UP SIGN}\N{EMOJI MODIFIER FITZPATRICK TYPE-5}" * (n // 8),
-    "random bytes, replaced": lambda n, random: random.randbytes(n // 2).decode(errors="replace"),
-    "random letters": lambda n, random: "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=n)),
-    "hexadecimal": lambda n, random: random.randbytes(n // 2).hex(),
-    "two letters in turn": lambda n, _: "ab" * (n // 2),
-    "one word in a row": lambda n, _: "the" * (n // 3),
-    "distinct words": lambda n, random: " ".join(random.randbytes(4).hex() for _ in range(n // 9)),
-}
-"""Text of about n bytes that is constructed to be slow, by name."""
 
 
 @dataclass
@@ -123,11 +106,10 @@ class Job:
 
 def in_turn(jobs: Sequence[Job], rounds: int) -> None:
     """Run all jobs in turn, round after round, so that drift of the machine affects all of them equally."""
-    console = Console(stderr=True)
     for number in range(rounds):
         for job in jobs:
             job.run()
-            console.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
+            console.stderr.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
 
 
 def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
@@ -138,44 +120,10 @@ def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
     return next(same, min(len(expected), len(found)))
 
 
-def print_table(title: str, columns: Mapping[str, Callable[[Any], str]], rows: Sequence[Any], caption: str) -> None:
-    """Print a table; a column is a function from a row to its cell, and the first one is left-aligned."""
-    table = Table(title=title, caption=f"{os.cpu_count()} cores; {caption}")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row) for cell in columns.values()))
-    CONSOLE.print(table)
-
-
-def print_growth(title: str, job: Callable[[str, Path], Job], options: argparse.Namespace) -> None:
-    """Time a job on degenerate text at half and at full size, and print the times and their ratio.
-
-    Args:
-        title: Title of the table.
-        job: Makes the job with a name, for a text file.
-        options: Command line with `cache`, `rounds` and `degenerate_bytes`.
-    """
-    n, jobs = options.degenerate_bytes, {}
-    for name, text in DEGENERATE.items():
-        for n_bytes in (n // 2, n):
-            content = text(n_bytes, random.Random(n_bytes)).encode()
-            folder = cached(
-                options.cache,
-                "degenerate",
-                [name, n_bytes],
-                lambda folder, content=content: (folder / "text.txt").write_bytes(content),  # type: ignore[misc]
-            )
-            jobs[name, n_bytes] = job(f"{name}, {n_bytes:,}", folder / "text.txt")
-    in_turn(list(jobs.values()), options.rounds)
-    columns: dict[str, Callable[[str], str]] = {
-        "": str,
-        "CPU s": lambda name: f"{jobs[name, n].least('cpu'):.3f}",
-        "MB/s": lambda name: f"{n / jobs[name, n].least('cpu') / 1e6:.1f}",
-        "times half the size": lambda name: f"{jobs[name, n].least('cpu') / jobs[name, n // 2].least('cpu'):.2f}",
-        "peak MB": lambda name: f"{jobs[name, n].median('peak_mb'):.0f}",
-    }
-    print_table(f"{title}, {n / 1e6:.3g} MB", columns, list(DEGENERATE), "the fastest of the rounds; 2 is linear")
+def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:
+    """Print a table of rows with the same columns, of which the first is left-aligned."""
+    console.print_table(title, list(rows[0]), [list(row.values()) for row in rows], to=CONSOLE)
+    CONSOLE.print(f"{os.cpu_count()} cores; {caption}", markup=False)
 
 
 def environment(folder: Path) -> Path:
@@ -229,14 +177,9 @@ def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argpar
     return arguments
 
 
-def add_degenerate(options: argparse.ArgumentParser) -> None:
-    """Add the option of `print_growth`."""
-    options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
-
-
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """Make a user error in a benchmark's entry point one line and exit code 2, as in the commands."""
-    return functools.wraps(main)(lambda argv: exit_code(lambda: main(argv)))
+    return functools.wraps(main)(lambda argv: console.exit_code(lambda: main(argv)))
 
 
 # Text.

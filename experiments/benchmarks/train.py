@@ -1,9 +1,8 @@
 """Training beside other trainers: `python -m experiments.benchmarks.train FILES`.
 
-Three tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
+Two tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
 by amount of text (`--sizes`), and stock HF tokenizers, which cannot resume from given merges: the closest that they can
 do is to train from scratch on the phase-2 fence, which needs memory for every line, so they get the first `--hf-bytes`.
-`degenerate`: text that is constructed to be slow, at half and at full size (`--degenerate-bytes`).
 
 All trainers read the same text. Those that read only plain text get it from `--cache`, where it is written once. Some
 read whole documents and others lines, which changes the merges; ours does both, so each peer is compared with the
@@ -15,7 +14,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks import harness
@@ -27,7 +25,7 @@ from tokenizer import UserError, patterns
 
 TRAINERS = ("gigabpe", "gigatoken", "tokenizers")
 BY_LINES = ("gigabpe", "tokenizers")
-TABLES = ("peers", "sizes", "degenerate")
+TABLES = ("peers", "sizes")
 LINES, DOCUMENTS = "ours, plain text by lines", "ours, plain text by documents"
 
 _CAPTION = "medians; seconds: the library call with reading, without imports; above bare: peak above the interpreter"
@@ -104,7 +102,7 @@ def beside_peers(options: argparse.Namespace) -> bool:
         right &= same == len(like.lines)
     columns = {name: cell for name, cell in COLUMNS.items() if name != "MB"} | _facts("times ours", "merges as ours")
     title = f"Phase 1, pattern gpt2, vocabulary {options.vocab_size:,}, {lines.stat().st_size / 1e6:.3g} MB"
-    harness.print_table(title, columns, jobs, _CAPTION)
+    harness.print_table(title, [{name: cell(job) for name, cell in columns.items()} for job in jobs], _CAPTION)
     return right
 
 
@@ -127,18 +125,9 @@ def by_size(options: argparse.Namespace) -> None:
     for row, seconds in zip(rows, per_byte, strict=True):
         row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
     title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
-    harness.print_table(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
-
-
-def degenerate(options: argparse.Namespace) -> None:
-    """Print the times on text that is constructed to be slow, for phase 1 and for both phases."""
-    for rules in (None, options.rules):
-        changes = {"vocab_size": 400, "transition": 260, "rules": rules}
-
-        def job(name: str, path: Path, changes: dict[str, Any] = changes) -> Job:
-            return ours(name, options, corpus={"paths": [str(path)]}, **changes)
-
-        harness.print_growth(f"Training on degenerate text, rules {rules}", job, options)
+    columns = COLUMNS | _facts("per byte") | PHASES
+    table = [{name: cell(row) for name, cell in columns.items()} for row in rows]
+    harness.print_table(title, table, f"{_CAPTION}; per byte: times ours")
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
@@ -152,7 +141,6 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--threads", type=whole(), default=None, help="our threads (default: all cores)")
     options.add_argument("--memory", type=size, metavar="SIZE", help="our limit in phase 2 (default: none)")
     options.add_argument("--hf-bytes", type=size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
-    harness.add_degenerate(options)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -182,8 +170,6 @@ def main(argv: list[str]) -> int:
         right = beside_peers(arguments)
     if "sizes" in arguments.tables:
         by_size(arguments)
-    if "degenerate" in arguments.tables:
-        degenerate(arguments)
     return 0 if right else 1
 
 
