@@ -457,9 +457,6 @@ TRAINERS: dict[str, Callable[..., list[Merge]]] = {
 }
 """Every trainer by name, from the slowest to the Rust core, with the arguments of `tokenizer.reference.train_naive`."""
 
-EXACT = tuple(name for name in TRAINERS if name != "approximate")
-"""The trainers that learn the same merges."""
-
 
 # The table.
 

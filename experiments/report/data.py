@@ -88,7 +88,7 @@ def gather(
             for size, density in _compression(arm.tokenizer, heldout, _CURVE_POINTS, threads)
         ],
         "superwords": texts.superwords(result, heldout, threads),
-        "sample": texts.segmented(result),
+        "sample": texts.segmented(result, heldout),
         "provenance": dict(provenance),
     }
 

@@ -123,12 +123,12 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
         n_words: Words of an n-gram; 0 to compare whole documents only.
         progress: Called with the bytes of files read.
     """
-    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", None, folder))
+    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", folder))
     # Each task reads all measured text, so it searches at least as much.
     size, n_bytes = sum(result.value["n_bytes"] for result in measured), 0
     overlap = measured_text(_texts(measured), n_words)
     work = partial(_search, measured, n_words, cluster.threads)
-    for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
+    for result in cluster.map_parts("overlap", work, corpus, "train", folder, progress, part_bytes=size):
         overlap.mark(next(result.blocks())["marks"])
         n_bytes += result.value["n_bytes"]
     return Overlap(*overlap.found(), n_bytes)

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 ALL, CLEAN = "all", "clean"
 GROUPS = ("kind", "source", "script")
 """Groupings of held-out documents."""
-_COMPARED = (
-    "reference_bits_per_byte",
-    "percent",
-    "low",
-    "high",
-    "level",
-    "p",
-    "seeds_pooled_over",
-    "decision",
-    "withheld",
-)
 _MOST_GROUPS = 100
 
 
@@ -77,7 +66,8 @@ def _row(
     """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
     first, second = (result.labels[i] for i in pair)
     n_bytes, n_tokens = int(part[0].document_bytes.sum()), int(part[0].document_tokens.sum())
-    row = {
+    low, high = (found.interval if found else None) or (None, None)
+    return {
         "by": by,
         "group": group,
         "tokenizer": second,
@@ -86,18 +76,13 @@ def _row(
         "n_bytes": n_bytes,
         "bytes_per_token": n_bytes / max(n_tokens, 1),
         "bits_per_byte": fmean(each.bits_per_byte for each in part),
-    }
-    if found is None:
-        return row | dict.fromkeys(_COMPARED)
-    low, high = found.interval or (None, None)
-    return row | {
-        "reference_bits_per_byte": found.bits_per_byte_a,
-        "percent": found.percent,
+        "reference_bits_per_byte": found and found.bits_per_byte_a,
+        "percent": found and found.percent,
         "low": low,
         "high": high,
-        "level": found.level,
-        "p": found.p_value,
-        "seeds_pooled_over": " + ".join(found.pooled),
-        "decision": decision(found, (first, second)),
-        "withheld": found.withheld,
+        "level": found and found.level,
+        "p": found and found.p_value,
+        "seeds_pooled_over": found and " + ".join(found.pooled),
+        "decision": found and decision(found, (first, second)),
+        "withheld": found and found.withheld,
     }
