@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.config import Config
     from experiments.logging.tracking import Labels
-    from experiments.results import TrainedModel, Tuning
+    from experiments.results import Contamination, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
-    from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.corpus import Text
     from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
@@ -222,7 +221,7 @@ def _described(
     arms: Sequence[Arm],
     result: Result,
     model: ModelConfig,
-    overlap: HeldoutOverlap | None,
+    overlap: Artifact[Contamination] | None,
     tuned: Mapping[str, Tuning],
 ) -> Result:
     """Add what the pages say about a comparison: the settings of each arm, overlap, tuning."""

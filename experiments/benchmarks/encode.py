@@ -23,7 +23,8 @@ import xxhash
 
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
-from experiments.cli.arguments import whole
+from experiments.cli.arguments import size, whole
+from experiments.cli.console import console
 from superbpe import train_superbpe
 from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
@@ -65,16 +66,16 @@ def folder_of(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
     """Return the folder of a tokenizer, and train one of `TOKENIZERS` on the text if its folder does not exist."""
     if name not in TOKENIZERS:
         return Path(name)
-    pattern, size = RECIPES["plain" if name == "superwords" else name]
-    size = options.vocab_size or size
+    pattern, usual = RECIPES["plain" if name == "superwords" else name]
+    n = options.vocab_size or usual
 
     def write_tokenizer(folder: Path) -> None:
-        tokenizer = train_bpe(count_pretokens(corpus, pattern), size)
+        tokenizer = train_bpe(count_pretokens(corpus, pattern), n)
         if name == "superwords":
-            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=0.8, rules="uw-2025")
+            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=n, transition=0.8, rules="uw-2025")
         tokenizer.save(folder)
 
-    return harness.cached(options.cache, "tokenizer", [corpus.identity(), name, size], write_tokenizer)
+    return harness.cached(options.cache, "tokenizer", [corpus.identity(), name, n], write_tokenizer)
 
 
 def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple[list[Job], dict[str, str]]:
@@ -128,6 +129,8 @@ def ratio(jobs: Sequence[Job], wrong: dict[str, str], call: str) -> str:
 def by_kind(options: argparse.Namespace) -> bool:
     """Print a table for each tokenizer; return whether our ids equal HF's."""
     corpus, texts = collect(options)
+    if options.degenerate_bytes:
+        texts |= harness.degenerate(options.cache, options.degenerate_bytes)
     equal = True
     for name in options.tokenizers:
         folder, rows = folder_of(name, corpus, options), []
@@ -145,7 +148,7 @@ def by_kind(options: argparse.Namespace) -> bool:
             f"{options.rounds} rounds",
         )
         for job, reason in reasons.items():
-            harness.CONSOLE.print(f"{job}: {reason.splitlines()[0]}", markup=False)
+            console.print(f"{job}: {reason.splitlines()[0]}", markup=False)
         equal &= not any(job.startswith(OURS) for job in reasons)
     return equal
 
@@ -158,6 +161,9 @@ def add_options(options: argparse.ArgumentParser) -> None:
     )
     options.add_argument("--vocab-size", type=whole(), help="size of trained ones (default: the recipe's)")
     options.add_argument("--cores", type=whole(), default=1, help="(default 1)")
+    options.add_argument(
+        "--degenerate-bytes", type=size, metavar="SIZE", help="size of text constructed to be slow (none)"
+    )
 
 
 @harness.command

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -22,8 +23,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 import tokenizer
 from experiments.cli import console
@@ -39,11 +38,23 @@ PEERS = {
 }
 """Distribution and version of each peer."""
 
-CONSOLE = Console(width=max(Console().width, 160))
-"""Wide enough for the tables, even if the output goes to a file."""
-
 SEPARATOR = "<|endoftext|>"
 """Separator between documents in plain text."""
+
+DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
+    "one letter": lambda n, _: "a" * n,
+    "spaces": lambda n, _: " " * n,
+    "line feeds": lambda n, _: "\n" * n,
+    "digits": lambda n, _: "7" * n,
+    "emoji with modifiers": lambda n, _: "\N{THUMBS UP SIGN}\N{EMOJI MODIFIER FITZPATRICK TYPE-5}" * (n // 8),
+    "random bytes, replaced": lambda n, random: random.randbytes(n // 2).decode(errors="replace"),
+    "random letters": lambda n, random: "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=n)),
+    "hexadecimal": lambda n, random: random.randbytes(n // 2).hex(),
+    "two letters in turn": lambda n, _: "ab" * (n // 2),
+    "one word in a row": lambda n, _: "the" * (n // 3),
+    "distinct words": lambda n, random: " ".join(random.randbytes(4).hex() for _ in range(n // 9)),
+}
+"""Text of about n bytes that is constructed to be slow, by name."""
 
 
 @dataclass
@@ -122,8 +133,8 @@ def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:
     """Print a table of rows with the same columns, of which the first is left-aligned."""
-    console.print_table(title, list(rows[0]), [list(row.values()) for row in rows], to=CONSOLE)
-    CONSOLE.print(f"{os.cpu_count()} cores; {caption}", markup=False)
+    console.print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+    console.console.print(f"{os.cpu_count()} cores; {caption}", markup=False)
 
 
 def environment(folder: Path) -> Path:
@@ -202,6 +213,17 @@ def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) ->
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def degenerate(cache: Path, n_bytes: int) -> dict[str, Path]:
+    """Return a file for each text of `DEGENERATE`, by name."""
+
+    def write(folder: Path) -> None:
+        for name, text in DEGENERATE.items():
+            (folder / f"{name}.txt").write_bytes(text(n_bytes, random.Random(n_bytes)).encode())
+
+    folder = cached(cache, "degenerate", n_bytes, write)
+    return {name: folder / f"{name}.txt" for name in DEGENERATE}
 
 
 def plain_text(text: Corpus, cache: Path) -> tuple[Path, Path]:

@@ -1,8 +1,9 @@
 """Training beside other trainers: `python -m experiments.benchmarks.train FILES`.
 
-Two tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
+Three tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
 by amount of text (`--sizes`), and stock HF tokenizers, which cannot resume from given merges: the closest that they can
 do is to train from scratch on the phase-2 fence, which needs memory for every line, so they get the first `--hf-bytes`.
+`degenerate`: text that is constructed to be slow, at half and at full size (`--degenerate-bytes`).
 
 All trainers read the same text. Those that read only plain text get it from `--cache`, where it is written once. Some
 read whole documents and others lines, which changes the merges; ours does both, so each peer is compared with the
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.benchmarks import harness
@@ -25,7 +26,7 @@ from tokenizer import UserError, patterns
 
 TRAINERS = ("gigabpe", "gigatoken", "tokenizers")
 BY_LINES = ("gigabpe", "tokenizers")
-TABLES = ("peers", "sizes")
+TABLES = ("peers", "sizes", "degenerate")
 LINES, DOCUMENTS = "ours, plain text by lines", "ours, plain text by documents"
 
 _CAPTION = "medians; seconds: the library call with reading, without imports; above bare: peak above the interpreter"
@@ -58,6 +59,11 @@ PHASES: dict[str, Callable[[Job], str]] = {
         f"{job.facts['threshold']}, {job.facts['last_count']}" if "stages" in job.facts else ""
     ),
 }
+
+
+def print_jobs(title: str, columns: Mapping[str, Callable[[Job], str]], jobs: Sequence[Job], caption: str) -> None:
+    """Print a table with a row for each job."""
+    harness.print_table(title, [{name: cell(job) for name, cell in columns.items()} for job in jobs], caption)
 
 
 def ours(name: str, options: argparse.Namespace, **changes: Any) -> Job:
@@ -102,7 +108,7 @@ def beside_peers(options: argparse.Namespace) -> bool:
         right &= same == len(like.lines)
     columns = {name: cell for name, cell in COLUMNS.items() if name != "MB"} | _facts("times ours", "merges as ours")
     title = f"Phase 1, pattern gpt2, vocabulary {options.vocab_size:,}, {lines.stat().st_size / 1e6:.3g} MB"
-    harness.print_table(title, [{name: cell(job) for name, cell in columns.items()} for job in jobs], _CAPTION)
+    print_jobs(title, columns, jobs, _CAPTION)
     return right
 
 
@@ -125,9 +131,19 @@ def by_size(options: argparse.Namespace) -> None:
     for row, seconds in zip(rows, per_byte, strict=True):
         row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
     title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
-    columns = COLUMNS | _facts("per byte") | PHASES
-    table = [{name: cell(row) for name, cell in columns.items()} for row in rows]
-    harness.print_table(title, table, f"{_CAPTION}; per byte: times ours")
+    print_jobs(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
+
+
+def degenerate(options: argparse.Namespace) -> None:
+    """Print the times on text that is constructed to be slow, at half and at full size, for phase 1 and both phases."""
+    jobs = []
+    for n_bytes in (options.degenerate_bytes // 2, options.degenerate_bytes):
+        for name, path in harness.degenerate(options.cache, n_bytes).items():
+            for rules in (None, options.rules):
+                changes = {"vocab_size": 400, "transition": 260, "rules": rules, "corpus": {"paths": [str(path)]}}
+                jobs.append(ours(f"{name}, {rules or 'phase 1'}", options, **changes))
+    harness.in_turn(jobs, options.rounds)
+    print_jobs("Training on text that is constructed to be slow", COLUMNS, jobs, _CAPTION)
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
@@ -140,6 +156,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--sizes", nargs="+", type=size, default=[None], help="10MB 100MB (default: all)")
     options.add_argument("--threads", type=whole(), default=None, help="our threads (default: all cores)")
     options.add_argument("--memory", type=size, metavar="SIZE", help="our limit in phase 2 (default: none)")
+    options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
     options.add_argument("--hf-bytes", type=size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
 
 
@@ -170,6 +187,8 @@ def main(argv: list[str]) -> int:
         right = beside_peers(arguments)
     if "sizes" in arguments.tables:
         by_size(arguments)
+    if "degenerate" in arguments.tables:
+        degenerate(arguments)
     return 0 if right else 1
 
 

@@ -124,8 +124,7 @@ class ModelTasks:
 
 def place(runner: RunnerConfig) -> ModelTasks | None:
     """Return the cluster that trains the models; None if this process trains them."""
-    cluster = None if distributed.current().size > 1 else connect(runner)
-    if cluster is None:
+    if distributed.current().size > 1 or (cluster := connect(runner)) is None:
         return None
     gpus, has_gpu = runner.gpus, any(has.get("GPU", 0) >= 1 for has in cluster.machines())
     if gpus and runner.address is None and not has_gpu:

@@ -351,10 +351,10 @@ class _Run:
         self.looked = time.monotonic()
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
-        sizes = [(has.get("CPU", 0), has.get("GPU", 0)) for has in cluster.machines()]
-        if self.waiting and not any(cpus >= cluster.threads and n >= gpus for cpus, n in sizes):
-            needs = f"{cluster.threads} CPUs and {gpus} GPUs"
-            _logger.warning("%d tasks wait: no machine of the Ray cluster has %s, which each takes", len(tasks), needs)
+        needed = {"CPU": cluster.threads, "GPU": gpus}
+        if self.waiting and not any(all(has.get(x, 0) >= n for x, n in needed.items()) for has in cluster.machines()):
+            why = "%d tasks wait: no machine of the Ray cluster has %d CPUs and %d GPUs, which each takes"
+            _logger.warning(why, len(tasks), *needed.values())
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
@@ -373,8 +373,7 @@ class _Run:
     def step(self) -> None:
         """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
         self.submit()
-        ended, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)
-        for ref in ended:
+        for ref in self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)[0]:
             task = self.submitted.pop(ref)
             self._listen(task)
             self.results[task] = self._result(ref, task)
@@ -428,8 +427,7 @@ class _Run:
             # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives
             # (Ray 2.60: "Tried to complete task that was not pending").
             with suppress(Exception):  # the cluster may be gone
-                ended, _ = self.ray.wait([ref], timeout=0)
-                if not ended:
+                if not self.ray.wait([ref], timeout=0)[0]:
                     self.ray.cancel(ref, force=True)
         self.submitted.clear()
 

@@ -144,7 +144,7 @@ def figures(numbers: Mapping[str, Any]) -> list[Figure]:
             Figure(
                 "gaps",
                 f"Change against {numbers['reference']}, in percent",
-                gap_chart(gaps, labels),
+                _gap_chart(gaps, labels),
                 "Below 0, a tokenizer needs fewer bits per byte at the same training FLOPs. Intervals are corrected "
                 "for the number of tokenizers.",
             )
@@ -166,13 +166,8 @@ def _lines(labels: Sequence[str], among: Sequence[str], title: str, form: str, *
     )  # fmt: skip
 
 
-def gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[str, Any]:
-    """Gaps in percent with their intervals, and the line of no difference.
-
-    Args:
-        rows: `tokenizer`, `flops`, `value`, `low`, `high`.
-        among: Labels of all tokenizers, in the order of their colours.
-    """
+def _gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[str, Any]:
+    """Gaps in percent with their intervals, and the line of no difference, in the colours of all tokenizers."""
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
     ends = [alt.Tooltip(f"{name}:Q", format="+.2f") for name in ("low", "high")]
     lines = _lines(labels, among, "change in bits per byte, %", "+.2f", *ends)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.stages.contamination import clean_documents
 from experiments.verdict import decision
 from lm.evaluate.comparison import Eligibility, compare_all
 
@@ -49,8 +50,11 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
     scores = result.arms[0].compared[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
-    if (clean := result.clean) is not None and not clean.all() and scores.document_bytes[clean].any():
-        groups[CLEAN] = [("", clean)]
+    if result.overlap is not None:
+        clean = clean_documents(result.overlap)
+        clean = clean if result.documents is None else clean[result.documents]
+        if not clean.all() and scores.document_bytes[clean].any():
+            groups[CLEAN] = [("", clean)]
     for by in GROUPS:
         grouping = scores.groups.get(by)
         if grouping is not None and len(grouping.names) > 1:

@@ -28,6 +28,16 @@ def test_a_table_of_training_by_size(corpus: Path, tmp_path: Path, capsys: pytes
     assert not (tmp_path / "peers-venv").exists()
 
 
+@pytest.mark.slow
+def test_degenerate_text_has_a_row_for_each_case(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*SMALL, "--cache", str(tmp_path), "--tables", "degenerate", "--degenerate-bytes", "20kB"]
+    assert train.main([str(corpus), *options]) == 0
+    out = capsys.readouterr().out
+    assert all(out.count(f"{name}, uw-2025") == 2 for name in harness.DEGENERATE)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -91,12 +101,13 @@ def test_encoding_beside_hf_by_kind(
     (tmp_path / "other" / "tokenizer.json").rename(tmp_path / "tiktoken.json")
     (tmp_path / "gigatoken.json").write_text("{}")
     options = ["--rounds", "1", "--vocab-size", "400", "--cache", str(tmp_path)]
-    options += ["--tokenizers", "superwords", "--max-bytes", "50kB"]
+    options += ["--tokenizers", "superwords", "--degenerate-bytes", "20kB", "--max-bytes", "50kB"]
     assert encode.main([str(corpus), *options, "--peers", "tiktoken", "gigatoken"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "tokenizers " in out
     assert "tiktoken, tiny: other ids in" in out
     assert out.count("gigatoken, tiny: ") == 1
+    assert all(name in out for name in harness.DEGENERATE)
 
 
 def test_encoding_rejects_a_two_pass_tokenizer(
