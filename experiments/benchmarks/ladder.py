@@ -188,7 +188,7 @@ class ParallelWords(RecountedWords):
             theirs.close()
         words = list(words)
         parts = [("load", words[start :: self.n_workers]) for start in range(self.n_workers)]
-        self._counts = Counter(_sum(self._ask(parts)))
+        self._counts = _sum(self._ask(parts))
 
     def _ask(self, messages: Sequence[tuple[str, Any]]) -> list[Any]:
         try:
@@ -223,11 +223,10 @@ class ParallelWords(RecountedWords):
             process.join()
 
 
-def _sum(parts: Iterable[Mapping[Pair, int]]) -> Changes:
-    total: Changes = defaultdict(int)
+def _sum(parts: Iterable[Mapping[Pair, int]]) -> Counter[Pair]:
+    total = Counter[Pair]()
     for part in parts:
-        for pair, count in part.items():
-            total[pair] += count
+        total.update(part)
     return total
 
 

@@ -160,20 +160,6 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--hf-bytes", type=size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
 
 
-def check(options: argparse.Namespace) -> None:
-    """Check the options before any training.
-
-    Raises:
-        UserError: If the transition, the pattern or a path is wrong.
-    """
-    t = resolve_transition(options.vocab_size, options.transition)
-    if t >= options.vocab_size:
-        raise UserError(f"the transition {t} is not below the vocabulary size {options.vocab_size}")
-    if options.pattern is not None:
-        patterns.resolve(options.pattern)
-    harness.corpus(options.paths, options.field, None)
-
-
 @harness.command
 def main(argv: list[str]) -> int:
     """Run the tables; return 1 if merges differ unexpectedly, 2 for a user error."""
@@ -181,7 +167,12 @@ def main(argv: list[str]) -> int:
     add_options(options)
     harness.add_peers(options, TRAINERS)
     arguments = harness.parse_peers(options, argv)
-    check(arguments)
+    t = resolve_transition(arguments.vocab_size, arguments.transition)
+    if t >= arguments.vocab_size:
+        raise UserError(f"the transition {t} is not below the vocabulary size {arguments.vocab_size}")
+    if arguments.pattern is not None:
+        patterns.resolve(arguments.pattern)
+    harness.corpus(arguments.paths, arguments.field, None)  # fails early if a path is wrong
     right = True
     if "peers" in arguments.tables:
         right = beside_peers(arguments)

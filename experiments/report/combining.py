@@ -116,7 +116,8 @@ def combine(
                 before = group.settings.items()
                 group.settings = {key: value for key, value in before if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)
-    ordered = sorted(groups.values(), key=lambda group: group.entry.trained_phase2)
+    # Arms for which the experiment trained a phase 2 come last.
+    ordered = sorted(groups.values(), key=lambda group: (group.entry.training or "").startswith("superbpe-"))
     labels = label_all(
         [group.entry.label for group in ordered],
         [group.settings for group in ordered],

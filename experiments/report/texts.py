@@ -37,12 +37,8 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
     return taken
 
 
-def superwords(result: Result, texts: Sequence[str], threads: int | None) -> list[dict[str, Any]]:
-    """Superwords of every arm that has superwords."""
-    return [_superwords(arm, texts, threads) for arm in result.arms if len(arm.tokenizer.superword_ids())]
-
-
-def _superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
+def superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
+    """Superwords of an arm, by their frequency in held-out texts."""
     tokenizer = arm.tokenizer
     counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
     words = inspection.superwords(tokenizer, counts)

@@ -36,9 +36,8 @@ _VERSION = 1
 
 def clean_documents(artifact: Artifact[Contamination]) -> NDArray[np.bool_]:
     """bool[n_documents], whether a held-out document shares no n-gram with the training text."""
-    clean: NDArray[np.bool_] = (
-        read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")["shared_words"] == 0
-    )
+    arrays = read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")
+    clean: NDArray[np.bool_] = arrays["shared_words"] == 0
     return clean
 
 
