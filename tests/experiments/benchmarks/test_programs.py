@@ -154,4 +154,4 @@ def test_every_rung_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts.sample(60_000)))
     assert ladder.main([str(tmp_path / "text.jsonl"), "--merges", "50", "100", "--limit", "5"]) == 0
     out = capsys.readouterr().out
-    assert all(f" {rung} " in out for rung in (*ladder.RUNGS, "native"))
+    assert all(f"{rung} " in out for rung in (*ladder.RUNGS, "native"))
