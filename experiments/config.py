@@ -149,10 +149,6 @@ class LmConfig:
         return range(self.train.seed, self.train.seed + self.n_seeds)
 
     def __post_init__(self) -> None:
-        for name, least in (("tune_bytes", 1), ("tune_validation_bytes", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"lm.{name}={value} must be at least {least}")
         factors = set(self.tune_rates)
         if factors and (len(factors) < _FEWEST_RATES or min(factors) <= 0):
             raise UserError(
@@ -225,15 +221,15 @@ class BudgetConfig:
         Raises:
             UserError: If an entry of the ladder is not between 0 and the largest budget.
         """
-        name, unit, largest = "train_bytes", "bytes", self.train_bytes
-        if self.train_flops is not None:
-            name, unit, largest = "train_flops", "FLOPs", round(self.train_flops)
+        largest = self.train_bytes if self.train_flops is None else round(self.train_flops)
         found = {largest}
         for entry in self.ladder:
             amount = round(entry * largest if entry <= 1 else entry)
             if not 0 < amount <= largest:
+                unit = self.unit.replace("flops", "FLOPs")
                 raise UserError(
-                    f"budget.ladder has {entry:g}: use shares of budget.{name} below 1, or {unit} up to {largest:,}"
+                    f"budget.ladder has {entry:g}: use shares of budget.train_{self.unit} below 1, or {unit} up to "
+                    f"{largest:,}"
                 )
             found.add(amount)
         return sorted(found)

@@ -35,13 +35,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from experiments.arms import Arm
-    from experiments.cluster.models import ModelTasks
     from experiments.config import Config
     from experiments.logging.tracking import Labels
-    from experiments.results import TrainedModel, Tuning
+    from experiments.results import Contamination, TrainedModel, Tuning
     from experiments.runs import Run
     from experiments.stages.comparison import Result
-    from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.corpus import Text
     from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
@@ -136,7 +134,7 @@ def _models(
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
         from experiments.cluster.models import place
-        from experiments.stages import evaluate, plan, precision, terminal
+        from experiments.stages import evaluate, plan, precision, terminal, tuning
 
     scoring = part(EvalConfig, config.eval)
     documents = heldout.describe(context, text)
@@ -148,14 +146,16 @@ def _models(
     # Plan before training, so that errors appear early.
     with context.reporter.stage("plan the training"):
         plans = plan.plan(runs, encoded, config.lm, config.budget, config.deployment)
-    elsewhere = place(config.runner, documents)
-    tuned = _tuned(context, config, encoded, elsewhere)
+    elsewhere = place(config.runner)
+    tuned = tuning.tune(
+        context, encoded, config.lm, config.budget, scoring, None if elsewhere is None else elsewhere.tune
+    )
     plans = {run: settings.scaled(tuned[run.size][run.arm].factor) for run, settings in plans.items()}
     shapes = {size: config.lm.model.with_layers(size) for size in config.lm.all_sizes}
     if elsewhere is None:
         models = _trained(context, encoded, shapes, plans)
     else:
-        models = elsewhere.train(context, encoded, shapes, plans, scoring)
+        models = elsewhere.train(context, encoded, shapes, plans, scoring, documents)
     if "evaluate" not in stages:
         return Outcome()
     scores = {
@@ -196,20 +196,6 @@ def _encoded(
     return encoded
 
 
-def _tuned(
-    context: Context, config: Config, encoded: Mapping[str, Encoded], elsewhere: ModelTasks | None
-) -> dict[int, dict[str, Tuning]]:
-    """Choose the learning rates of every size and arm."""
-    from experiments.stages import tuning
-
-    scoring = part(EvalConfig, config.eval)
-    tuned = {}
-    for size in config.lm.all_sizes:
-        jobs = tuning.jobs(encoded, config.lm.model.with_layers(size), config.lm, config.budget, scoring)
-        tuned[size] = tuning.tune(context, encoded, jobs, None if elsewhere is None else elsewhere.tune)
-    return tuned
-
-
 def _trained(
     context: Context,
     encoded: Mapping[str, Encoded],
@@ -235,19 +221,14 @@ def _described(
     arms: Sequence[Arm],
     result: Result,
     model: ModelConfig,
-    overlap: HeldoutOverlap | None,
+    overlap: Artifact[Contamination] | None,
     tuned: Mapping[str, Tuning],
 ) -> Result:
     """Add what the pages say about a comparison: the settings of each arm, overlap, tuning."""
-    named = [
-        dataclasses.replace(
-            compared,
-            arm=dataclasses.replace(
-                compared.arm, settings=resolved(config, arm, model, compared.arm.artifact.contents.revision)
-            ),
-        )
-        for arm, compared in zip(arms, result.arms, strict=True)
-    ]
+    named = []
+    for arm, compared in zip(arms, result.arms, strict=True):
+        settings = resolved(config, arm, model, compared.arm.artifact.contents.revision)
+        named.append(dataclasses.replace(compared, arm=dataclasses.replace(compared.arm, settings=settings)))
     runs = tuple(tuned[arm.name] for arm in arms) if any(one.runs for one in tuned.values()) else ()
     return dataclasses.replace(result, arms=named, overlap=overlap, tuning=runs)
 

@@ -354,11 +354,6 @@ class ArmRecord(Contents):
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def trained_phase2(self) -> bool:
-        """Whether the experiment trained a phase 2 for it."""
-        return self.training is not None and self.training.startswith("superbpe-")
-
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRecord(Contents):

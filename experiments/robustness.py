@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.console import Reporter, finish, signed
+from experiments.cli.console import signed
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
 from tokenizer.durable import write_json
@@ -23,23 +23,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from experiments.cli.console import Reporter
     from experiments.stages.comparison import ArmResult, Result
     from lm.data.shards import TextLoss
     from lm.evaluate.bits_per_byte import Evaluation
 
-DOCUMENTS = 128
-"""Default number of documents: about a minute for the demonstration's models on two cores."""
 NUMBERS = "robustness.json"
 
 
-def measure(result: Result, reporter: Reporter, *, documents: int = DOCUMENTS, seed: int = 0) -> dict[str, Any]:
+def measure(result: Result, reporter: Reporter, *, documents: int) -> dict[str, Any]:
     """Measure all tokenizers and models of a result on perturbed held-out documents.
 
     Args:
         result: The tokenizers, their models and their scores of the unperturbed documents.
         reporter: Shows the progress.
         documents: Maximum number of documents.
-        seed: Seed of the choice of documents.
 
     Returns:
         JSON-able: `n_documents`, `n_bytes`, `share` of the words that random perturbations affect, `confidence`, and
@@ -49,7 +47,7 @@ def measure(result: Result, reporter: Reporter, *, documents: int = DOCUMENTS, s
     """
     from experiments.verdict import describe_loss
 
-    chosen, texts = draw(result, documents, seed)
+    chosen, texts = draw(result, documents)
     versions = perturb(texts)
     jobs = [(version, arm) for version in versions for arm in result.arms]
     rows = []
@@ -82,13 +80,12 @@ def measure(result: Result, reporter: Reporter, *, documents: int = DOCUMENTS, s
     }
 
 
-def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str]]:
+def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     """Draw held-out documents. The texts are decoded from the shards; those that no tokenizer spells are left out.
 
     Args:
         result: The run.
         n: Maximum number of documents.
-        seed: Seed of the choice.
 
     Returns:
         bool[n_documents], the documents that were drawn, and their texts.
@@ -103,7 +100,7 @@ def draw(result: Result, n: int, seed: int) -> tuple[NDArray[np.bool_], list[str
             "byte-level tokenizer"
         )
     chosen = np.zeros(shards[0].n_documents, bool)
-    chosen[random.Random(seed).sample(known.tolist(), min(n, len(known)))] = True
+    chosen[random.Random(0).sample(known.tolist(), min(n, len(known)))] = True
     texts = []
     for place in np.flatnonzero(chosen).tolist():
         arm = next(i for i, each in enumerate(shards) if not each.normalized_bytes[place])
@@ -141,24 +138,9 @@ def table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def measure_run(folder: Path, out: Path, *, documents: int = DOCUMENTS, artifacts: str | None = None) -> None:
-    """Measure a run on perturbed text: print a table and write `robustness.json`.
-
-    Args:
-        folder: Folder of a finished run or sweep.
-        out: Folder for the result.
-        documents: Maximum number of held-out documents to perturb.
-        artifacts: Folder of the artifacts; None for the folder where the run stored them.
-    """
-    from experiments.report import combining  # imports Torch, which is slow
-
-    done, _ = combining.find([folder])
-    result, notes = combining.combine(done, None, artifacts)
-    reporter = Reporter()
-    for note in notes:
-        reporter.say(f"left out: {note}", style="yellow")
+def measure_run(result: Result, out: Path, reporter: Reporter, *, documents: int) -> None:
+    """Measure a result on perturbed text as `measure` does: print a table and write `robustness.json`."""
     with reporter.stage("robustness"):
         report = measure(result, reporter, documents=documents)
     write_json(out / NUMBERS, report)
     reporter.table(f"Change under perturbations, {report['n_documents']:,} documents", *table(report))
-    finish(out / NUMBERS, then=["compare", folder])

@@ -2,8 +2,7 @@
 
 The kind of a document is its file. One table per tokenizer (`--tokenizers`) with a row per kind, in one call for all
 documents and in one call per document, each beside the fastest other encoder whose ids equal HF's. One core, text that
-the process has not seen. Every other document of each file trains the tokenizers, and the rest is encoded. A second
-table has text that is constructed to be slow.
+the process has not seen. Every other document of each file trains the tokenizers, and the rest is encoded.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ import xxhash
 
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
-from experiments.cli.arguments import whole
+from experiments.cli.arguments import size, whole
+from experiments.cli.console import console
 from superbpe import train_superbpe
 from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
@@ -67,16 +66,16 @@ def folder_of(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
     """Return the folder of a tokenizer, and train one of `TOKENIZERS` on the text if its folder does not exist."""
     if name not in TOKENIZERS:
         return Path(name)
-    pattern, size = RECIPES["plain" if name == "superwords" else name]
-    size = options.vocab_size or size
+    pattern, usual = RECIPES["plain" if name == "superwords" else name]
+    n = options.vocab_size or usual
 
     def write_tokenizer(folder: Path) -> None:
-        tokenizer = train_bpe(count_pretokens(corpus, pattern), size)
+        tokenizer = train_bpe(count_pretokens(corpus, pattern), n)
         if name == "superwords":
-            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=0.8, rules="uw-2025")
+            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=n, transition=0.8, rules="uw-2025")
         tokenizer.save(folder)
 
-    return harness.cached(options.cache, "tokenizer", [corpus.identity(), name, size], write_tokenizer)
+    return harness.cached(options.cache, "tokenizer", [corpus.identity(), name, n], write_tokenizer)
 
 
 def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple[list[Job], dict[str, str]]:
@@ -130,6 +129,8 @@ def ratio(jobs: Sequence[Job], wrong: dict[str, str], call: str) -> str:
 def by_kind(options: argparse.Namespace) -> bool:
     """Print a table for each tokenizer; return whether our ids equal HF's."""
     corpus, texts = collect(options)
+    if options.degenerate_bytes:
+        texts |= harness.degenerate(options.cache, options.degenerate_bytes)
     equal = True
     for name in options.tokenizers:
         folder, rows = folder_of(name, corpus, options), []
@@ -141,14 +142,13 @@ def by_kind(options: argparse.Namespace) -> bool:
             rows.append(row | {call: ratio(jobs, wrong, call) for call in CALLS})
         harness.print_table(
             f"Encoding, {name}",
-            {column: itemgetter(column) for column in rows[0]},
             rows,
             f"MB per CPU second on {options.cores} core(s), new text: ours / the fastest other encoder with HF's ids, "
             "ratio; batch: one call for all documents; each: one call per document; the fastest of "
             f"{options.rounds} rounds",
         )
         for job, reason in reasons.items():
-            harness.CONSOLE.print(f"{job}: {reason.splitlines()[0]}", markup=False)
+            console.print(f"{job}: {reason.splitlines()[0]}", markup=False)
         equal &= not any(job.startswith(OURS) for job in reasons)
     return equal
 
@@ -161,7 +161,9 @@ def add_options(options: argparse.ArgumentParser) -> None:
     )
     options.add_argument("--vocab-size", type=whole(), help="size of trained ones (default: the recipe's)")
     options.add_argument("--cores", type=whole(), default=1, help="(default 1)")
-    harness.add_degenerate(options)
+    options.add_argument(
+        "--degenerate-bytes", type=size, metavar="SIZE", help="size of text constructed to be slow (none)"
+    )
 
 
 @harness.command
@@ -171,16 +173,7 @@ def main(argv: list[str]) -> int:
     add_options(options)
     harness.add_peers(options, PEERS)
     arguments: Any = harness.parse_peers(options, argv)
-    equal = by_kind(arguments)
-    corpus, _ = collect(arguments)
-    for name in arguments.tokenizers:
-        given = {"folder": str(folder_of(name, corpus, arguments)), "call": "batch", "cores": 1}
-
-        def job(title: str, path: Path, given: dict[str, Any] = given) -> Job:
-            return Job(title, f"encode {OURS}", given | {"text": str(path), "separator": harness.SEPARATOR})
-
-        harness.print_growth(f"Encoding degenerate text, {name}", job, arguments)
-    return 0 if equal else 1
+    return 0 if by_kind(arguments) else 1
 
 
 if __name__ == "__main__":

@@ -24,12 +24,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 import tokenizer
+from experiments.cli import console
 from experiments.cli.arguments import size, whole
-from experiments.cli.console import exit_code
 from tokenizer import Corpus, CorpusConfig, UserError
 
 PEERS = {
@@ -40,9 +37,6 @@ PEERS = {
     "tokenizers": "0.23.3",
 }
 """Distribution and version of each peer."""
-
-CONSOLE = Console(width=max(Console().width, 160))
-"""Wide enough for the tables, even if the output goes to a file."""
 
 SEPARATOR = "<|endoftext|>"
 """Separator between documents in plain text."""
@@ -123,11 +117,10 @@ class Job:
 
 def in_turn(jobs: Sequence[Job], rounds: int) -> None:
     """Run all jobs in turn, round after round, so that drift of the machine affects all of them equally."""
-    console = Console(stderr=True)
     for number in range(rounds):
         for job in jobs:
             job.run()
-            console.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
+            console.stderr.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
 
 
 def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
@@ -138,44 +131,10 @@ def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
     return next(same, min(len(expected), len(found)))
 
 
-def print_table(title: str, columns: Mapping[str, Callable[[Any], str]], rows: Sequence[Any], caption: str) -> None:
-    """Print a table; a column is a function from a row to its cell, and the first one is left-aligned."""
-    table = Table(title=title, caption=f"{os.cpu_count()} cores; {caption}")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(row) for cell in columns.values()))
-    CONSOLE.print(table)
-
-
-def print_growth(title: str, job: Callable[[str, Path], Job], options: argparse.Namespace) -> None:
-    """Time a job on degenerate text at half and at full size, and print the times and their ratio.
-
-    Args:
-        title: Title of the table.
-        job: Makes the job with a name, for a text file.
-        options: Command line with `cache`, `rounds` and `degenerate_bytes`.
-    """
-    n, jobs = options.degenerate_bytes, {}
-    for name, text in DEGENERATE.items():
-        for n_bytes in (n // 2, n):
-            content = text(n_bytes, random.Random(n_bytes)).encode()
-            folder = cached(
-                options.cache,
-                "degenerate",
-                [name, n_bytes],
-                lambda folder, content=content: (folder / "text.txt").write_bytes(content),  # type: ignore[misc]
-            )
-            jobs[name, n_bytes] = job(f"{name}, {n_bytes:,}", folder / "text.txt")
-    in_turn(list(jobs.values()), options.rounds)
-    columns: dict[str, Callable[[str], str]] = {
-        "": str,
-        "CPU s": lambda name: f"{jobs[name, n].least('cpu'):.3f}",
-        "MB/s": lambda name: f"{n / jobs[name, n].least('cpu') / 1e6:.1f}",
-        "times half the size": lambda name: f"{jobs[name, n].least('cpu') / jobs[name, n // 2].least('cpu'):.2f}",
-        "peak MB": lambda name: f"{jobs[name, n].median('peak_mb'):.0f}",
-    }
-    print_table(f"{title}, {n / 1e6:.3g} MB", columns, list(DEGENERATE), "the fastest of the rounds; 2 is linear")
+def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:
+    """Print a table of rows with the same columns, of which the first is left-aligned."""
+    console.print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+    console.console.print(f"{os.cpu_count()} cores; {caption}", markup=False)
 
 
 def environment(folder: Path) -> Path:
@@ -229,14 +188,9 @@ def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argpar
     return arguments
 
 
-def add_degenerate(options: argparse.ArgumentParser) -> None:
-    """Add the option of `print_growth`."""
-    options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
-
-
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """Make a user error in a benchmark's entry point one line and exit code 2, as in the commands."""
-    return functools.wraps(main)(lambda argv: exit_code(lambda: main(argv)))
+    return functools.wraps(main)(lambda argv: console.exit_code(lambda: main(argv)))
 
 
 # Text.
@@ -259,6 +213,17 @@ def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) ->
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def degenerate(cache: Path, n_bytes: int) -> dict[str, Path]:
+    """Return a file for each text of `DEGENERATE`, by name."""
+
+    def write(folder: Path) -> None:
+        for name, text in DEGENERATE.items():
+            (folder / f"{name}.txt").write_bytes(text(n_bytes, random.Random(n_bytes)).encode())
+
+    folder = cached(cache, "degenerate", n_bytes, write)
+    return {name: folder / f"{name}.txt" for name in DEGENERATE}
 
 
 def plain_text(text: Corpus, cache: Path) -> tuple[Path, Path]:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, pairwise, repeat
 from multiprocessing.connection import Connection
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -189,7 +188,7 @@ class ParallelWords(RecountedWords):
             theirs.close()
         words = list(words)
         parts = [("load", words[start :: self.n_workers]) for start in range(self.n_workers)]
-        self._counts = Counter(_sum(self._ask(parts)))
+        self._counts = _sum(self._ask(parts))
 
     def _ask(self, messages: Sequence[tuple[str, Any]]) -> list[Any]:
         try:
@@ -224,11 +223,10 @@ class ParallelWords(RecountedWords):
             process.join()
 
 
-def _sum(parts: Iterable[Mapping[Pair, int]]) -> Changes:
-    total: Changes = defaultdict(int)
+def _sum(parts: Iterable[Mapping[Pair, int]]) -> Counter[Pair]:
+    total = Counter[Pair]()
     for part in parts:
-        for pair, count in part.items():
-            total[pair] += count
+        total.update(part)
     return total
 
 
@@ -458,9 +456,6 @@ TRAINERS: dict[str, Callable[..., list[Merge]]] = {
 }
 """Every trainer by name, from the slowest to the Rust core, with the arguments of `tokenizer.reference.train_naive`."""
 
-EXACT = tuple(name for name in TRAINERS if name != "approximate")
-"""The trainers that learn the same merges."""
-
 
 # The table.
 
@@ -502,8 +497,7 @@ def main(argv: list[str]) -> int:
         row = {"": rung, "MB": f"{text.n_bytes / 1e6:.1f}"}
         row |= {f"{n:,}": f"{at[n - 1]:.2f}" if n <= len(at) else "–" for n in numbers}
         rows.append(row | {"merges": f"{len(at):,}", "as ours": f"{shared:.1%}"})
-    columns = {column: itemgetter(column) for column in rows[0]}
-    harness.print_table("Seconds until a number of merges, pattern gpt2", columns, rows, "setup included")
+    harness.print_table("Seconds until a number of merges, pattern gpt2", rows, "setup included")
     return 0 if agree else 1
 
 

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +269,6 @@ def main(argv: list[str]) -> int:
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    columns: dict[str, Callable[[Any], str]] = {"": itemgetter(0), "tokens / s, or share": lambda row: f"{row[1]:,.4g}"}
     for case in product(arguments.n_layers, arguments.context, arguments.vocab_size):
         torch.compiler.reset()  # Torch keeps a limited number of graphs
         with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +281,8 @@ def main(argv: list[str]) -> int:
             f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} "
             f"tokens, {run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
         )
-        harness.print_table(shape, columns, list(rows.items()), MEDIANS)
+        table = [{"": name, "tokens / s, or share": f"{value:,.4g}"} for name, value in rows.items()]
+        harness.print_table(shape, table, MEDIANS)
     return 0
 
 

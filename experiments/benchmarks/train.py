@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.benchmarks import harness
@@ -62,6 +61,11 @@ PHASES: dict[str, Callable[[Job], str]] = {
 }
 
 
+def print_jobs(title: str, columns: Mapping[str, Callable[[Job], str]], jobs: Sequence[Job], caption: str) -> None:
+    """Print a table with a row for each job."""
+    harness.print_table(title, [{name: cell(job) for name, cell in columns.items()} for job in jobs], caption)
+
+
 def ours(name: str, options: argparse.Namespace, **changes: Any) -> Job:
     """A job of our trainer on the files of the command line, phase 1 only, with some arguments changed."""
     arguments = {
@@ -104,7 +108,7 @@ def beside_peers(options: argparse.Namespace) -> bool:
         right &= same == len(like.lines)
     columns = {name: cell for name, cell in COLUMNS.items() if name != "MB"} | _facts("times ours", "merges as ours")
     title = f"Phase 1, pattern gpt2, vocabulary {options.vocab_size:,}, {lines.stat().st_size / 1e6:.3g} MB"
-    harness.print_table(title, columns, jobs, _CAPTION)
+    print_jobs(title, columns, jobs, _CAPTION)
     return right
 
 
@@ -127,18 +131,19 @@ def by_size(options: argparse.Namespace) -> None:
     for row, seconds in zip(rows, per_byte, strict=True):
         row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
     title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
-    harness.print_table(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
+    print_jobs(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
 
 
 def degenerate(options: argparse.Namespace) -> None:
-    """Print the times on text that is constructed to be slow, for phase 1 and for both phases."""
-    for rules in (None, options.rules):
-        changes = {"vocab_size": 400, "transition": 260, "rules": rules}
-
-        def job(name: str, path: Path, changes: dict[str, Any] = changes) -> Job:
-            return ours(name, options, corpus={"paths": [str(path)]}, **changes)
-
-        harness.print_growth(f"Training on degenerate text, rules {rules}", job, options)
+    """Print the times on text that is constructed to be slow, at half and at full size, for phase 1 and both phases."""
+    jobs = []
+    for n_bytes in (options.degenerate_bytes // 2, options.degenerate_bytes):
+        for name, path in harness.degenerate(options.cache, n_bytes).items():
+            for rules in (None, options.rules):
+                changes = {"vocab_size": 400, "transition": 260, "rules": rules, "corpus": {"paths": [str(path)]}}
+                jobs.append(ours(f"{name}, {rules or 'phase 1'}", options, **changes))
+    harness.in_turn(jobs, options.rounds)
+    print_jobs("Training on text that is constructed to be slow", COLUMNS, jobs, _CAPTION)
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
@@ -151,22 +156,8 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--sizes", nargs="+", type=size, default=[None], help="10MB 100MB (default: all)")
     options.add_argument("--threads", type=whole(), default=None, help="our threads (default: all cores)")
     options.add_argument("--memory", type=size, metavar="SIZE", help="our limit in phase 2 (default: none)")
+    options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
     options.add_argument("--hf-bytes", type=size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
-    harness.add_degenerate(options)
-
-
-def check(options: argparse.Namespace) -> None:
-    """Check the options before any training.
-
-    Raises:
-        UserError: If the transition, the pattern or a path is wrong.
-    """
-    t = resolve_transition(options.vocab_size, options.transition)
-    if t >= options.vocab_size:
-        raise UserError(f"the transition {t} is not below the vocabulary size {options.vocab_size}")
-    if options.pattern is not None:
-        patterns.resolve(options.pattern)
-    harness.corpus(options.paths, options.field, None)
 
 
 @harness.command
@@ -176,7 +167,12 @@ def main(argv: list[str]) -> int:
     add_options(options)
     harness.add_peers(options, TRAINERS)
     arguments = harness.parse_peers(options, argv)
-    check(arguments)
+    t = resolve_transition(arguments.vocab_size, arguments.transition)
+    if t >= arguments.vocab_size:
+        raise UserError(f"the transition {t} is not below the vocabulary size {arguments.vocab_size}")
+    if arguments.pattern is not None:
+        patterns.resolve(arguments.pattern)
+    harness.corpus(arguments.paths, arguments.field, None)  # fails early if a path is wrong
     right = True
     if "peers" in arguments.tables:
         right = beside_peers(arguments)

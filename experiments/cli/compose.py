@@ -42,7 +42,8 @@ _GROUPS = ("runner", "bpe", "shards", "budget")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
 _MORE = (
     *("corpus.max_bytes", "corpus.batch_bytes", "corpus.document_limit_bytes"),
-    *("lm.n_seeds", "lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
+    *("lm.n_seeds", "lm.tune_bytes", "lm.tune_validation_bytes"),
+    *("lm.train.seed", "lm.train.checkpoint_seconds", "eval.contamination"),
 )
 _MAY_BE_ZERO = {
     *("runner.gpus", "budget.tolerance", "budget.max_epochs", "lm.train.seed", "lm.train.checkpoint_seconds"),
@@ -192,8 +193,7 @@ def check(overrides: Sequence[str], config_dir: str | None = None, *, sweep: boo
 def first_cell(overrides: Sequence[str], config_dir: str | None = None) -> DictConfig:
     """Return the configuration of a sweep's first cell, with Hydra's own settings; `check` has accepted it."""
     with initialize_config_module("configs", version_base="1.3"):
-        firsts = [_values(override)[0] for override in _parse(normalized(overrides))]
-        return _compose(firsts, config_dir, hydra=True)
+        return _compose([_values(each)[0] for each in _parse(normalized(overrides))], config_dir, hydra=True)
 
 
 def normalized(overrides: Sequence[str]) -> list[str]:

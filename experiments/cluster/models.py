@@ -16,7 +16,7 @@ from rich.console import Console
 from experiments.cli.console import Reporter
 from experiments.cluster.tasks import Task, connect
 from experiments.logging.tracking import Tracker
-from experiments.results import Folder, HeldoutDocuments, TrainedModel, Tuning
+from experiments.results import Folder, TrainedModel, Tuning
 from experiments.runs import Run, chains
 from experiments.stages import evaluate, models, tuning
 from experiments.stages.context import Context
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
     from experiments.cluster.tasks import Beat, Blocks, Cluster
     from experiments.config import RunnerConfig
+    from experiments.results import HeldoutDocuments
     from experiments.stages.tuning import TuningJob
     from experiments.store.artifacts import Artifact, Store
     from lm.evaluate.config import EvalConfig
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
-    Training = Callable[[Context, Encoded, Artifact[HeldoutDocuments], Beat], Any]
-    """Trains models of an arm, given the held-out documents. Calls the last argument with the bytes that are done."""
+    Training = Callable[[Context, Encoded, Beat], Any]
+    """Trains models of an arm. Calls the last argument with the bytes that are done."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,10 @@ class ModelTasks:
     Attributes:
         cluster: Where the tasks run.
         gpus: GPUs of each task, 0 or 1.
-        documents: Sources and scripts of the held-out documents.
     """
 
     cluster: Cluster
     gpus: int
-    documents: Artifact[HeldoutDocuments]
 
     def train(
         self,
@@ -62,6 +61,7 @@ class ModelTasks:
         shapes: Mapping[int, ModelConfig],
         plans: Mapping[Run, TrainConfig],
         scoring: EvalConfig,
+        documents: Artifact[HeldoutDocuments],
     ) -> dict[Run, Artifact[TrainedModel]]:
         """Train and score the models of all runs. The scores are then in the store.
 
@@ -71,16 +71,16 @@ class ModelTasks:
             shapes: Shape of the models of each size.
             plans: Training settings of every run.
             scoring: How the models are scored.
+            documents: Sources and scripts of the held-out documents.
 
         Raises:
             UserError: If a task raises one, or does not see the folder of the artifacts.
         """
         groups, work = chains(list(plans)), []
         for chain in groups:
-            settings = {run: replace(plans[run], threads=plans[run].threads or self.cluster.threads) for run in chain}
-            n_bytes = sum(plan.train_bytes for plan in settings.values())
-            train = partial(_train, shapes[chain[0].size], settings, scoring)
-            work.append((arms[chain[0].arm], train, n_bytes))
+            settings = {run: plans[run] for run in chain}
+            train = partial(_train, shapes[chain[0].size], settings, scoring, documents)
+            work.append((arms[chain[0].arm], train, sum(plan.train_bytes for plan in settings.values())))
         trained: dict[Run, Artifact[TrainedModel]] = {}
         for chain, fresh in zip(groups, self._run(context, "models", work), strict=True):
             for run, model in zip(chain, context.store.open_all(list(fresh), TrainedModel), strict=True):
@@ -96,20 +96,16 @@ class ModelTasks:
         Args:
             context: Context of the run.
             arms: Tokenizers and shards by name.
-            jobs: Result of `experiments.stages.tuning.jobs`.
+            jobs: The tuning runs of one size, by arm.
         """
-        work = []
-        for job in jobs:
-            config = replace(job.config, threads=job.config.threads or self.cluster.threads)
-            tune = partial(_tune, replace(job, config=config))
-            work.append((arms[job.name], tune, config.train_bytes * len(job.factors)))
+        work = [(arms[job.name], partial(_tune, job), job.config.train_bytes * len(job.factors)) for job in jobs]
         outcomes = self._run(context, "tuning", work)
         return {job.name: Tuning.load(outcome) for job, outcome in zip(jobs, outcomes, strict=True)}
 
     def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, Training, int]]) -> list[Any]:
         """Work on the shards of arms, given the bytes to train on; report the artifacts that were made or used."""
         runner = replace(context.runner, name="local", threads=self.cluster.threads, gpus=None)
-        do = partial(_work, context.store, runner, self.documents)
+        do = partial(_work, context.store, runner)
         tasks = [Task(f"{what}-{i:04}", None, (arm, train), n_bytes) for i, (arm, train, n_bytes) in enumerate(work)]
         tick = Throttle(context.reporter.progress, "bytes of text trained on", sum(task.size for task in tasks))
         outcomes = []
@@ -126,34 +122,29 @@ class ModelTasks:
         return outcomes
 
 
-def place(runner: RunnerConfig, documents: Artifact[HeldoutDocuments]) -> ModelTasks | None:
-    """Return the cluster that trains the models; None if this process trains them.
-
-    Args:
-        runner: Where models are trained.
-        documents: As in `ModelTasks`.
-    """
-    cluster = None if distributed.current().size > 1 else connect(runner)
-    if cluster is None:
+def place(runner: RunnerConfig) -> ModelTasks | None:
+    """Return the cluster that trains the models; None if this process trains them."""
+    if distributed.current().size > 1 or (cluster := connect(runner)) is None:
         return None
-    gpus, has_gpu = runner.gpus, any(has.get("GPU", 0) >= 1 for has in cluster.machines().values())
+    gpus, has_gpu = runner.gpus, any(has.get("GPU", 0) >= 1 for has in cluster.machines())
     if gpus and runner.address is None and not has_gpu:
         raise UserError(f"runner.gpus={gpus}, but this machine has no GPU; name a cluster by runner.address")
     if gpus is None and not has_gpu:
         return None
-    return ModelTasks(cluster, 1 if gpus is None else gpus, documents)
+    return ModelTasks(cluster, 1 if gpus is None else gpus)
 
 
 def _train(
     model: ModelConfig,
     plans: Mapping[Run, TrainConfig],
     scoring: EvalConfig,
+    documents: Artifact[HeldoutDocuments],
     context: Context,
     arm: Encoded,
-    documents: Artifact[HeldoutDocuments],
     beat: Beat,
 ) -> dict[str, bool]:
     """Train and score the models of a chain of runs; returns the names of their artifacts, and which are new."""
+    plans = {run: replace(plan, threads=plan.threads or context.runner.threads) for run, plan in plans.items()}
     before = dict(zip(plans, accumulate([0, *(plan.train_bytes for plan in plans.values())]), strict=False))
     trained = models.train_chain(
         context, model, arm, list(plans), plans, lambda at, row: beat(before[at.run] + row["bytes_seen"])
@@ -163,19 +154,12 @@ def _train(
     return {artifact.name: artifact.fresh for artifact in trained.values()}
 
 
-def _tune(
-    job: TuningJob, context: Context, arm: Encoded, _documents: Artifact[HeldoutDocuments], _beat: Beat
-) -> dict[str, Any]:
-    return tuning.tune_arm(context, job, arm).save()
+def _tune(job: TuningJob, context: Context, arm: Encoded, _beat: Beat) -> dict[str, Any]:
+    config = replace(job.config, threads=job.config.threads or context.runner.threads)
+    return tuning.tune_arm(context, replace(job, config=config), arm).save()
 
 
-def _work(
-    store: Store,
-    runner: RunnerConfig,
-    documents: Artifact[HeldoutDocuments],
-    job: tuple[Encoded, Training],
-    beat: Beat,
-) -> Blocks:
+def _work(store: Store, runner: RunnerConfig, job: tuple[Encoded, Training], beat: Beat) -> Blocks:
     """Train models; returns the result, and the names of the artifacts that were made or used."""
     yield from ()
     arm, train = job
@@ -184,5 +168,5 @@ def _work(
     used: dict[str, None] = {}
     store = replace(store, on_use=lambda artifact: used.setdefault(artifact.name))
     with temporary_folder(None) as folder, Tracker(folder, "none", "", {}) as tracker:
-        outcome = train(Context(store, reporter, tracker, runner), arm, documents, beat)
+        outcome = train(Context(store, reporter, tracker, runner), arm, beat)
     return {"outcome": outcome, "used": list(used)}

@@ -70,7 +70,7 @@ def count(
     Raises:
         UserError: as `count_pretokens`.
     """
-    results = list(cluster.map_parts("count", partial(_count, settings), corpus, "train", None, folder, progress))
+    results = list(cluster.map_parts("count", partial(_count, settings), corpus, "train", folder, progress))
     counted = [result for result in results if result.value["n_bytes"]]
     if not counted:
         return count_pretokens(corpus, **settings)  # explains that all documents are empty
@@ -120,8 +120,9 @@ class ClusterSources:
     def run(self, state: State, pass_: Pass, progress: Progress | None) -> None:
         """See `Runner`."""
         live = state.trainer.live_seams(pass_.threshold) if pass_.kind == "fragments" else None
-        selected = state.selection.share, state.selection.salt
-        identity = digest(repr((pass_, state.settings, state.longest, state.merges, selected, live)))
+        selected = state.selection
+        known = pass_, state.settings, state.longest, state.merges, selected.share, selected.salt, live
+        identity = digest(repr(known))
         work = partial(_pass, state, pass_, live, self.cluster.threads)
         tasks = [Task(f"{pass_.kind}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
         results = list(self.cluster.run(work, tasks, self.folder, Throttle(progress, pass_.title)))
@@ -129,8 +130,7 @@ class ClusterSources:
         for result in results:
             sums.update(result.value["n_bytes"])
         check_not_empty(sums)
-        add = partial(_add_passes, *work.args)
-        total = add_up(self.cluster, pass_.kind, results, add, self.folder, progress)
+        total = add_up(self.cluster, pass_.kind, results, partial(_add_passes, *work.args), self.folder, progress)
         state.trainer.begin_pass()
         pass_.add(state.trainer, total.value, total.blocks())
         state.trainer.end_pass()
@@ -172,7 +172,7 @@ def encoded_by(
         UserError: there are no documents.
     """
     encode = partial(_encode, split, tokenizer, cluster.threads)
-    for result in cluster.map_parts("encode", encode, corpus, split, tokenizer.sha256, folder):
+    for result in cluster.map_parts("encode", encode, corpus, split, folder):
         for block in result.blocks():
             yield Encoded(**{"covered": None, **block})
 

@@ -131,18 +131,17 @@ def execute(work: Work, task: Task, folder: Path) -> Result:
     beat = _Beat(task, folder)
     if (finished := Result.of(task, folder)) is not None:
         return finished
-    path, names, blocks = task.file(folder, "data"), list[list[str]](), work(task.argument, beat)
+    path, names, values = task.file(folder, "data"), list[list[str]](), list[Any]()
+
+    def blocks() -> Blocks:
+        values.append((yield from work(task.argument, beat)))
+
     with replacing(path) as file, pa.CompressedOutputStream(file, "zstd") as packed:
-        while True:
-            try:
-                block = next(blocks)
-            except StopIteration as end:
-                value = end.value
-                break
+        for block in blocks():
             names.append(list(block))
             for array in block.values():
                 np.lib.format.write_array(packed, array, allow_pickle=False)
-    record = {"value": value, "files": recorded(folder, [path.name]), "names": names}
+    record = {"value": values[0], "files": recorded(folder, [path.name]), "names": names}
     write_sealed(task.file(folder, "json"), record)
     return Result(path=path, **record)
 
@@ -228,7 +227,9 @@ def started(runner: RunnerConfig) -> Any:
         }
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        _check_reachable(runner.address)
+        host, colon, port = (runner.address or "").rpartition(":")
+        if colon and port.isdigit() and "/" not in host:  # Ray would end the process if no program listens there
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
         ray.init(**settings)
     except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
         raise UserError(
@@ -240,13 +241,6 @@ def started(runner: RunnerConfig) -> Any:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     return ray
-
-
-def _check_reachable(address: str | None) -> None:
-    """Raise an OSError if no program listens at `HOST:PORT`, because Ray would end the process."""
-    host, colon, port = (address or "").rpartition(":")
-    if colon and port.isdigit() and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
 
 
 class Cluster:
@@ -261,9 +255,9 @@ class Cluster:
         self.threads, self.part_bytes = runner.threads or 1, runner.part_mb * 1_000_000
         self.ray, self.timeout = ray, runner.timeout_s
 
-    def machines(self) -> dict[str, Mapping[str, float]]:
-        """Resources of each machine (`CPU`, `GPU`), by the id of its Ray node."""
-        return {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
+    def machines(self) -> list[Mapping[str, float]]:
+        """Resources of each machine (`CPU`, `GPU`)."""
+        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
 
     @contextmanager
     def results(self, folder: Path) -> Iterator[Path]:
@@ -311,7 +305,6 @@ class Cluster:
         work: Work,
         corpus: Corpus,
         split: Split,
-        identity: Any,
         folder: Path,
         progress: Progress | None = None,
         part_bytes: int = 0,
@@ -323,8 +316,7 @@ class Cluster:
             work: called with each part; returns `n_bytes` of text, and `skipped` as `part.part_skipped()`.
             corpus: the corpus.
             split: side of its held-out split.
-            identity: JSON of the settings that the results depend on.
-            folder: folder for results, which all machines see.
+            folder: folder for results with the same settings, which all machines see.
             progress: called with the bytes of files read.
             part_bytes: least size of a part.
 
@@ -333,7 +325,7 @@ class Cluster:
         """
         parts = corpus.parts(split, max(self.part_bytes, part_bytes))
         tasks = [
-            Task(f"{name}-{i:05}", [split, identity, part.part_identity()], part, part.stored_bytes)
+            Task(f"{name}-{i:05}", [split, part.part_identity()], part, part.stored_bytes)
             for i, part in enumerate(parts)
         ]
         tick, values = Throttle(progress, "bytes of files read", sum(task.size for task in tasks)), []
@@ -359,10 +351,10 @@ class _Run:
         self.looked = time.monotonic()
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
-        sizes = [(has.get("CPU", 0), has.get("GPU", 0)) for has in cluster.machines().values()]
-        if self.waiting and not any(cpus >= cluster.threads and n >= gpus for cpus, n in sizes):
-            needs = f"{cluster.threads} CPUs and {gpus} GPUs"
-            _logger.warning("%d tasks wait: no machine of the Ray cluster has %s, which each takes", len(tasks), needs)
+        needed = {"CPU": cluster.threads, "GPU": gpus}
+        if self.waiting and not any(all(has.get(x, 0) >= n for x, n in needed.items()) for has in cluster.machines()):
+            why = "%d tasks wait: no machine of the Ray cluster has %d CPUs and %d GPUs, which each takes"
+            _logger.warning(why, len(tasks), *needed.values())
 
     def done(self) -> int:
         """Bytes of the finished tasks, and those that the others have reported."""
@@ -381,8 +373,7 @@ class _Run:
     def step(self) -> None:
         """Submit, wait a moment, take the result of a task that has ended, and look at the others."""
         self.submit()
-        ended, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)
-        for ref in ended:
+        for ref in self.ray.wait(list(self.submitted), num_returns=1, timeout=_POLL_SECONDS)[0]:
             task = self.submitted.pop(ref)
             self._listen(task)
             self.results[task] = self._result(ref, task)
@@ -394,7 +385,7 @@ class _Run:
     def _result(self, ref: Any, task: Task) -> Result:
         errors = self.ray.exceptions
         try:
-            result: Result = self.ray.get(ref)
+            return self.ray.get(ref)  # type: ignore[no-any-return]
         except errors.RayTaskError as error:
             raise (error.cause or error) from error
         except errors.RayError as error:
@@ -403,7 +394,6 @@ class _Run:
                 f"{type(error).__name__}: {shortened(error)}; if memory is short, lower runner.part_mb or "
                 "runner.memory_mb, or raise runner.threads"
             ) from None
-        return result
 
     def _listen(self, task: Task) -> None:
         """Read the last sign of life of a task: report a new attempt, and end one that has been silent."""
@@ -437,8 +427,7 @@ class _Run:
             # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives
             # (Ray 2.60: "Tried to complete task that was not pending").
             with suppress(Exception):  # the cluster may be gone
-                ended, _ = self.ray.wait([ref], timeout=0)
-                if not ended:
+                if not self.ray.wait([ref], timeout=0)[0]:
                     self.ray.cancel(ref, force=True)
         self.submitted.clear()
 

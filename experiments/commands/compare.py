@@ -69,29 +69,23 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
     if (settings or arguments.perturb or table) and len(runs) > 1:
         raise UserError(f"name one run, not {len(runs)}: {', '.join(map(str, runs))}")
-    if table:
-        from experiments.stages.over_compute import compare_points
-
-        if not runs[0].is_file():
-            raise UserError(f"{runs[0]} does not exist; name a CSV table of points, or the folder of a run")
-        with out_folder(arguments.out or Path("ladder")) as out:
-            compare_points(runs[0], settings, out, tolerance=arguments.tolerance)
-    elif settings:
-        from experiments.stages.over_compute import reprice
-
-        with out_folder(arguments.out or Path("ladder")) as out:
-            reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=arguments.tolerance)
-    elif arguments.perturb:
-        from experiments.robustness import measure_run
-
-        with out_folder(arguments.out or Path("robustness")) as out:
-            measure_run(runs[0], out, documents=arguments.documents, artifacts=arguments.artifacts)
-    else:
-        with out_folder(arguments.out or Path("comparison")) as out:
+    if table and not runs[0].is_file():
+        raise UserError(f"{runs[0]} does not exist; name a CSV table of points, or the folder of a run")
+    folder = "ladder" if table or settings else "robustness" if arguments.perturb else "comparison"
+    with out_folder(arguments.out or Path(folder)) as out:
+        if not (table or settings):
             _compare(arguments, runs, out)
+            return
+        from experiments.stages.over_compute import compare_points, reprice
+
+        if table:
+            compare_points(runs[0], settings, out, tolerance=arguments.tolerance)
+        else:
+            reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=arguments.tolerance)
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
+    from experiments import robustness
     from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
     from experiments.report.comparison_page import render
     from experiments.report.data import gather
@@ -106,25 +100,32 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter = Reporter()
     done, others = comparing.find(runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
+    notes += [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
+    for note in notes:
+        reporter.say(f"left out: {note}", style="yellow")
+    if arguments.perturb:
+        robustness.measure_run(result, out, reporter, documents=arguments.documents)
+        finish(out / robustness.NUMBERS, then=["compare", runs[0]])
+        return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
     try:
         deployment = deployment_of(done[0])
     except UserError as error:  # it may be in a configuration folder of the run
         deployment = Deployment()
         notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
+        reporter.say(f"left out: {notes[-1]}", style="yellow")
+    # Their folders, and their commands with the values of a cell of a sweep.
+    facts = [[run.folder, " ".join([run.command, *run.swept, f"({run.started})"])] for run in done]
     numbers = gather(
         result,
         deployment=deployment,
         command=done[0].command,
-        provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
+        provenance=provenance(result, [], corpus=facts, config=""),
     )
-    numbers["downstream"] = scores
-    numbers["notes"] = [*notes, *comparing.unfinished(others)]
+    numbers |= {"downstream": scores, "notes": notes}
     write_json(out / NUMBERS, numbers)
     write_whole(out / DIFFERENCES, to_csv(numbers["differences"]))
     write_whole(out / PAGE, render(numbers))
-    for note in numbers["notes"]:
-        reporter.say(f"left out: {note}", style="yellow")
     reporter.table("Held-out text", *result_table(result))
     reporter.say(verdict(result), style="bold")
     reporter.say(detail(result))

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     from tokenizer.progress import Progress
 
-_WHY = {
-    WHOLE: "not needed by any run or report",
-    DAMAGED: "damaged",
-}
-
 
 def parser() -> Parser:
     """Arguments of the command."""
@@ -124,7 +119,8 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         unneeded = [item for item in items if not item.needed]
         for item in unneeded:
             cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
-            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {_WHY[item.state]}"
+            why = "damaged" if item.state == DAMAGED else "not needed by any run or report"
+            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]

@@ -21,6 +21,7 @@ from tokenizer.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from importlib.resources.abc import Traversable
 
     from numpy.typing import NDArray
 
@@ -40,13 +41,19 @@ def add_deployment(options: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def deployments() -> dict[str, Traversable]:
+    """Files of the presets of `deployment`, by name."""
+    paths = sorted((files("configs") / "deployment").iterdir(), key=lambda path: path.name)
+    return {path.name.removesuffix(".yaml"): path for path in paths}
+
+
 def deployment(words: Sequence[str]) -> Deployment:
     """Read presets and settings; later ones override earlier ones. Hydra, which is slow to import, is not needed.
 
     Raises:
         UserError: A preset or a setting is unknown, or a value is not allowed.
     """
-    presets = {path.name.removesuffix(".yaml"): path for path in (files("configs") / "deployment").iterdir()}
+    presets = deployments()
     kinds: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Deployment)}
     settings: dict[str, Any] = {}
     for word in words:
@@ -54,7 +61,7 @@ def deployment(words: Sequence[str]) -> Deployment:
         for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
             if not colon:
                 near = did_you_mean(word, presets)
-                presets_named = f"the presets are {', '.join(sorted(presets))}"
+                presets_named = f"the presets are {', '.join(presets)}"
                 raise UserError(f"--deployment {word} is neither a preset{near} nor KEY=VALUE; {presets_named}")
             if key not in kinds:
                 raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, kinds)}")

@@ -111,7 +111,7 @@ class Tracker:
         """Write one row; in W&B, training metrics are history of the model's run, others are in the pipeline's summary.
 
         Args:
-            group: Subject of the row: `lm/bpe`, `evaluate/superbpe`, `stages`.
+            group: Subject of the row: `lm/bpe`, `evaluate/superbpe`, `stages`; `summary` for the run's final numbers.
             row: Names and JSON-able values.
         """
         line = {"time": round(time.time(), 3), "group": group, **row}
@@ -159,10 +159,6 @@ class Tracker:
             return
         place = key if of_model else "/".join(filter(None, (kind, key)))  # of a model that an earlier run trained
         self._runs[""].summary.update({f"{place}/{name}": value for name, value in metrics.items()})
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        """Record the final numbers of the run."""
-        self.log("summary", values)
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ from experiments.results import (
     TrainedTokenizer,
 )
 from experiments.stages.comparison import ArmResult, Result, scored
-from experiments.stages.contamination import KIND, HeldoutOverlap
+from experiments.stages.contamination import KIND
 from experiments.stages.shards import Encoded
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import records
@@ -116,7 +116,8 @@ def combine(
                 before = group.settings.items()
                 group.settings = {key: value for key, value in before if entry.settings.get(key, ...) == value}
                 group.folders.add(run.folder)
-    ordered = sorted(groups.values(), key=lambda group: group.entry.trained_phase2)
+    # Arms for which the experiment trained a phase 2 come last.
+    ordered = sorted(groups.values(), key=lambda group: (group.entry.training or "").startswith("superbpe-"))
     labels = label_all(
         [group.entry.label for group in ordered],
         [group.settings for group in ordered],
@@ -143,14 +144,13 @@ def combine(
     return Result.of(arms, overlap=_overlap(done, artifacts)), notes
 
 
-def _overlap(done: Sequence[Record], artifacts: str | None) -> HeldoutOverlap | None:
+def _overlap(done: Sequence[Record], artifacts: str | None) -> Artifact[Contamination] | None:
     """The overlap of held-out and training text that all runs share; None if they have different ones, or none."""
     names = {next((name for name in run.artifacts if name.startswith(f"{KIND}-")), None) for run in done}
     name = names.pop()
     if names or name is None:
         return None
-    artifact = Store.at(artifacts or done[0].store).find(name, Contamination)
-    return None if artifact is None else HeldoutOverlap.load(artifact)
+    return Store.at(artifacts or done[0].store).find(name, Contamination)
 
 
 def _steps(run: Record, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
@@ -202,16 +202,6 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
     )
     training, heldout = store.open_all([entry.shards, entry.heldout], ShardsFolder)
     return scored(Encoded(arm, training, heldout), models, evaluations)
-
-
-def folder_facts(done: Sequence[Record]) -> list[list[str]]:
-    """Facts about the runs of a page: their folders, and their commands with the values of a cell of a sweep."""
-    return [[run.folder, " ".join([run.command, *run.swept, f"({run.started})"])] for run in done]
-
-
-def unfinished(others: Sequence[Record]) -> list[str]:
-    """Return a line for each run that did not finish a comparison."""
-    return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
 
 
 def downstream_rows(result: Result, path: Path) -> list[dict[str, Any]]:

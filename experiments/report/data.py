@@ -48,10 +48,10 @@ def gather(
     heldout, parts = texts.heldout(result, _CURVE_BYTES), differences(result)
     compared = result.shown if len(result.arms) > 1 else None
     low, high = (compared.interval if compared else None) or (None, None)
-    winner = result.winner
+    winner, labels = result.winner, result.labels
     step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command, result.seed_seconds)
     return {
-        "title": _title(result.labels),
+        "title": f"{' and '.join(labels) if len(labels) == 2 else f'{len(labels)} tokenizers'} compared",
         "demonstration": result.demonstration,
         "verdict": {
             "winner": winner.key if winner else None,
@@ -87,8 +87,10 @@ def gather(
             for arm in result.arms
             for size, density in _compression(arm.tokenizer, heldout, _CURVE_POINTS, threads)
         ],
-        "superwords": texts.superwords(result, heldout, threads),
-        "sample": texts.segmented(result),
+        "superwords": [
+            texts.superwords(arm, heldout, threads) for arm in result.arms if len(arm.tokenizer.superword_ids())
+        ],
+        "sample": texts.segmented(result, heldout),
         "provenance": dict(provenance),
     }
 
@@ -101,10 +103,6 @@ def _compression(
         ids, _ = tokenizer.encode_batch(documents, threads=threads)
         return [(tokenizer.vocab_size, sum(len(document.encode()) for document in documents) / max(len(ids), 1))]
     return history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads).curve(points)
-
-
-def _title(labels: Sequence[str]) -> str:
-    return f"{' and '.join(labels)} compared" if len(labels) == 2 else f"{len(labels)} tokenizers compared"
 
 
 def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

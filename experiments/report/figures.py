@@ -72,27 +72,24 @@ def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
     return whole
 
 
-def colour(
-    labels: Sequence[str], field: str = "tokenizer", *, shown: bool = True, among: Sequence[str] | None = None
-) -> alt.Color:
-    """Return the colour encoding of labels. It has no range, because the page sets light or dark colours.
+def colour(labels: Sequence[str], *, shown: bool = True, among: Sequence[str] | None = None) -> alt.Color:
+    """Return the colour encoding of the rows' `tokenizer`. It has no range, because pages set light or dark colours.
 
     Args:
         labels: Labels of the chart.
-        field: Field of the rows.
         shown: Whether to show a legend.
         among: All labels of the page, if the chart has only some of them, so that each keeps its colour.
     """
     scale = alt.Scale(domain=list(among or labels))
-    return alt.Color(f"{field}:N", scale=scale, legend=legend(labels) if shown else None)
+    return alt.Color("tokenizer:N", scale=scale, legend=legend(labels) if shown else None)
 
 
-def shape(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.Shape:
+def shape(labels: Sequence[str], *, among: Sequence[str] | None = None) -> alt.Shape:
     """Return a shape for each label, in addition to its colour. Takes the arguments of `colour`."""
     every = list(among or labels)
     # Labels with the same colour (every `COLOURS` labels) get different shapes.
     shapes = [_SHAPES[(i + i // COLOURS) % len(_SHAPES)] for i in range(len(every))]
-    return alt.Shape(f"{field}:N", scale=alt.Scale(domain=every, range=shapes), legend=legend(labels))
+    return alt.Shape("tokenizer:N", scale=alt.Scale(domain=every, range=shapes), legend=legend(labels))
 
 
 def legend(labels: Sequence[str]) -> alt.Legend:
@@ -110,11 +107,11 @@ def legend(labels: Sequence[str]) -> alt.Legend:
     )
 
 
-def si_axis(count: int = 6) -> alt.Axis:
+def si_axis() -> alt.Axis:
     """Return an axis with labels such as 20k; values below 1 are shown as 0.1, not as 100m."""
     # A logarithmic axis has no label at most of its ticks.
     label = "datum.label && datum.value > 0 && datum.value < 1 ? format(datum.value, '~g') : datum.label"
-    return alt.Axis(format="~s", labelExpr=label, tickCount=count, labelFlush=False)
+    return alt.Axis(format="~s", labelExpr=label, tickCount=6, labelFlush=False)
 
 
 def to_csv(rows: Rows) -> str:

@@ -49,7 +49,10 @@ def label_all(kinds: Sequence[str], settings: Sequence[Settings], unique: Sequen
         places = [i for i, of_arm in enumerate(kinds) if of_arm == kind]
         for i, text in zip(places, _differences([settings[i] for i in places]), strict=True):
             labels[i] = f"{kind} {text}".strip()
-    return _distinct(labels, unique)
+    return [
+        f"{label} ({name})".lstrip() if labels.count(label) > 1 else label
+        for label, name in zip(labels, unique, strict=True)
+    ]
 
 
 def _differences(group: Sequence[Settings]) -> list[str]:
@@ -91,13 +94,6 @@ def _preset_settings(name: str) -> Settings:
         json.dumps({**rules, "pattern": PHASE1[name]["pattern"], "bpe.unit": PHASE1[name]["unit"]})
     )
     return settings
-
-
-def _distinct(texts: Sequence[str], unique: Sequence[str]) -> list[str]:
-    """Append the unique string to every text that occurs more than once."""
-    return [
-        f"{text} ({name})".lstrip() if texts.count(text) > 1 else text for text, name in zip(texts, unique, strict=True)
-    ]
 
 
 def _names(keys: Iterable[str]) -> dict[str, str]:

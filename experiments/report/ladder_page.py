@@ -6,14 +6,13 @@ Everything is computed here, for a small grid of deployments; the page only sele
 from __future__ import annotations
 
 import dataclasses
-import importlib.resources
 import itertools
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import altair as alt
-from omegaconf import OmegaConf
 
+from experiments.fertility.measures import deployment, deployments
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
 from experiments.verdict import ANSWERS, change_text, flops_text, worth_headline
@@ -60,10 +59,8 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
     models = _models(deployed)
     rhos = sorted({*_RHO, deployed.rho})
     cells = [
-        _cell(study, name, deployment, phase, numbers["reference"])
-        for (name, model), rho in itertools.product(models.items(), rhos)
-        for deployment in [dataclasses.replace(model, rho=rho)]
-        for phase in PHASES
+        _cell(study, name, dataclasses.replace(model, rho=rho), phase, numbers["reference"])
+        for (name, model), rho, phase in itertools.product(models.items(), rhos, PHASES)
     ]
     return page.render(
         "ladder.html",
@@ -84,28 +81,23 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
 
 def _models(deployed: Deployment) -> dict[str, Deployment]:
     """Deployments by name, with this run's context and batch; the run's own comes first."""
-    folder = importlib.resources.files("configs") / "deployment"
-    files = sorted(folder.iterdir(), key=lambda file: file.name)
-    settings: dict[str, Any] = {
-        file.name.removesuffix(".yaml"): OmegaConf.create(file.read_text(encoding="utf-8")) for file in files
-    }
-    free = {name: getattr(deployed, name) for name in ("context_bytes", "batch", "rho")}
-    presets = {name: dataclasses.replace(Deployment(**values), **free) for name, values in settings.items()}
+    free: dict[str, Any] = {name: getattr(deployed, name) for name in ("context_bytes", "batch", "rho")}
+    presets = {name: dataclasses.replace(deployment([name]), **free) for name in deployments()}
     name = next((name for name, model in presets.items() if model == deployed), "this run's own")
     return {name: deployed, **presets}
 
 
-def _cell(study: Study, name: str, deployment: Deployment, phase: Phase, reference: str) -> _Cell:
-    priced = study.at(deployment)
+def _cell(study: Study, name: str, deployed: Deployment, phase: Phase, reference: str) -> _Cell:
+    priced = study.at(deployed)
     equivalents = {gap.arm: at.equivalents[phase] for gap, at in zip(study.gaps, priced[1:], strict=True)}
-    d = deployment
+    d = deployed
     experts = f", {d.active_experts + d.shared_experts} of {d.n_experts + d.shared_experts} experts" * bool(d.n_experts)
     shape_text = (
         f"A model of {d.n_layers} layers of width {d.hidden_size:,}, {d.n_kv_heads} key-value heads{experts}, at a "
         f"context of {d.context_bytes:,} bytes."
     )
     return _Cell(
-        f"{name}|{phase}|{d.rho:g}",
+        f"{name}|{phase}|{deployed.rho:g}",
         worth_headline(equivalents, reference),
         list(_rows(study, priced, equivalents, phase)),
         shape_text,
@@ -152,7 +144,7 @@ def figures(numbers: Mapping[str, Any]) -> list[Figure]:
             Figure(
                 "gaps",
                 f"Change against {numbers['reference']}, in percent",
-                gap_chart(gaps, labels),
+                _gap_chart(gaps, labels),
                 "Below 0, a tokenizer needs fewer bits per byte at the same training FLOPs. Intervals are corrected "
                 "for the number of tokenizers.",
             )
@@ -174,13 +166,8 @@ def _lines(labels: Sequence[str], among: Sequence[str], title: str, form: str, *
     )  # fmt: skip
 
 
-def gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[str, Any]:
-    """Gaps in percent with their intervals, and the line of no difference.
-
-    Args:
-        rows: `tokenizer`, `flops`, `value`, `low`, `high`.
-        among: Labels of all tokenizers, in the order of their colours.
-    """
+def _gap_chart(rows: Sequence[Mapping[str, Any]], among: Sequence[str]) -> dict[str, Any]:
+    """Gaps in percent with their intervals, and the line of no difference, in the colours of all tokenizers."""
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
     ends = [alt.Tooltip(f"{name}:Q", format="+.2f") for name in ("low", "high")]
     lines = _lines(labels, among, "change in bits per byte, %", "+.2f", *ends)

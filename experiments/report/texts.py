@@ -11,17 +11,9 @@ from experiments.stages.shards import open_shards
 from superbpe.inspection import tokens as inspection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from experiments.stages.comparison import ArmResult, Result
-
-
-def documents(arm: ArmResult) -> Iterator[str]:
-    """The held-out documents, decoded from the shards that were scored."""
-    tokenizer = arm.tokenizer
-    shards = open_shards(arm.heldout, arm.arm)
-    for i in range(shards.n_documents):
-        yield tokenizer.decode(shards.document(i))
 
 
 _SUPERWORDS = 60
@@ -30,31 +22,23 @@ _SEGMENTED_BYTES = 1_600
 """Length of the segmented part of a document."""
 
 
-def original(result: Result) -> ArmResult:
-    """The first arm whose tokenizer does not change text, so that its shards decode to the original documents.
-
-    The first arm, if every tokenizer changes text.
-    """
-    return next((arm for arm in result.arms if not arm.tokenizer.changes_text), result.arms[0])
-
-
 def heldout(result: Result, n_bytes: int) -> list[str]:
-    """The first held-out documents, about `n_bytes` in total."""
-    taken, total = [], 0
-    for document in documents(original(result)):
-        taken.append(document)
-        total += len(document.encode())
+    """The first held-out documents, about `n_bytes` in total, decoded from the shards that were scored.
+
+    They are the original documents, unless the tokenizers of all arms change text.
+    """
+    arm = next((arm for arm in result.arms if not arm.tokenizer.changes_text), result.arms[0])
+    shards, taken, total = open_shards(arm.heldout, arm.arm), list[str](), 0
+    for i in range(shards.n_documents):
+        taken.append(arm.tokenizer.decode(shards.document(i)))
+        total += len(taken[-1].encode())
         if total >= n_bytes:
             break
     return taken
 
 
-def superwords(result: Result, texts: Sequence[str], threads: int | None) -> list[dict[str, Any]]:
-    """Superwords of every arm that has superwords."""
-    return [_superwords(arm, texts, threads) for arm in result.arms if len(arm.tokenizer.superword_ids())]
-
-
-def _superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
+def superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> dict[str, Any]:
+    """Superwords of an arm, by their frequency in held-out texts."""
     tokenizer = arm.tokenizer
     counts = np.bincount(tokenizer.encode_batch(texts, threads=threads)[0], minlength=tokenizer.vocab_size)
     words = inspection.superwords(tokenizer, counts)
@@ -71,9 +55,10 @@ def _superwords(arm: ArmResult, texts: Sequence[str], threads: int | None) -> di
     }
 
 
-def segmented(result: Result) -> dict[str, Any]:
-    """One held-out document, segmented by every tokenizer."""
-    number, document = _choose(result)
+def segmented(result: Result, texts: Sequence[str]) -> dict[str, Any]:
+    """The first of the held-out documents that fills the sample, or the first one, segmented by every tokenizer."""
+    number = next((i for i, text in enumerate(texts) if len(text.encode()) >= _SEGMENTED_BYTES), 0)
+    document = texts[number]
     shown = document.encode()[:_SEGMENTED_BYTES].decode("utf-8", errors="ignore")
     whole = len(shown) == len(document)
     if not whole and " " in shown:
@@ -90,13 +75,3 @@ def segmented(result: Result) -> dict[str, Any]:
             }
         )
     return {"document": number, "whole": whole, "sides": sides}
-
-
-def _choose(result: Result) -> tuple[int, str]:
-    """Return the first document that fills the sample, else the first document."""
-    first = ""
-    for number, document in enumerate(documents(original(result))):
-        if len(document.encode()) >= _SEGMENTED_BYTES:
-            return number, document
-        first = first or document
-    return 0, first

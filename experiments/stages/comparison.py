@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from experiments.results import ShardsFolder, TrainedModel, Tuning
-    from experiments.stages.contamination import HeldoutOverlap
+    from experiments.results import Contamination, ShardsFolder, TrainedModel, Tuning
     from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
@@ -92,7 +91,7 @@ class Result:
     comparisons: Mapping[tuple[int, int], Comparison]
     documents: NDArray[np.bool_] | None = None
     left_out: str = ""
-    overlap: HeldoutOverlap | None = None
+    overlap: Artifact[Contamination] | None = None
     tuning: Sequence[Tuning] = ()
 
     @classmethod
@@ -113,13 +112,6 @@ class Result:
             arms = [_restricted(each, found.documents) for each in arms]
             more |= {"documents": found.documents, "left_out": found.note}
         return cls(arms, compare_all([each.compared for each in arms], found), **more)
-
-    @property
-    def clean(self) -> NDArray[np.bool_] | None:
-        """bool[n_documents]: which compared documents share no text with the training text; None if not measured."""
-        if self.overlap is None:
-            return None
-        return self.overlap.clean if self.documents is None else self.overlap.clean[self.documents]
 
     @property
     def demonstration(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from experiments.results import Contamination
 from tokenizer._native import Batch
 from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text, scan
 from tokenizer.durable import replacing
+from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,25 +34,11 @@ _ARRAYS = "contamination.npz"
 _VERSION = 1
 
 
-@dataclass(frozen=True)
-class HeldoutOverlap:
-    """Overlap of the held-out documents with the training text.
-
-    Attributes:
-        hash: Hash of the artifact.
-        contents: Totals.
-        clean: bool[n_documents], whether a document shares no n-gram with the training text.
-    """
-
-    hash: str
-    contents: Contamination
-    clean: NDArray[np.bool_]
-
-    @classmethod
-    def load(cls, artifact: Artifact[Contamination]) -> HeldoutOverlap:
-        """Load the result of `measure`."""
-        with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
-            return cls(artifact.hash, artifact.contents, file["shared_words"] == 0)
+def clean_documents(artifact: Artifact[Contamination]) -> NDArray[np.bool_]:
+    """bool[n_documents], whether a held-out document shares no n-gram with the training text."""
+    arrays = read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")
+    clean: NDArray[np.bool_] = arrays["shared_words"] == 0
+    return clean
 
 
 def sentence(totals: Contamination) -> str:
@@ -64,7 +50,7 @@ def sentence(totals: Contamination) -> str:
     )
 
 
-def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap | None:
+def measure(context: Context, text: Text, n_words: int | None) -> Artifact[Contamination] | None:
     """Look for the n-grams of the held-out documents in all training text.
 
     Args:
@@ -99,7 +85,7 @@ def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap
             training_bytes=overlap.training_bytes,
         )
 
-    artifact = context.make(
+    return context.make(
         KIND,
         Contamination,
         KIND,
@@ -110,7 +96,6 @@ def measure(context: Context, text: Text, n_words: int | None) -> HeldoutOverlap
         row=Contamination.save,
         resumable=cluster is not None,
     )
-    return HeldoutOverlap.load(artifact)
 
 
 def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progress: Progress | None = None) -> Overlap:
@@ -123,12 +108,12 @@ def search(cluster: Cluster, corpus: Corpus, folder: Path, n_words: int, progres
         n_words: Words of an n-gram; 0 to compare whole documents only.
         progress: Called with the bytes of files read.
     """
-    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", None, folder))
+    measured = list(cluster.map_parts("measured", _collect, corpus, "heldout", folder))
     # Each task reads all measured text, so it searches at least as much.
     size, n_bytes = sum(result.value["n_bytes"] for result in measured), 0
     overlap = measured_text(_texts(measured), n_words)
     work = partial(_search, measured, n_words, cluster.threads)
-    for result in cluster.map_parts("overlap", work, corpus, "train", n_words, folder, progress, part_bytes=size):
+    for result in cluster.map_parts("overlap", work, corpus, "train", folder, progress, part_bytes=size):
         overlap.mark(next(result.blocks())["marks"])
         n_bytes += result.value["n_bytes"]
     return Overlap(*overlap.found(), n_bytes)

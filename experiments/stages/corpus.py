@@ -58,7 +58,7 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
         UserError: If the text is empty, is too small for the budget, or has no held-out document.
     """
     if settings.source == "embedded":
-        return embedded_text(settings, _written(context, settings))
+        return _embedded(context, settings)
     corpus = Corpus(part(CorpusConfig, settings))
     _check_size(corpus, budget)
     where = settings.dataset or ", ".join(settings.places)
@@ -83,9 +83,9 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
         budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
 
 
-def _written(context: Context, settings: CorpusSource) -> Artifact[CorpusFiles]:
-    """Write the embedded corpus to files."""
-    return context.make(
+def _embedded(context: Context, settings: CorpusSource) -> Text:
+    """Return the embedded corpus, written to files."""
+    artifact = context.make(
         "corpus",
         CorpusFiles,
         "corpus",
@@ -100,10 +100,6 @@ def _written(context: Context, settings: CorpusSource) -> Artifact[CorpusFiles]:
         ),
         describe=lambda files: _size(files.train),
     )
-
-
-def embedded_text(settings: CorpusSource, artifact: Artifact[CorpusFiles]) -> Text:
-    """Return the embedded corpus that was written to an artifact."""
     corpus = Corpus(
         dataclasses.replace(
             part(CorpusConfig, settings),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.stages.contamination import clean_documents
 from experiments.verdict import decision
 from lm.evaluate.comparison import Eligibility, compare_all
 
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
 ALL, CLEAN = "all", "clean"
 GROUPS = ("kind", "source", "script")
 """Groupings of held-out documents."""
-_COMPARED = (
-    "reference_bits_per_byte",
-    "percent",
-    "low",
-    "high",
-    "level",
-    "p",
-    "seeds_pooled_over",
-    "decision",
-    "withheld",
-)
 _MOST_GROUPS = 100
 
 
@@ -60,8 +50,11 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
     scores = result.arms[0].compared[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
-    if (clean := result.clean) is not None and not clean.all() and scores.document_bytes[clean].any():
-        groups[CLEAN] = [("", clean)]
+    if result.overlap is not None:
+        clean = clean_documents(result.overlap)
+        clean = clean if result.documents is None else clean[result.documents]
+        if not clean.all() and scores.document_bytes[clean].any():
+            groups[CLEAN] = [("", clean)]
     for by in GROUPS:
         grouping = scores.groups.get(by)
         if grouping is not None and len(grouping.names) > 1:
@@ -77,7 +70,8 @@ def _row(
     """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
     first, second = (result.labels[i] for i in pair)
     n_bytes, n_tokens = int(part[0].document_bytes.sum()), int(part[0].document_tokens.sum())
-    row = {
+    low, high = (found.interval if found else None) or (None, None)
+    return {
         "by": by,
         "group": group,
         "tokenizer": second,
@@ -86,18 +80,13 @@ def _row(
         "n_bytes": n_bytes,
         "bytes_per_token": n_bytes / max(n_tokens, 1),
         "bits_per_byte": fmean(each.bits_per_byte for each in part),
-    }
-    if found is None:
-        return row | dict.fromkeys(_COMPARED)
-    low, high = found.interval or (None, None)
-    return row | {
-        "reference_bits_per_byte": found.bits_per_byte_a,
-        "percent": found.percent,
+        "reference_bits_per_byte": found and found.bits_per_byte_a,
+        "percent": found and found.percent,
         "low": low,
         "high": high,
-        "level": found.level,
-        "p": found.p_value,
-        "seeds_pooled_over": " + ".join(found.pooled),
-        "decision": decision(found, (first, second)),
-        "withheld": found.withheld,
+        "level": found and found.level,
+        "p": found and found.p_value,
+        "seeds_pooled_over": found and " + ".join(found.pooled),
+        "decision": found and decision(found, (first, second)),
+        "withheld": found and found.withheld,
     }

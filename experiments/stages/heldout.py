@@ -43,7 +43,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         if cluster is None:
             return survey(text.corpus, "heldout", hashes=True)
         with cluster.results(folder / "parts") as results:
-            parts = cluster.map_parts("survey", _survey, text.corpus, "heldout", None, results, progress)
+            parts = cluster.map_parts("survey", _survey, text.corpus, "heldout", results, progress)
             return joined(Survey(**result.value["names"], **next(result.blocks())) for result in parts)
 
     def build(folder: Path) -> HeldoutDocuments:

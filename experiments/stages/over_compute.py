@@ -19,6 +19,7 @@ from experiments.verdict import at_scale, decisions, over_compute, worth_headlin
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
 from lm.evaluate.comparison import eligible
+from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
 from lm.scaling.measured import read_points
 from lm.scaling.points import Average, HeldOut, Points
@@ -228,9 +229,7 @@ def reprice(
     _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
 
-def compare_points(
-    path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None, confidence: float = 0.95
-) -> None:
+def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None) -> None:
     """Compare arms that were measured elsewhere, from a table (`lm.scaling.measured`), on the page of a ladder.
 
     Args:
@@ -238,7 +237,6 @@ def compare_points(
         settings: Assumptions, see `assumptions`.
         out: Folder of the page and its numbers.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
-        confidence: Confidence level.
 
     Raises:
         UserError: If the table or the settings are wrong.
@@ -246,7 +244,7 @@ def compare_points(
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
     heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=SOURCE)
-    compared = Study(arms, heldout, tolerance or _TOLERANCE, confidence)
+    compared = Study(arms, heldout, tolerance or _TOLERANCE, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 
 

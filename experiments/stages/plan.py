@@ -180,15 +180,7 @@ def plan_rung(
 
 
 def _amounts(mode: str, step: Amounts, config: TrainConfig, arm: Encoded, most: int) -> NDArray[np.float64]:
-    """The quantity of a mode after 0 to `most` steps of a run, float64[most + 1], by the tokens that it will read.
-
-    Args:
-        mode: Budget mode.
-        step: Amounts of a mean step.
-        config: Training settings, whose seed chooses the text.
-        arm: The tokenizer and its shards.
-        most: Steps.
-    """
+    """The quantity of a mode after 0 to `most` steps of a run, float64[most + 1], by the tokens that it will read."""
     steps = np.arange(most + 1, dtype=np.float64)
     if mode != "equal_bytes" and most * step.bytes <= _SHORT_BYTES:
         steps[1:] = np.cumsum(tokens_of_steps(config, arm, most)) / step.tokens

@@ -76,7 +76,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     step = next_step(list(result.tested.values()), settings, command_line(), result.seed_seconds)
     if step is not None and last:
         say(step.sentence())
-    context.tracker.summary({f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
+    context.tracker.log("summary", {f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
 
 
 def result_table(result: Result) -> tuple[list[str], list[list[str]]]:

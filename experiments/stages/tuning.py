@@ -63,21 +63,10 @@ class TuningJob:
     scoring: EvalConfig
 
 
-def jobs(
+def _jobs(
     arms: Mapping[str, Encoded], model: ModelConfig, lm: LmConfig, budget: BudgetConfig, scoring: EvalConfig
 ) -> list[TuningJob]:
-    """Return the tuning runs of the models of one size, one job per arm; empty if rates are not tuned.
-
-    Args:
-        arms: The tokenizers and their shards by name; the reference comes first.
-        model: Shape of the models.
-        lm: Settings of the models and their tuning.
-        budget: The budgets.
-        scoring: How text is scored.
-
-    Raises:
-        UserError: If the tuning runs are too short.
-    """
+    """Return the tuning runs of the models of one size, one job per arm; empty if rates are not tuned."""
     factors = sorted(set(lm.tune_rates))
     if not factors:
         return []
@@ -103,38 +92,44 @@ def jobs(
 def tune(
     context: Context,
     arms: Mapping[str, Encoded],
-    jobs: Sequence[TuningJob],
+    lm: LmConfig,
+    budget: BudgetConfig,
+    scoring: EvalConfig,
     elsewhere: Callable[[Context, Mapping[str, Encoded], Sequence[TuningJob]], dict[str, Tuning]] | None = None,
-) -> dict[str, Tuning]:
-    """Choose a factor on the learning rates for each arm; 1 for all arms if there are no jobs.
+) -> dict[int, dict[str, Tuning]]:
+    """Choose a factor on the learning rates for the models of each size and arm; 1 if rates are not tuned.
 
     The tuning runs of an arm differ only in the factor. They are scored on the last documents of the training text, in
     the order in which they read it, which they do not reach. These documents are the same for every arm.
 
     Args:
         context: Context of the run.
-        arms: The tokenizers and their shards by name.
-        jobs: Result of `jobs`.
-        elsewhere: Does the jobs on a cluster; None for this process.
+        arms: The tokenizers and their shards by name; the reference comes first.
+        lm: Settings of the models and their tuning.
+        budget: The budgets.
+        scoring: How text is scored.
+        elsewhere: Does the jobs of a size on a cluster; None for this process.
 
     Raises:
-        UserError: As for `tune_arm`.
+        UserError: If the tuning runs are too short; as for `tune_arm`.
     """
-    if not jobs:
-        return {name: Tuning(factor=1.0) for name in arms}
-    if elsewhere is None:
-        tuned = {job.name: tune_arm(context, job, arms[job.name]) for job in jobs}
-    else:
-        tuned = elsewhere(context, arms, jobs)
-    for job in jobs:
-        choice = tuned[job.name]
-        losses = ", ".join(
-            f"{'diverged' if run.bits_per_byte is None else f'{run.bits_per_byte:.4f}'} at × {run.factor:g}"
-            for run in choice.runs
-        )
-        context.reporter.say(f"learning rates of {job.label} × {choice.factor:g} (bits per byte: {losses})")
-        if choice.warning:
-            context.reporter.say(f"warning: {job.label}: {choice.warning}", style="yellow")
+    tuned: dict[int, dict[str, Tuning]] = {}
+    for size in lm.all_sizes:
+        jobs = _jobs(arms, lm.model.with_layers(size), lm, budget, scoring)
+        if elsewhere is None or not jobs:
+            tuned[size] = dict.fromkeys(arms, Tuning(factor=1.0))
+            tuned[size] |= {job.name: tune_arm(context, job, arms[job.name]) for job in jobs}
+        else:
+            tuned[size] = elsewhere(context, arms, jobs)
+        for job in jobs:
+            choice = tuned[size][job.name]
+            losses = ", ".join(
+                f"{'diverged' if run.bits_per_byte is None else f'{run.bits_per_byte:.4f}'} at × {run.factor:g}"
+                for run in choice.runs
+            )
+            context.reporter.say(f"learning rates of {job.label} × {choice.factor:g} (bits per byte: {losses})")
+            if choice.warning:
+                context.reporter.say(f"warning: {job.label}: {choice.warning}", style="yellow")
     return tuned
 
 

@@ -41,7 +41,7 @@ def test_scores_are_those_of_the_perturbed_documents(
     report = measured(finished, tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
     result, _ = combine(find([finished])[0])
-    chosen, documents = robustness.draw(result, 12, 0)
+    chosen, documents = robustness.draw(result, 12)
     rows = {(row["perturbation"], row["tokenizer"]): row for row in report["rows"]}
     assert report["n_documents"] == len(documents) == 12
     for each in result.arms:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from experiments.benchmarks.ladder import EXACT, TRAINERS, IndexedWords, SeamWords, merge_in_place
+from experiments.benchmarks.ladder import TRAINERS, IndexedWords, SeamWords, merge_in_place
 from tokenizer import Tokenizer, patterns
 from tokenizer.reference import (
     as_bytes,
@@ -28,7 +28,7 @@ from tokenizer.train.bpe import merges_that_fit
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SMALLEST, GREATEST = "lexicographic-smallest", "lexicographic-greatest"
 # Processes take long to start; that rung has tests of its own.
-every_trainer = pytest.mark.parametrize("name", [name for name in EXACT if name != "parallel"])
+every_trainer = pytest.mark.parametrize("name", [name for name in TRAINERS if name not in ("approximate", "parallel")])
 
 
 def by_rank(merges):

@@ -101,12 +101,10 @@ def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: Fake
 )
 def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
     ray.resources["GPU"] = has
-    documents: Any = None
-    place = models.place(RunnerConfig(name=name, gpus=asked), documents)
+    place = models.place(RunnerConfig(name=name, gpus=asked))
     assert (place and place.gpus) == expected
 
 
 def test_a_single_machine_without_a_gpu_cannot_be_asked_for_one(ray: FakeRay) -> None:
-    documents: Any = None
     with pytest.raises(UserError, match=r"runner\.gpus=1, but this machine has no GPU"):
-        models.place(RunnerConfig(name="ray", gpus=1), documents)
+        models.place(RunnerConfig(name="ray", gpus=1))

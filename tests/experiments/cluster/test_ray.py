@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -24,6 +25,7 @@ from experiments.cluster.parts import ClusterSources, count, encoded_by
 from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
 from experiments.stages.contamination import search
+from experiments.stages.heldout import describe
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from lm.model.weights import load_tensors
 from lm.train.trainer import CHECKPOINT
@@ -162,15 +164,27 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
         assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
         assert found.training_bytes == overlapping.training_bytes
 
+    def described(folder, where):
+        folder.mkdir()
+        context = SimpleNamespace(cluster=where, reporter=SimpleNamespace(progress=None))
+        context.make = lambda *_, build, **__: build(folder)
+        text = SimpleNamespace(corpus=Corpus(split.config), hash="text", heldout_identity=dict)
+        return describe(context, text), files_of(folder)
+
+    local = described(tmp_path / "local", None)
+
+    def surveying(folder):
+        assert described(folder, cluster) == local
+
     kills = {}
-    for stage in (counting, superwords, encoding, searching):
+    for stage in (counting, superwords, encoding, searching, surveying):
         kills[stage.__name__] = attempt = 0
         while kills[stage.__name__] < KILLS:
             attempt += 1
             with Killer(KILLS - kills[stage.__name__]) as killer:
                 stage(tmp_path / f"{stage.__name__}-{attempt}")
             kills[stage.__name__] += killer.kills
-    assert sum(kills.values()) >= 4 * KILLS
+    assert sum(kills.values()) >= 5 * KILLS
 
 
 def attempted(folder: Path, number: int) -> bool:

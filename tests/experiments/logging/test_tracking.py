@@ -25,7 +25,7 @@ def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path: Path) -> None:
     loaded = "wandb" in sys.modules
     with Tracker(tmp_path, "none", "p", {}) as tracker:
         tracker.log("lm/bpe", {"bytes_seen": 10, "loss": 1.5})
-        tracker.summary({"bits_per_byte": 1.2})
+        tracker.log("summary", {"bits_per_byte": 1.2})
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row["group"] for row in rows] == ["lm/bpe", "summary"]
     assert rows[0]["loss"] == 1.5
@@ -65,7 +65,7 @@ def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model(tmp_path: Path, star
         old = _made(tmp_path, "evaluation", "evaluation-2", {"lm": "hash of lm-2"}, fresh=False)
         tracker.done("evaluate superbpe", old, {"bits_per_byte": 1.5})
         tracker.log("comparison", {"difference": -0.1})
-        tracker.summary({"bpe/val/bpb": 1.25})
+        tracker.log("summary", {"bpe/val/bpb": 1.25})
     pipeline, lm = started
     assert [run.settings["job_type"] for run in started] == ["pipeline", "lm"]
     assert {run.settings["mode"] for run in started} == {"online" if logger == "wandb" else "offline"}

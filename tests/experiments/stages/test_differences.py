@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from experiments.results import Contamination
 from experiments.stages.comparison import Result
-from experiments.stages.contamination import HeldoutOverlap
 from experiments.stages.differences import differences
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all
@@ -32,10 +32,10 @@ def _result(*shifts: float, clean: int = 60) -> Result:
         for i, shift in enumerate([0.0, *shifts])
         for evaluations in [[made_up(base + sizes * rng.normal(shift, 0.01, _N), sizes, groups) for _ in range(3)]]
     ]
-    totals = dict.fromkeys(("n_documents", "clean_documents", "whole_documents", "n_words", "shared_words"), 0)
-    contents = Contamination(corpus="", ngram_words=13, training_bytes=0, **totals)
+    overlap = SimpleNamespace(path=Path(tempfile.mkdtemp()))
+    np.savez(overlap.path / "contamination.npz", shared_words=np.arange(_N) >= clean)
     comparisons = compare_all([arm.compared for arm in arms])
-    return Result(cast("Any", arms), comparisons, overlap=HeldoutOverlap("", contents, np.arange(_N) < clean))
+    return Result(cast("Any", arms), comparisons, overlap=cast("Any", overlap))
 
 
 def test_parts_without_text_are_left_out() -> None:
