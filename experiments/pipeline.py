@@ -27,6 +27,7 @@ from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import records
 from experiments.store.artifacts import Store
+from experiments.store.manifest import command_line
 from lm.evaluate.config import EvalConfig
 from tokenizer.progress import thread_count
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from experiments.runs import Run
     from experiments.stages.comparison import Result
     from experiments.stages.corpus import Text
+    from experiments.stages.outlook import Step
     from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
@@ -54,10 +56,12 @@ class Outcome(NamedTuple):
     Attributes:
         page: Path of the report.
         rungs: Comparison of the largest models at every budget, smallest first.
+        step: What would settle what the comparison leaves open.
     """
 
     page: Path | None = None
     rungs: Sequence[Result] = ()
+    step: Step | None = None
 
 
 def run(
@@ -238,17 +242,19 @@ def _shown(
 ) -> Outcome:
     """Write the report about the largest budget, and print the results."""
     from experiments.stages import over_compute, reporting, terminal
+    from experiments.stages.outlook import next_step
 
     page, result = None, rungs[-1]
     if "report" in stages:
         artifact = reporting.report(context, config.deployment, text, result, recorded(config))
         page = artifact.path / reporting.PAGE
     terminal.show_result(context, result, config.budget.mode, last=len(rungs) == 1)
+    step = next_step(list(result.tested.values()), result.arms[0].arm.settings, command_line(), result.seed_seconds)
     if len(rungs) > 1:
-        over_compute.show(context, list(map(record, rungs)), config.deployment, config.budget.tolerance, folder)
+        step = over_compute.show(context, list(map(record, rungs)), config.deployment, config.budget.tolerance, folder)
     if page is not None:
         context.reporter.say(f"report: {page}")
-    return Outcome(page, rungs)
+    return Outcome(page, rungs, step)
 
 
 def record(result: Result) -> ComparisonRecord:

@@ -229,7 +229,9 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
             )
         record.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
         if number is None:
-            finish(folder, then=_next(stage, overrides, folder))
+            finish(folder, then=() if outcome.step else _next(stage, overrides, folder))
+            if outcome.step:
+                reporter.say(outcome.step.sentence())
     except Exception as problem:
         error = system_error(problem, str(folder)) or problem
         # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.

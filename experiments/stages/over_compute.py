@@ -226,7 +226,10 @@ def reprice(
     chosen = assumptions([*(own[key] for key in kept if key not in replaced), *settings])
     accepted = tolerance or float(own.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
     store = Store.at(artifacts or run.store)
-    _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
+    reporter = Reporter()
+    step = _compare(reporter, store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
+    if step is not None:
+        reporter.say(step.sentence())
 
 
 def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None) -> None:
@@ -250,8 +253,10 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
 
 def show(
     context: Context, rungs: Sequence[ComparisonRecord], deployment: Deployment, tolerance: float, folder: Path
-) -> None:
+) -> Step | None:
     """Compare the arms of a run: tables and sentences, and the page in the folder of the run.
+
+    Returns what would settle what is open.
 
     Args:
         context: Context of the run.
@@ -262,9 +267,10 @@ def show(
     """
     reporter, chosen = context.reporter, Assumptions(deployment)
     try:
-        _compare(reporter, context.store, rungs, chosen, deployment, tolerance, command_line(), folder, folder)
+        return _compare(reporter, context.store, rungs, chosen, deployment, tolerance, command_line(), folder, folder)
     except UserError as error:
         reporter.say(f"No comparison over compute: {error}", style="yellow")
+        return None
 
 
 def _compare(
@@ -277,7 +283,7 @@ def _compare(
     command: str,
     run: Path,
     out: Path,
-) -> None:
+) -> Step | None:
     """Compare the arms of a run under assumptions; `configured` is the deployment at which they were trained."""
     arms, settings = _stored(rungs, store), rungs[0].arms[0].settings
     compared, note = study(
@@ -289,6 +295,7 @@ def _compare(
     )
     step = next_step(compared.gaps, settings, command, sum(map(_seed_seconds, arms)))
     _write(reporter, out, run, compared, note, chosen, step)
+    return step
 
 
 def _write(
@@ -310,8 +317,6 @@ def _write(
             reporter.say(sentence, style="bold")
     if numbers["at_scale"]:
         reporter.say(numbers["at_scale"])
-    if step is not None:
-        reporter.say(step.sentence())
     reporter.say(f"over compute: {out / PAGE}")
 
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.console import percent_change, si
 from experiments.stages.contamination import sentence
-from experiments.stages.outlook import next_step
-from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, detail, verdict
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
         context: Context of the run.
         result: The comparison.
         mode: What is equal between the models (`budget.mode`).
-        last: Whether nothing follows, so that the command that would settle what is open is printed here.
+        last: Whether no comparison over compute follows, which says the same.
     """
     for arm in result.arms:
         context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.summary.flops})
@@ -72,10 +70,6 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
             style="yellow",
         )
-    settings = result.arms[0].arm.settings
-    step = next_step(list(result.tested.values()), settings, command_line(), result.seed_seconds)
-    if step is not None and last:
-        say(step.sentence())
     context.tracker.log("summary", {f"{arm.key}/bits_per_byte": arm.scores.bits_per_byte for arm in result.arms})
 
 

@@ -11,7 +11,7 @@ pub struct Definition {
     pub merges: Vec<MergeRule>,
     /// Number of phase-1 merges; the rest belong to phase 2.
     pub phase1: usize,
-    /// Splits the text first: by the fence of a one-pass tokenizer, otherwise by the phase-1 pattern.
+    /// Splits the text first: by the fence of a one-pass tokenizer with superwords, otherwise by the phase-1 pattern.
     pub scanner: Scanner,
     /// Two-pass only: phase-2 merges do not cross the ends of its pieces. Python's `Definition.fence` is also set for
     /// one-pass tokenizers with superwords; here it is their `scanner`.

@@ -10,13 +10,13 @@ use crate::text::unit::Unit;
 use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
 
 /// Sets of the piece cache per thread, 64 bytes each: at most 8 MiB. Small vocabularies need fewer.
-const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
+const CACHE_SETS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
 
 pub struct Encoder {
     pub(super) definition: Definition,
     pub(super) level1: Level1,
     pub(super) level2: Option<Level2>,
-    /// Number of phase-1 merges that join products of phase 2. The second level applies them too.
+    /// Number of merges of the first level's part of the list that join products of the second. Level 2 applies them.
     pub late_merges: usize,
     /// Where texts can be cut without changing their ids.
     pub(super) cuts: Cuts,
@@ -62,7 +62,7 @@ impl Encoder {
         self
     }
 
-    /// Ranks of the merges that can apply (see `effective_rules`).
+    /// Ranks of the merges that count (see `effective_rules`).
     pub fn live_merges(&self) -> Vec<u32> {
         effective_rules(&self.definition).iter().map(|rule| rule.rank).collect()
     }
@@ -127,18 +127,17 @@ impl Encoder {
     }
 
     fn new_state(&self) -> Box<State> {
-        let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
-        Box::new(State::new(&self.level1, pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
+        let sets = self.definition.merges.len().next_power_of_two().saturating_mul(4);
+        Box::new(State::new(&self.level1, sets.clamp(*CACHE_SETS.start(), *CACHE_SETS.end())))
     }
 
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         let State { level1, level2: runs, spans, .. } = state;
         match &self.level2 {
-            level2 if self.definition.second_pass_fence.is_some() => {
-                self.spans_with(text, Unit::Document, level1, spans, |span| match level2 {
-                    None => out.extend_from_slice(span),
-                    Some(level2) => level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out),
+            Some(level2) if self.definition.second_pass_fence.is_some() => {
+                self.spans_with(text, Unit::Document, level1, spans, |span| {
+                    level2.merge_ids(span.iter().map(|&id| self.level1.pack(id)), runs, out)
                 })
             }
             None => {

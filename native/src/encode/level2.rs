@@ -35,7 +35,7 @@ impl Default for Runs {
 struct Block {
     /// The packed tokens, the one after them, and padding for `COPIED`.
     packed: [u32; BLOCK + COPIED],
-    /// By seam, if its flags allow to cross it: what the table of pairs has.
+    /// For each candidate seam, its entry in the table of pairs.
     found: [PairMerge; BLOCK],
     /// Ids of the first tokens after merging: `n` of them.
     ids: [u32; BLOCK + COPIED],
@@ -45,7 +45,7 @@ struct Block {
 /// Phase-2 merges, and the seams that they can cross, in one table.
 pub(super) struct Level2 {
     pairs: FixedPairs,
-    /// Whether the seams are in the table. Otherwise all can be crossed but those at the ends of the scanner's pieces.
+    /// Whether the seams are in the table. Otherwise (two-pass, a token with several derivations) every one counts as open.
     seams: bool,
 }
 
@@ -83,7 +83,7 @@ impl Level2 {
         self.pairs.get(left & ID, right & ID)
     }
 
-    /// `merge` of tokens that are packed now.
+    /// `merge` for an iterator of packed tokens.
     pub(super) fn merge_ids(&self, packed: impl ExactSizeIterator<Item = u32>, runs: &mut Runs, out: &mut Vec<u32>) {
         let mut buffer = std::mem::take(&mut runs.packed);
         buffer.clear();
@@ -149,8 +149,8 @@ impl Level2 {
 
     /// The seams of a block that phase 2 can cross.
     ///
-    /// Half of the candidates are, unpredictably: without a branch on the answer, the processor waits for several slots
-    /// of the table at once.
+    /// About half of the candidates are open, unpredictably. Without a branch on that, several table reads are in flight
+    /// at once.
     #[inline(always)]
     fn open_seams(&self, block: &mut Block, candidates: u64) -> u64 {
         let (mut left, mut open) = (candidates, 0);
@@ -164,7 +164,7 @@ impl Level2 {
         open
     }
 
-    /// `open_seams` if the table does not have them.
+    /// `open_seams` if the table has no seams: all candidates count as open.
     #[inline(never)]
     fn all_seams(&self, block: &mut Block, candidates: u64) -> u64 {
         for at in (0..BLOCK).filter(|at| candidates >> at & 1 != 0) {
@@ -184,7 +184,7 @@ impl Level2 {
         1 + (1..packed.len()).take_while(open).count()
     }
 
-    /// Merges a run of three tokens of a block, which half of the runs of more than two have: a tenth of the time of code.
+    /// Merges a run of three tokens of a block: half of all runs of more than two. Saves a tenth of the time on code.
     #[inline(always)]
     fn merge_three(&self, block: &mut Block, at: usize) {
         let (left, right) = (block.found[at], block.found[at + 1]);

@@ -19,7 +19,7 @@ const BLOCK: usize = 1 << 12;
 /// Sequences up to this length are merged by scanning for the lowest rank.
 pub(super) const SCAN: usize = 48;
 
-/// Scratch space for longer sequences is freed after use.
+/// Scratch space is freed after longer sequences.
 const KEPT: usize = 1 << 20;
 
 /// Scratch space, kept between sequences.

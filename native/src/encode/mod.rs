@@ -3,12 +3,12 @@
 //! 1. *Preparation* (`preparation`). Added tokens are found in the text, the text between them is normalised, and each
 //!    stretch of text is encoded on its own. Most tokenizers need none of this.
 //! 2. *Pieces.* The scanner cuts the text where the pattern does; a one-pass tokenizer with superwords cuts it at the
-//!    fence instead. No merge crosses the end of a piece.
+//!    fence instead. No phase-1 merge crosses the end of a piece, and in a one-pass tokenizer no merge does.
 //! 3. *Level 1* (`level1`) applies the phase-1 merges. A merge (a, b) joins text only where the last byte of a is
 //!    followed by the first byte of b. So where no phase-1 merge has such a pair of bytes, the text can be cut further
 //!    (`level1::run`), and so it can between two characters that no merge joins (`level1::seams`). The pieces are now
-//!    short and repeat. 512 of them are looked up at a time in the thread's cache, which holds all short tokens from the
-//!    start (`level1::pieces`). Those that are not cached are merged together, a step of each at a time, and cached.
+//!    short and repeat. 512 of them are looked up at a time in the thread's cache, which starts out with the short tokens
+//!    (`level1::pieces`). Those that are not cached are merged together, a step of each at a time, and cached.
 //! 4. *Level 2* (`level2`) applies the phase-2 merges to phase-1 tokens. It never crosses a seam between two tokens that
 //!    is not the (rightmost leaf, leftmost leaf) of one of its merges. A table of pairs says which seams those are and
 //!    which merge joins two tokens. The runs of tokens between the other seams are merged one by one; most have two or
@@ -22,9 +22,9 @@
 //! list may give a token several derivations, as files made from tiktoken ranks do. Only one of them ever applies, and
 //! the others are dropped first (`rules`).
 //!
-//! The caches and scratch space of a thread are its `State`. An encoder keeps states between calls. A batch is encoded
-//! on several threads, and a long document in parts that are cut where that changes no ids (`stream::cuts`); streams are
-//! cut at the same places.
+//! The cache and scratch space of a thread are its `State`. An encoder keeps states between calls. A batch is encoded on
+//! several threads. Without preparation, long documents are also split, where that changes no ids (`stream::cuts`);
+//! streams are cut at the same places.
 
 pub mod batch;
 pub mod definition;

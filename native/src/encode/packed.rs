@@ -11,7 +11,7 @@ pub(super) const COUNT: u32 = 3 << COUNT_SHIFT;
 /// The first token of a piece of the scanner: the seam before it is closed.
 pub(super) const FIRST: u32 = 1 << 26;
 
-/// The token can be to the left or to the right of a seam that phase 2 can cross.
+/// The token can be to the left or to the right of an open seam.
 pub(super) const LEFT_OF_SEAM: u32 = 1 << 28;
 pub(super) const RIGHT_OF_SEAM: u32 = 1 << 29;
 

@@ -144,6 +144,23 @@ fn reduce(hash: u32, n: usize) -> usize {
 
 #[inline(always)]
 fn displaced(hash: u64, displacement: u16, size: usize) -> usize {
-    let turned = (hash >> 32 ^ displacement as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    // All bits of the hash: pairs of a bucket that agree in the upper half alone must not collide everywhere.
+    let turned = (hash.rotate_right(32) ^ displacement as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     reduce((turned >> 32) as u32, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_that_share_a_bucket_and_half_of_the_hash_have_places_of_their_own() {
+        let mut seen = rustc_hash::FxHashMap::default();
+        let mut alike = (0..1u32 << 20).map(|left| (left, seen.insert(mix(joined(left, 7)) >> 32, left)));
+        let (left, Some(other)) = alike.find(|(_, other)| other.is_some()).expect("a birthday paradox") else {
+            panic!()
+        };
+        let fixed = FixedPairs::new(&Pairs::from_iter([((left, 7), 1), ((other, 7), 2)]));
+        assert_eq!((fixed.get(left, 7), fixed.get(other, 7)), (1, 2));
+    }
 }

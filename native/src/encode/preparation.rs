@@ -126,7 +126,7 @@ impl Preparation {
         Arc::new(made)
     }
 
-    /// `Encoder::encode_batch` with preparation.
+    /// Like `Encoder::encode_batch`, but with preparation, and without splitting long documents.
     pub fn encode_batch(
         &self,
         encoder: &Encoder,
@@ -134,7 +134,7 @@ impl Preparation {
         threads: usize,
     ) -> Result<(Vec<u32>, Vec<i64>), String> {
         let n_bytes = documents.iter().map(|document| document.len()).sum::<usize>();
-        encoder.with_states(threads.min(n_bytes / CHUNK_BYTES + 1), |states| {
+        encoder.with_states(threads.min(n_bytes / CHUNK_BYTES + 1).min(documents.len()).max(1), |states| {
             documents::map(documents, states, n_bytes / BYTES_PER_TOKEN, |state, _, text, out| {
                 self.encode(text, out, |text, out| encoder.encode(text, state, out))
             })

@@ -7,13 +7,13 @@ use crate::vocabulary::MergeRule;
 
 const NONE: u32 = u32::MAX;
 
-/// A merge that can apply, and its rank.
+/// A merge and its rank.
 pub(super) struct Rule {
     pub(super) rank: u32,
     pub(super) merge: MergeRule,
 }
 
-/// The merges that can apply, by rank: the last merge of a repeated pair, and the live derivation of each token.
+/// The merges that count, by rank: the last merge of a repeated pair, and of several derivations of a token the live one.
 /// Two-pass tokenizers keep all merges: a merge that is repeated in the other phase is a different merge.
 pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
     let rules = definition.merges.iter().enumerate().map(|(rank, &merge)| Rule { rank: rank as u32, merge });

@@ -6,7 +6,7 @@ use super::level2::Runs;
 /// Larger buffers of ids are not kept between texts.
 const KEPT_IDS: usize = 1 << 20;
 
-/// The state of an encoding thread: bounded caches of pieces, and scratch space.
+/// The state of an encoding thread: a bounded cache of pieces, and scratch space.
 pub struct State {
     pub(super) level1: Pieces,
     pub(super) level2: Runs,
@@ -15,7 +15,7 @@ pub struct State {
 }
 
 impl State {
-    /// `sets`: size of the cache of short pieces.
+    /// `sets`: size of the piece cache.
     pub(super) fn new(level1: &Level1, sets: usize) -> Self {
         let level1 = Pieces::new(level1, sets);
         Self { level1, level2: Runs::default(), spans: Spans::default(), ids: Vec::new() }

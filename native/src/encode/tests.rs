@@ -90,9 +90,9 @@ fn long_documents_give_the_same_ids_in_parts() {
             texts.extend(["abc".to_string(), text, String::new()]);
         }
         let documents: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
-        let (parts, last_parts) = encoder.parts(&documents);
+        let (parts, part_offsets) = encoder.parts(&documents);
         assert!(parts.len() > texts.len() + 2, "{pattern:?}: {} parts", parts.len());
-        assert_eq!(last_parts.len(), texts.len() + 1);
+        assert_eq!(part_offsets.len(), texts.len() + 1);
         let ids = encoder.encode_batch(&documents, 2).unwrap();
         assert_eq!(ids, encoder.encode_batch(&documents, 1).unwrap(), "{pattern:?}");
     }

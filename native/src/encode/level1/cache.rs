@@ -14,8 +14,9 @@ const LONGEST: usize = 1 << 12;
 /// Size of the ring buffer of records: 4 MiB.
 const RECORDS: usize = 1 << 22;
 
-/// Marks in a key: a piece of more than 15 bytes, of which the key holds a hash; the entry refers to a record.
+/// In a key: it holds a hash, of a piece of more than 15 bytes.
 const HASH: u128 = 1 << 127;
+/// In a key: the entry refers to a record.
 const RECORD: u128 = 1 << 126;
 
 const EMPTY: u128 = u128::MAX;
@@ -59,7 +60,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A cache of `n` sets (a power of two) that holds the known tokens: a third to a half of the new pieces of a text.
+    /// A cache of `n` sets (a power of two), filled with the known tokens: a third to a half of a text's distinct pieces.
     pub(super) fn new(level: &Level1, n: usize) -> Self {
         let empty = Set([Entry { key: EMPTY, packed: [0; TOKENS] }; 2]);
         let mut cache = Self { sets: huge_filled(n, empty), records: Vec::new(), written: 0 };
@@ -110,8 +111,8 @@ impl Cache {
             .then(|| tokens.map(|token| u32::from_le_bytes(token.try_into().expect("four"))))
     }
 
-    /// Evicts the LRU entry and inserts at the LRU position, so that one-off pieces never displace a hot one: half of
-    /// all pieces never recur.
+    /// Evicts the LRU entry and inserts at the LRU position, so that a one-off piece never displaces the entry of
+    /// its set that was used last: half of all pieces never recur.
     #[inline(always)]
     pub(super) fn insert(&mut self, set: u32, key: u128, piece: &[u8], packed: &[u32]) {
         let mut entry = Entry { key, packed: [0; TOKENS] };

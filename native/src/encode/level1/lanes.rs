@@ -7,8 +7,8 @@ use crate::count::keys::SHORT;
 use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
 use crate::vocabulary::MOST_MERGES;
 
-/// One more than the maximum number of tokens of a short lane, which has one for each byte of a short piece, and of a
-/// long one. Powers of two, so that a step can load a whole row.
+/// Length of a row of a short lane: a token for each byte of a short piece, and one more; and of a long lane. Powers of
+/// two, so that a step can load a whole row.
 const SHORT_ROW: usize = SHORT + 1;
 const LONG_ROW: usize = 2 * SHORT_ROW;
 
@@ -32,7 +32,7 @@ struct Lane<const ROW: usize> {
     made: [[u32; ROW]; 2],
 }
 
-/// Where the tokens of a sequence are: a range of those that were merged already, or a lane.
+/// Where the tokens of a sequence are: the start and length of those that were merged already, or a lane.
 #[derive(Clone, Copy)]
 enum Place {
     Merged(usize, usize),

@@ -25,7 +25,7 @@ pub(in crate::encode) struct Level1 {
     pub(super) dead: Box<[u8; 1 << 16]>,
     pub(in crate::encode) seams: Seams,
     pub(in crate::encode) characters: Characters,
-    /// Whether to cut the scanner's pieces at dead byte pairs whatever their length: a fence leaves long ones.
+    /// Whether to cut all but tiny pieces of the scanner at dead byte pairs: a fence leaves long ones.
     pub(super) cut_all: bool,
     /// Tokens that replace a whole piece of the scanner although merges do not produce them (`ignore_merges`).
     pub(super) whole_tokens: FxHashMap<Box<[u8]>, u32>,

@@ -25,7 +25,7 @@ const RECENT: usize = 256;
 /// In the end of a piece: its first token gets `packed::FIRST`.
 pub(super) const MARK_FIRST: u64 = 1 << 63;
 
-/// Where long pieces are cut.
+/// Progress of cutting a text into pieces.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cutting {
     /// Start of the part that is not queued yet, and whether a piece of the scanner starts there.

@@ -1,4 +1,4 @@
-//! Cuts a text into the pieces of level 1. No merge crosses the end of a piece.
+//! Cuts a text into the pieces of level 1. No level-1 merge crosses the end of a piece.
 //!
 //! Words are pieces as the scanner gives them. Longer stretches of text are cut at dead byte pairs (`Level1::dead`), and
 //! what is still long between characters (`seams`).
@@ -13,7 +13,7 @@ use crate::runtime::interrupt::poll;
 /// Longer pieces of words are cut. Cutting costs more than it saves on shorter ones.
 const WORD: usize = 31;
 
-/// Shorter pieces are not cut with superwords, where most pieces of code have one to three bytes.
+/// With superwords, pieces up to this length stay whole: in code, most have one to three bytes.
 const TINY: usize = 4;
 
 /// Runs of one byte, such as indentation, are not cut up to this length: they recur, so they are cached whole.
@@ -54,7 +54,7 @@ impl Level1 {
         Run { level: self, pieces, text, out, take }
     }
 
-    /// Whether ends of pieces are gathered by block. Whole pieces that are tokens are recognised one by one.
+    /// Whether ends are collected and cut 64 bytes at a time. Not with `whole_tokens`, which need each piece by itself.
     #[inline(always)]
     fn cuts_blocks(&self) -> bool {
         self.cut_all && self.whole_tokens.is_empty()
@@ -62,7 +62,7 @@ impl Level1 {
 }
 
 impl<const FIRSTS: bool> Run<'_, FIRSTS> {
-    const FIRST: u64 = if FIRSTS { MARK_FIRST } else { 0 };
+    const MARK: u64 = if FIRSTS { MARK_FIRST } else { 0 };
 
     #[inline(always)]
     pub(in crate::encode) fn reborrow(&mut self) -> Run<'_, FIRSTS> {
@@ -73,7 +73,7 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
     /// Adds a piece as it is.
     #[inline(always)]
     fn push(&mut self, end: usize) {
-        if self.pieces.push(end as u64 | Self::FIRST) {
+        if self.pieces.push(end as u64 | Self::MARK) {
             self.reborrow().look_up();
         }
     }
@@ -166,14 +166,14 @@ impl<const FIRSTS: bool> Run<'_, FIRSTS> {
         (self.pieces.cutting.part, self.pieces.cutting.starts_piece) = next;
         let others = cuts & (cuts - 1);
         if at + first as usize - part <= SHORT && others & !near::<SHORT>(cuts) == 0 {
-            if self.pieces.push_all::<FIRSTS>(at, cuts, ends, if starts_piece { Self::FIRST } else { 0 }) {
+            if self.pieces.push_all::<FIRSTS>(at, cuts, ends, if starts_piece { Self::MARK } else { 0 }) {
                 self.reborrow().look_up();
             }
             return;
         }
         while cuts != 0 {
             let i = cuts.trailing_zeros() as usize;
-            let (end, first) = (at + i, if starts_piece { Self::FIRST } else { 0 });
+            let (end, first) = (at + i, if starts_piece { Self::MARK } else { 0 });
             if end - part > SHORT {
                 self.reborrow().add_long_part(part, end, first);
             } else if self.pieces.push(end as u64 | first) {
@@ -215,7 +215,7 @@ impl<const FIRSTS: bool> Sink for Run<'_, FIRSTS> {
     fn pieces(&mut self, start: usize, at: usize, ends: u64) -> usize {
         let words = !self.level.cut_all && self.level.whole_tokens.is_empty();
         if words && ends != 0 && start == at && ends & !near::<WORD>(ends | 1) == 0 {
-            if self.pieces.push_all::<FIRSTS>(at, ends, ends, Self::FIRST) {
+            if self.pieces.push_all::<FIRSTS>(at, ends, ends, Self::MARK) {
                 self.reborrow().look_up();
             }
             return at + ends.ilog2() as usize;

@@ -24,12 +24,12 @@ use crate::text::utf8::decode;
 /// Behaviour of a scanner between two characters, whatever their surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Nothing is known.
-    Open,
     /// The text can be scanned in two parts.
     Apart,
     /// `Apart`, and a piece ends here.
     End,
+    /// Nothing is known.
+    Open,
 }
 
 /// The two characters at a position.
@@ -57,14 +57,7 @@ fn place(scanner: &Scanner, seam: &Seam) -> Place {
         Scanner::Named(kind) => named(*kind, seam),
         Scanner::Regex(regex) => numbers(regex.as_str(), seam),
         // Each scanner sees the pieces of the one before, or parts of them.
-        Scanner::Sequence(scanners) => {
-            let places = scanners.iter().map(|scanner| place(scanner, seam));
-            if places.clone().any(|place| place == Place::Open) {
-                Place::Open
-            } else {
-                places.max().unwrap_or(Place::Open)
-            }
-        }
+        Scanner::Sequence(scanners) => scanners.iter().map(|scanner| place(scanner, seam)).max().unwrap_or(Place::Open),
     }
 }
 

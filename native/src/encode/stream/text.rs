@@ -8,7 +8,7 @@ use crate::text::specials::{Part, PendingText};
 #[derive(Default)]
 pub struct PreparedStream {
     early: PendingText,
-    /// Text that the next character may still change.
+    /// Text whose normal form the next character may still change.
     unnormalized: Vec<u8>,
     late: PendingText,
     stream: TextStream,
