@@ -114,7 +114,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    with records.no_new_runs(store):
+    with store.lock(records.CLEANING):
         living = list(records.living(store))
         if living and arguments.yes:
             raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")

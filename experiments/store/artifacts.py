@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
 from experiments.store import bucket
-from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, peak_memory, remedied, reset_peak_memory
+from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, peak_memory, remedied
 from tokenizer.corpus import remote
 from tokenizer.durable import naming, remove_folder, sync
 from tokenizer.errors import UserError
@@ -113,7 +113,8 @@ class Store:
         Raises:
             UserError: If the URL cannot be used.
         """
-        if is_remote(url := str(where).rstrip("/")):
+        if is_remote(str(where)):
+            url = str(where).rstrip("/")
             return Store(bucket.copies(url), url=url, **options)
         return Store(Path(where).absolute(), **options)
 
@@ -185,7 +186,7 @@ class Store:
             if unfinished.is_file():
                 unfinished.unlink()
         started = time.perf_counter()
-        reset_peak_memory()
+        peak_memory()  # so that the next call returns that of the stage
         try:
             with naming(partial):
                 contents = build(partial)
@@ -252,17 +253,11 @@ class Store:
         if self.url and not artifact.folder.exists():
             with self.lock(artifact.name):
                 if not artifact.folder.exists():
-                    self._download(artifact.name, artifact.manifest)
+                    partial = self.root / f".{artifact.name}.download{PARTIAL}"
+                    bucket.download(f"{self.url}/{artifact.name}", artifact.manifest, partial, self.progress)
+                    self._finish(artifact.name, partial, artifact.manifest)
         with remedied(artifact.folder):
             check_files(artifact.folder, artifact.manifest.files, self.verify, self.progress)
-
-    def _download(self, name: str, manifest: Manifest) -> None:
-        url, partial = f"{self.url}/{name}", self.root / f".{name}.download{PARTIAL}"
-        partial.mkdir(parents=True, exist_ok=True)
-        bucket.download(url, manifest, partial, self.progress)
-        with remedied(url):
-            check_files(partial, manifest.files)
-        self._finish(name, partial, manifest)
 
     def names(self, prefix: str = "") -> list[str]:
         """Return the names of artifacts that start with `prefix`. Those in a bucket may be unfinished."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from experiments.store.manifest import MANIFEST, Manifest, remedied
 from tokenizer.corpus import remote
 from tokenizer.errors import UserError
-from tokenizer.files import checksum, confined, shown, temporary_folder
+from tokenizer.files import check_files, checksum, confined, shown, temporary_folder
 
 if TYPE_CHECKING:
     from tokenizer.progress import Progress
@@ -47,7 +47,8 @@ def read_manifest(url: str) -> Manifest | None:
 
 
 def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> None:
-    """Write the files of an artifact into a local folder, except for those that are there."""
+    """Write the files of an artifact into a local folder, except for those that are there, and check them."""
+    folder.mkdir(parents=True, exist_ok=True)
 
     def fetch(name: str) -> None:
         path, content = confined(folder, name), manifest.files[name]["xxh3_128"]
@@ -57,6 +58,8 @@ def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> 
 
     for done, _ in enumerate(remote.concurrently(fetch, list(manifest.files), _FILES), 1):
         progress("files downloaded", done, len(manifest.files))
+    with remedied(url):
+        check_files(folder, manifest.files)
 
 
 def _download(url: str, path: Path) -> None:

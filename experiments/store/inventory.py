@@ -33,15 +33,10 @@ class Item:
     name: str
     state: str
     n_bytes: int
-    manifest: Manifest = Manifest("", "", 0, {}, {}, {})
+    manifest: Manifest = field(default_factory=lambda: Manifest("", "", 0, {}, {}, {}))
     note: str = ""
     needs: list[str] = field(default_factory=list)
     needed: bool = False
-
-    @property
-    def stage(self) -> str:
-        """The prefix of the name."""
-        return self.name.partition("-")[0]
 
 
 def take(store: Store, *, verify: bool = False) -> list[Item]:
@@ -65,7 +60,7 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
             items.append(_finished(store, Item(path.name, WHOLE, n_bytes), verify))
     whole = {item.name: item for item in items if item.state == WHOLE}
     _link(whole)
-    waiting = [name for name, item in whole.items() if item.stage == "report"]
+    waiting = [name for name, item in whole.items() if item.manifest.stage == "report"]
     for record in records.entries(store).values():
         if record.exists():
             waiting += records.load(record).artifacts
@@ -101,9 +96,9 @@ def _link(whole: dict[str, Item]) -> None:
     for item in whole.values():
         needs = {by_hash.get(hash_, "") for hash_ in item.manifest.inputs.values()}
         needs.add(str(item.manifest.contents.get("tokenizer")))
-        for name, other in whole.items() if item.stage == "tokenizer" else ():
+        for name, other in whole.items() if item.manifest.stage == "tokenizer" else ():
             training = other.manifest
             points = training.contents.get("tokenizer") == item.name or training.inputs == item.manifest.inputs
-            if "bpe" in other.stage and points:
+            if "bpe" in training.stage and points:
                 needs.add(name)
         item.needs = sorted((needs & whole.keys()) - {item.name})

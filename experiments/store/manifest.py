@@ -99,15 +99,12 @@ def origin() -> Mapping[str, Any]:
     }
 
 
-def reset_peak_memory() -> None:
-    """Let `peak_memory` start again, if the system can do so (Linux)."""
+def peak_memory() -> int:
+    """Return the peak resident memory of this process in bytes; on Linux, since the last call."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_memory() -> int:
-    """Return the peak resident memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak
 
 
 @contextmanager

@@ -8,7 +8,6 @@ a lock, which is released when its process ends.
 from __future__ import annotations
 
 import dataclasses
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,11 +22,12 @@ from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from experiments.store.artifacts import Artifact, Store
 
 FILE = "run.json"
+CLEANING = "clean"
+"""Lock of a store: runs that start while it is held wait."""
 _FOLDER = ".runs"
 
 
@@ -69,9 +69,6 @@ class Record:
     command: str = field(default_factory=command_line)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
-    def __post_init__(self) -> None:
-        self._start = time.perf_counter()  # not a field, so it is not stored
-
     def save(self) -> None:
         """Write `run.json`."""
         write_json(Path(self.folder) / FILE, dataclasses.asdict(self))
@@ -102,7 +99,7 @@ class Record:
             self._end()
 
     def _end(self) -> None:
-        self.seconds = round(time.perf_counter() - self._start, 3)
+        self.seconds = (datetime.now(UTC) - datetime.fromisoformat(self.started)).total_seconds()
         self.save()
 
 
@@ -132,25 +129,15 @@ def find(folder: Path) -> list[Record]:
 
 @contextmanager
 def running(store: Store, folder: Path) -> Iterator[None]:
-    """Register a run with the store, and mark it as alive in the block.
-
-    Args:
-        store: Store of the run's artifacts.
-        folder: Folder of the run.
-    """
+    """Register the run in a folder with the store of its artifacts, and mark it as alive in the block."""
     where = str(folder.resolve())
     name = f"run-{digest(where)[:16]}"
     with ExitStack() as alive:
-        with no_new_runs(store):  # waits for `superbpe status --clean`, if it is running
+        with store.lock(CLEANING):
             alive.enter_context(store.lock(name))
         (store.root / _FOLDER).mkdir(parents=True, exist_ok=True)
         write_json(store.root / _FOLDER / f"{name}.json", {"folder": where})
         yield
-
-
-def no_new_runs(store: Store) -> AbstractContextManager[bool]:
-    """Make runs that start during the block wait until it ends."""
-    return store.lock("clean")
 
 
 def entries(store: Store) -> dict[Path, Path]:

@@ -52,7 +52,9 @@ def store(tmp_path: Path) -> Store:
 def _states(store: Store) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for item in inventory.take(store):
-        found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(item.stage)
+        found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(
+            item.name.partition("-")[0]
+        )
     return {state: sorted(stages) for state, stages in found.items()}
 
 
@@ -67,7 +69,7 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
     out = capsys.readouterr().out
     for expected in ("not needed", "damaged", "unfinished", "pytest", "kB"):
         assert expected in out
-    (evaluation,) = (item for item in inventory.take(store) if item.stage == "evaluation")
+    (evaluation,) = (item for item in inventory.take(store) if item.manifest.stage == "evaluation")
     assert evaluation.needs[0].startswith("lm-")
 
 
