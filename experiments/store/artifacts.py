@@ -22,7 +22,7 @@ from experiments.results import Contents
 from experiments.store import bucket
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, peak_memory, remedied
 from tokenizer.corpus import remote
-from tokenizer.durable import naming, remove_folder, sync
+from tokenizer.durable import naming, partial_name, remove_folder, sync
 from tokenizer.errors import UserError
 from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded
 
@@ -54,7 +54,7 @@ class Artifact(Generic[C]):
     manifest: Manifest
     contents: C
     fresh: bool = False
-    check: Callable[[Artifact[Any]], None] | None = field(default=None, repr=False, compare=False)
+    check: Callable[[Artifact[Any]], None] = field(default=lambda _: None, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -63,8 +63,7 @@ class Artifact(Generic[C]):
         Raises:
             UserError: If a file is damaged or missing.
         """
-        if self.check is not None:
-            self.check(self)
+        self.check(self)
         return self.folder
 
     @property
@@ -147,12 +146,9 @@ class Store:
         """
         usual, identity = self.identify(stage, config, inputs)
         name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
-        artifact = self.find(name, result)
-        if artifact is None:
+        if (artifact := self.find(name, result)) is None:
             with self.lock(name):
-                artifact = self.find(name, result)
-                if artifact is None:
-                    artifact = self._build(result, name, identity, build, resumable)
+                artifact = self.find(name, result) or self._build(name, identity, build, resumable)
         self.use(artifact)
         return artifact
 
@@ -170,14 +166,7 @@ class Store:
         key = digest(identity)
         return f"{stage}-{key[:12]}", {**identity, "hash": key}
 
-    def _build(
-        self,
-        result: type[C],
-        name: str,
-        identity: Mapping[str, Any],
-        build: Callable[[Path], C],
-        resumable: bool,
-    ) -> Artifact[C]:
+    def _build(self, name: str, identity: dict[str, Any], build: Callable[[Path], C], resumable: bool) -> Artifact[C]:
         partial = self.root / f".{name}{PARTIAL}"
         if not resumable:
             remove_folder(partial)
@@ -267,18 +256,15 @@ class Store:
     def remove(self, name: str) -> None:
         """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
         if (self.root / name).exists():
-            doomed = self.root / f".{name}.removed{PARTIAL}"
-            remove_folder(doomed, ignore_errors=True)
+            doomed = partial_name(self.root / name)
             (self.root / name).rename(doomed)
             remove_folder(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the lock of an artifact in the block. The kernel releases it when its holder dies.
+        """Hold the lock of an artifact, which the kernel releases when its holder dies.
 
-        Args:
-            name: Name of the artifact.
-            wait: Wait until the lock is free; otherwise the block gets False if another process holds it.
+        The block gets True; without `wait`, it gets False if another process holds the lock.
         """
         from filelock import FileLock  # of the extra `experiments`; commands of the base only open artifacts
 
@@ -286,9 +272,7 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(
-                f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
-            ) from None
+            raise UserError(f"cannot write to artifacts={self.root} ({error.strerror}); name another folder") from None
         lock = FileLock(folder / f"{name}.lock")
         with suppress(TimeoutError):
             lock.acquire(timeout=0)
@@ -312,6 +296,5 @@ def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
         UserError: If the artifact is damaged.
     """
     folder = folder.resolve()
-    if not re.fullmatch(NAME, folder.name):
-        return None
-    return Store(folder.parent).find(folder.name, result) if (folder / MANIFEST).is_file() else None
+    is_artifact = re.fullmatch(NAME, folder.name) and (folder / MANIFEST).is_file()
+    return Store(folder.parent).find(folder.name, result) if is_artifact else None

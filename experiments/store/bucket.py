@@ -18,9 +18,7 @@ from tokenizer.files import check_files, checksum, confined, shown, temporary_fo
 if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
-# Environment variable with the folder of local copies, which is ~/.cache/superbpe by default.
-CACHE = "SUPERBPE_CACHE"
-_FILES = 4  # at the same time
+CACHE = "SUPERBPE_CACHE"  # environment variable: the folder of local copies, by default ~/.cache/superbpe
 
 
 def copies(url: str) -> Path:
@@ -56,7 +54,7 @@ def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> 
             path.parent.mkdir(parents=True, exist_ok=True)
             _download(f"{url}/{content}", path)
 
-    for done, _ in enumerate(remote.concurrently(fetch, list(manifest.files), _FILES), 1):
+    for done, _ in enumerate(remote.concurrently(fetch, list(manifest.files), 4), 1):
         progress("files downloaded", done, len(manifest.files))
     with remedied(url):
         check_files(folder, manifest.files)
@@ -74,9 +72,7 @@ def upload(folder: Path, manifest: Manifest, url: str, progress: Progress) -> No
         return
     names = {entry["xxh3_128"]: name for name, entry in manifest.files.items()}
     missing = sorted(names.keys() - present)
-    sent = remote.concurrently(
-        lambda content: remote.upload(folder / names[content], f"{url}/{content}"), missing, _FILES
-    )
+    sent = remote.concurrently(lambda content: remote.upload(folder / names[content], f"{url}/{content}"), missing, 4)
     for done, _ in enumerate(sent, 1):
         progress("files uploaded", done, len(missing))
     remote.upload(folder / MANIFEST, f"{url}/{MANIFEST}")

@@ -51,11 +51,10 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
     items = []
     for path in store.root.iterdir():
         n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        if path.name.startswith("."):
-            if path.suffix == PARTIAL:
-                name = path.name[1:].removesuffix(PARTIAL)
-                with store.lock(name, wait=False) as free:
-                    items.append(Item(name, UNFINISHED if free else BUSY, n_bytes, needed=True))
+        if path.suffix == PARTIAL:
+            name = path.name[1:].removesuffix(PARTIAL)
+            with store.lock(name, wait=False) as free:
+                items.append(Item(name, UNFINISHED if free else BUSY, n_bytes, needed=True))
         elif re.fullmatch(NAME, path.name) or (path / MANIFEST).exists():
             items.append(_finished(store, Item(path.name, WHOLE, n_bytes), verify))
     whole = {item.name: item for item in items if item.state == WHOLE}

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact, Store
 
 FILE = "run.json"
-CLEANING = "clean"
-"""Lock of a store: runs that start while it is held wait."""
+CLEANING = "clean"  # lock of a store: runs that start while it is held wait
 _FOLDER = ".runs"
 
 
@@ -123,8 +122,7 @@ def load(path: Path) -> Record:
 
 def find(folder: Path) -> list[Record]:
     """Return the records in a folder and its subfolders; cells of a sweep are in their order."""
-    records = [load(path) for path in folder.rglob(FILE)]
-    return sorted(records, key=lambda record: (record.number is None, record.number, record.folder))
+    return sorted(map(load, folder.rglob(FILE)), key=lambda run: (run.number is None, run.number, run.folder))
 
 
 @contextmanager

@@ -67,12 +67,11 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
 
 
 def _label(artifact: Artifact[Folder], lm: LanguageModel) -> str:
-    tokenizer = lm.tokenizer
     if arms := arm_labels(Store(artifact.folder.parent)).get(artifact.name):
         return " and ".join(arms)
-    if not isinstance(tokenizer, Tokenizer):
+    if not isinstance(lm.tokenizer, Tokenizer):
         return "external"
-    return "SuperBPE" if len(tokenizer.superword_ids()) else "BPE" if len(tokenizer.merge_ids) else "bytes"
+    return "SuperBPE" if len(lm.tokenizer.superword_ids()) else "BPE" if len(lm.tokenizer.merge_ids) else "bytes"
 
 
 def open_model(
