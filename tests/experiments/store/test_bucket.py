@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.cli import main
 from experiments.store.artifacts import Store
 from experiments.store.bucket import CACHE
 from tests.experiments.store.demo import Demo, make
@@ -137,6 +138,17 @@ def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) ->
     endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"] += b" {"
     with pytest.raises(UserError, match=rf"manifest.json is not JSON.*delete the folder {URL}/{name} and run"):
         other.find(name, Demo)
+
+
+def test_status_shows_and_removes_only_copies(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    artifact, objects = made(store(tmp_path)), dict(endpoint.objects)
+    assert main.run(["status", "--clean", "--yes", f"artifacts={URL}"]) == 0
+    assert artifact.name in capsys.readouterr().out
+    assert (artifact.folder.exists(), endpoint.objects) == (False, objects)
+    assert contents(made(store(tmp_path), not_again).path) == FILES
 
 
 @pytest.mark.slow
