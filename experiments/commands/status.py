@@ -41,7 +41,7 @@ def parser() -> Parser:
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
-    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="folder; or bucket, for its copies here")
+    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="folder, or bucket: its copies here")
     add("--verify", action="store_true", help="compare every file with its checksum")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
     add("--yes", action="store_true", help="with --clean: remove them")
