@@ -121,7 +121,7 @@ def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[st
     shutil.rmtree(tmp_path / "outputs")
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert [path.name for path in store.root.glob("[!.]*")] == []
-    assert records.entries(store) == []
+    assert records.entries(store) == {}
 
 
 def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:
