@@ -272,7 +272,7 @@ class Config:
         pattern: Pretokenization pattern of phase 1: a name of `tokenizer.patterns`, or a regular expression.
         arms: The tokenizers to compare, by name (`experiments.arms`).
         reference: Name of the arm that the others are compared with; None for the first arm.
-        artifacts: Folder for results, shared between runs.
+        artifacts: Folder for results, shared between runs: on this machine, or an s3:// or gs:// URL.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
         logger: `none`, `wandb` or `wandb-offline`; `metrics.jsonl` is always written.

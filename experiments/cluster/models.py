@@ -118,7 +118,7 @@ class ModelTasks:
             for result in results:
                 outcomes.append(result.value["outcome"])
                 for artifact in context.store.open_all(result.value["used"], Folder):
-                    context.store.on_use(artifact)
+                    context.store.use(artifact)
         return outcomes
 
 

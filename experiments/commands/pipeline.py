@@ -213,7 +213,6 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         record = Record(str(folder), overrides, cell, number, store=store)
         record.save()
         config = to_config(cfg, overrides)
-        record.budgets, record.budget_unit = config.budget.rungs(), config.budget.unit
         reporter = Reporter(prefix=f"[{number}] ", alone=False) if elsewhere else Reporter()
         for handler in logging.root.handlers:
             if isinstance(handler, logging.FileHandler):

@@ -36,7 +36,7 @@ def parser() -> Parser:
         "some artifacts may have been removed; the others are intact",
     )
     add = options.add_argument
-    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="the folder")
+    add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="folder, or bucket: its copies here")
     add("--verify", action="store_true", help="compare every file with its checksum")
     add("--clean", action="store_true", help="list the artifacts that are not needed")
     add("--yes", action="store_true", help="with --clean: remove them")
@@ -76,9 +76,9 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
     """Print a table for each command, in the order in which they made their first artifact."""
     groups: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        groups[item.command].append(item)
-    for typed, group in sorted(groups.items(), key=lambda entry: min(item.made for item in entry[1])):
-        made = min(item.made for item in group).replace("T", " ")[:16] or "unfinished"
+        groups[item.manifest.command].append(item)
+    for typed, group in sorted(groups.items(), key=lambda entry: min(item.manifest.made for item in entry[1])):
+        made = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
         print_table(f"{made}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4))
         for item in group:
@@ -88,16 +88,16 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
 
 
 def _cells(item: Item, labels: Sequence[str]) -> list[str]:
-    memory = None if item.manifest is None else item.manifest.peak_memory_bytes
+    seconds, memory = item.manifest.seconds, item.manifest.peak_memory_bytes
     origin = [item.name, *([f"of {', '.join(labels)}"] if labels else []), *(f"needs {name}" for name in item.needs)]
     state = ("" if item.needed else "not needed") if item.state == WHOLE else item.state
-    took = "" if item.seconds is None else duration(item.seconds)
-    return ["\n  ".join(origin), took, f"{si(item.n_bytes)}B", "" if memory is None else f"{si(memory)}B", state]
+    took, peak = duration(seconds) if item.manifest.made else "", f"{si(memory)}B" if memory else ""
+    return ["\n  ".join(origin), took, f"{si(item.n_bytes)}B", peak, state]
 
 
 def _total(items: list[Item]) -> str:
     total = sum(item.n_bytes for item in items)
-    seconds = sum(item.seconds or 0.0 for item in items)
+    seconds = sum(item.manifest.seconds for item in items)
     free = [item for item in items if not item.needed]
     text = f"{len(items)} artifacts, {si(total)}B, {duration(seconds)} of work"
     if free:
@@ -109,24 +109,22 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     """List the artifacts that nothing needs, and with `--yes` remove them."""
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    with records.no_new_runs(store):
-        alive = [entry for entry in records.entries(store) if entry.alive]
-        if alive and arguments.yes:
-            raise UserError(
-                f"{len(alive)} runs are using {store.root} (in {alive[0].record.parent}); wait for them or stop them"
-            )
+    with store.lock(records.CLEANING):
+        living = list(records.living(store))
+        if living and arguments.yes:
+            raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")
         items = inventory.take(store)
         unneeded = [item for item in items if not item.needed]
         for item in unneeded:
-            cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
+            cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
             why = "damaged" if item.state == DAMAGED else "not needed by any run or report"
             line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
-            for entry in records.entries(store):
-                if not entry.record.exists():
-                    entry.path.unlink()
+            for path, record in records.entries(store).items():
+                if not record.exists():
+                    path.unlink()
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
@@ -139,7 +137,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
 
 def _remove(store: Store, item: Item) -> bool:
     """Remove one folder unless another process is writing it."""
-    with store.if_free(item.name) as free:
+    with store.lock(item.name, wait=False) as free:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         else:

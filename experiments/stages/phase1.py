@@ -104,7 +104,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
                 TrainedTokenizer, "bpe", config=rules, inputs=inputs, build=build, name=sized, key=key
             )
         else:
-            context.store.on_use(record)
+            context.store.use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
     return MergeList(tokenizer, record, family.counts)

@@ -72,7 +72,7 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
             f"the tokenizer in {artifact.folder} does not match the folder's name; delete that folder and run the same "
             "command again"
         )
-    context.store.on_use(artifact)
+    context.store.use(artifact)
     return tokenizer, artifact
 
 

@@ -19,21 +19,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from experiments.results import Contents
-from experiments.store.manifest import FORMAT, MANIFEST, Manifest, PeakMemory, origin
-from tokenizer.durable import naming, remove_folder, sync
+from experiments.store import bucket
+from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin, peak_memory, remedied
+from tokenizer.corpus import remote
+from tokenizer.durable import naming, partial_name, remove_folder, sync
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded, shown
+from tokenizer.files import Verify, check_files, check_sizes, confined, digest, is_remote, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from filelock import FileLock
+    from tokenizer.progress import Progress
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 PARTIAL = ".partial"
 """Suffix of unfinished folders."""
-DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors of reading a manifest that is damaged, or that was written by another version."""
 
 C = TypeVar("C", bound=Contents)
 
@@ -54,7 +54,7 @@ class Artifact(Generic[C]):
     manifest: Manifest
     contents: C
     fresh: bool = False
-    check: Callable[[Artifact[Any]], None] | None = field(default=None, repr=False, compare=False)
+    check: Callable[[Artifact[Any]], None] = field(default=lambda _: None, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -63,8 +63,7 @@ class Artifact(Generic[C]):
         Raises:
             UserError: If a file is damaged or missing.
         """
-        if self.check is not None:
-            self.check(self)
+        self.check(self)
         return self.folder
 
     @property
@@ -85,37 +84,37 @@ class Store:
     Attributes:
         root: The folder; created with the first artifact.
         verify: When files are compared with their checksums.
+        url: The bucket (`experiments.store.bucket`) whose copy the folder is; empty if it is not one.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
-        progress: Called while checksums are compared, as in `tokenizer.files.check_files`.
+        progress: Called while files are transferred, or compared with their checksums.
     """
 
     root: Path
     verify: Verify = "once"
+    url: str = ""
     on_wait: Callable[[str], object] = lambda _: None
     on_use: Callable[[Artifact[Any]], object] = lambda _: None
-    progress: Callable[[str, int, int | None], None] | None = None
+    progress: Progress = lambda *_: None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the store without the callbacks, which belong to this process."""
-        return Store, (self.root, self.verify)
+        return Store, (self.root, self.verify, self.url)
 
     @staticmethod
     def at(where: str | Path, **options: Any) -> Store:
-        """Return the store in the folder that a user named.
+        """Return the store that a user named.
 
         Args:
-            where: The folder.
+            where: Folder, or URL of a bucket.
             options: Attributes of the class.
 
         Raises:
-            UserError: If it is a URL.
+            UserError: If the URL cannot be used.
         """
         if is_remote(str(where)):
-            raise UserError(
-                f"artifacts={shown(str(where))}: artifacts are kept in a folder; write artifacts=FOLDER, and "
-                "copy it to and from object storage between runs (aws s3 sync, gcloud storage rsync)"
-            )
+            url = str(where).rstrip("/")
+            return Store(bucket.copies(url), url=url, **options)
         return Store(Path(where).absolute(), **options)
 
     def make(
@@ -147,14 +146,18 @@ class Store:
         """
         usual, identity = self.identify(stage, config, inputs)
         name, identity = name or usual, {**identity, "hash": key or identity["hash"]}
-        artifact = self.find(name, result)
-        if artifact is None:
+        if (artifact := self.find(name, result)) is None:
             with self.lock(name):
-                artifact = self.find(name, result)
-                if artifact is None:
-                    artifact = self._build(result, name, identity, build, resumable)
-        self.on_use(artifact)
+                artifact = self.find(name, result) or self._build(name, identity, build, resumable)
+        self.use(artifact)
         return artifact
+
+    def use(self, artifact: Artifact[Any]) -> None:
+        """Report that an artifact is used, and upload it if it is not in the bucket."""
+        self.on_use(artifact)
+        if self.url and artifact.folder.exists():
+            with self.lock(artifact.name):
+                bucket.upload(artifact.folder, artifact.manifest, f"{self.url}/{artifact.name}", self.progress)
 
     @staticmethod
     def identify(stage: str, config: Mapping[str, Any], inputs: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -163,14 +166,7 @@ class Store:
         key = digest(identity)
         return f"{stage}-{key[:12]}", {**identity, "hash": key}
 
-    def _build(
-        self,
-        result: type[C],
-        name: str,
-        identity: Mapping[str, Any],
-        build: Callable[[Path], C],
-        resumable: bool,
-    ) -> Artifact[C]:
+    def _build(self, name: str, identity: dict[str, Any], build: Callable[[Path], C], resumable: bool) -> Artifact[C]:
         partial = self.root / f".{name}{PARTIAL}"
         if not resumable:
             remove_folder(partial)
@@ -178,7 +174,8 @@ class Store:
         for unfinished in (partial / MANIFEST, *partial.glob(".*.partial")):  # of a killed process
             if unfinished.is_file():
                 unfinished.unlink()
-        started, memory = time.perf_counter(), PeakMemory()
+        started = time.perf_counter()
+        peak_memory()  # so that the next call returns that of the stage
         try:
             with naming(partial):
                 contents = build(partial)
@@ -186,15 +183,18 @@ class Store:
             if not resumable:
                 remove_folder(partial, ignore_errors=True)
             raise
-        cost: dict[str, Any] = {"seconds": round(time.perf_counter() - started, 3), "peak_memory_bytes": memory.bytes()}
-        paths = sorted(partial.rglob("*"))
-        for path in (*paths, partial):
+        cost: dict[str, Any] = {"seconds": round(time.perf_counter() - started, 3), "peak_memory_bytes": peak_memory()}
+        names = [path.relative_to(partial).as_posix() for path in partial.rglob("*") if path.is_file()]
+        files = recorded(partial, names)
+        self._finish(name, partial, Manifest(contents=contents.save(), files=files, **identity, **cost, **origin()))
+        return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
+
+    def _finish(self, name: str, partial: Path, manifest: Manifest) -> None:
+        for path in (*partial.rglob("*"), partial):
             sync(path)
-        files = recorded(partial, [path.relative_to(partial).as_posix() for path in paths if path.is_file()])
-        Manifest(contents=contents.save(), files=files, **identity, **cost, **origin()).write(partial)
+        manifest.write(partial)
         partial.rename(self.root / name)
         sync(self.root)
-        return Artifact(self.root / name, Manifest.read(self.root / name), contents, fresh=True, check=self.check)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -207,11 +207,14 @@ class Store:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
         folder = confined(self.root, name)
-        if not folder.exists():  # checked first, because another process may rename the folder at any time
+        local = folder.exists()  # checked first, because another process may rename the folder at any time
+        manifest = bucket.read_manifest(f"{self.url}/{name}") if self.url and not local else None
+        if not local and manifest is None:
             return None
-        with _remedy(folder):
-            manifest = Manifest.read(folder)
-            check_sizes(folder, manifest.files)
+        with remedied(folder if local else f"{self.url}/{name}"):
+            if manifest is None:
+                manifest = Manifest.read(folder)
+                check_sizes(folder, manifest.files)
             return Artifact(folder, manifest, result.load(manifest.contents), check=self.check)
 
     def open_all(self, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
@@ -224,66 +227,62 @@ class Store:
         for name in names:
             if (artifact := self.find(name, result)) is None:
                 raise UserError(
-                    f"{self.root.resolve()}/{name} does not exist; run the command of its run again to rebuild it, or "
-                    "name the folder that it was moved to with --artifacts"
+                    f"{self.url or self.root.resolve()}/{name} does not exist; run the command of its run again to "
+                    "rebuild it, or name the folder that it was moved to with --artifacts"
                 )
             artifacts.append(artifact)
         return artifacts
 
     def check(self, artifact: Artifact[Any]) -> None:
-        """Compare an artifact's files with the checksums in its manifest.
+        """Compare an artifact's files with the checksums in its manifest; download them if they are not here.
 
         Raises:
             UserError: If a file is damaged or missing.
         """
-        with _remedy(artifact.folder):
+        if self.url and not artifact.folder.exists():
+            with self.lock(artifact.name):
+                if not artifact.folder.exists():
+                    partial = self.root / f".{artifact.name}.download{PARTIAL}"
+                    bucket.download(f"{self.url}/{artifact.name}", artifact.manifest, partial, self.progress)
+                    self._finish(artifact.name, partial, artifact.manifest)
+        with remedied(artifact.folder):
             check_files(artifact.folder, artifact.manifest.files, self.verify, self.progress)
 
     def names(self, prefix: str = "") -> list[str]:
-        """Return the names of finished artifacts that start with `prefix`."""
-        return sorted(path.name for path in self.root.glob(f"{prefix}*" if prefix else "[!.]*"))
+        """Return the names of artifacts that start with `prefix`. Those in a bucket may be unfinished."""
+        names = {path.name for path in self.root.glob("[!.]*")} | (remote.entries(self.url) if self.url else set())
+        return sorted(name for name in names if name.startswith(prefix))
 
     def remove(self, name: str) -> None:
         """Delete an artifact. Its folder is renamed first, so that it is never half deleted under its name."""
         if (self.root / name).exists():
-            doomed = self.root / f".{name}.removed{PARTIAL}"
-            remove_folder(doomed, ignore_errors=True)
+            doomed = partial_name(self.root / name)
             (self.root / name).rename(doomed)
             remove_folder(doomed, ignore_errors=True)
 
     @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of an artifact. The kernel releases it when its holder dies."""
-        with self.if_free(name) as free:
-            if free:
-                yield
-                return
-        self.on_wait(name)
-        with self._filelock(name):
-            yield
+    def lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the lock of an artifact, which the kernel releases when its holder dies.
 
-    @contextmanager
-    def if_free(self, name: str) -> Iterator[bool]:
-        """Hold the lock of an artifact in the block; yield False if another process holds it."""
-        lock = self._filelock(name)
-        with suppress(TimeoutError):
-            lock.acquire(timeout=0)
-        try:
-            yield lock.is_locked
-        finally:
-            lock.release()
-
-    def _filelock(self, name: str) -> FileLock:
+        The block gets True; without `wait`, it gets False if another process holds the lock.
+        """
         from filelock import FileLock  # of the extra `experiments`; commands of the base only open artifacts
 
         folder = self.root / ".locks"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(
-                f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
-            ) from None
-        return FileLock(folder / f"{name}.lock")
+            raise UserError(f"cannot write to artifacts={self.root} ({error.strerror}); name another folder") from None
+        lock = FileLock(folder / f"{name}.lock")
+        with suppress(TimeoutError):
+            lock.acquire(timeout=0)
+        if wait and not lock.is_locked:
+            self.on_wait(name)
+            lock.acquire()
+        try:
+            yield lock.is_locked
+        finally:
+            lock.release()
 
 
 def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
@@ -297,20 +296,5 @@ def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
         UserError: If the artifact is damaged.
     """
     folder = folder.resolve()
-    if not re.fullmatch(NAME, folder.name):
-        return None
-    return Store(folder.parent).find(folder.name, result) if (folder / MANIFEST).is_file() else None
-
-
-@contextmanager
-def _remedy(folder: Path) -> Iterator[None]:
-    """Say what to do about a damaged or missing file of an artifact."""
-    remedy = f"delete the folder {folder} and run the same command again to rebuild it"
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{error.filename} is missing; {remedy}") from None
-    except UserError as error:
-        raise UserError(f"{error}; {remedy}") from None
-    except DAMAGE as error:
-        raise UserError(f"{folder / MANIFEST} is damaged ({error}); {remedy}") from None
+    is_artifact = re.fullmatch(NAME, folder.name) and (folder / MANIFEST).is_file()
+    return Store(folder.parent).find(folder.name, result) if is_artifact else None

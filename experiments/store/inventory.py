@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from experiments.results import Folder
 from experiments.store import records
-from experiments.store.artifacts import DAMAGE, NAME, PARTIAL, Store
-from experiments.store.manifest import MANIFEST, Manifest
+from experiments.store.artifacts import NAME, PARTIAL, Store
+from experiments.store.manifest import DAMAGE, MANIFEST, Manifest
 from tokenizer.errors import UserError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WHOLE, DAMAGED, UNFINISHED, BUSY = "whole", "damaged", "unfinished", "in work"
 """States of an artifact. `unfinished`: left by an interrupted process. `in work`: being made now."""
@@ -25,36 +21,26 @@ class Item:
     """One folder of a store.
 
     Attributes:
-        path: The folder.
         name: Name of the artifact, also for an unfinished folder.
-        stage: The prefix of the name.
         state: One of the states above.
-        seconds: Time to make the artifact, if known.
         n_bytes: Size on disk.
-        manifest: Contents of `manifest.json`; None if it cannot be read.
-        made: Time when it was made (UTC); empty if unknown.
-        command: The command that made it; empty if unknown.
+        manifest: Contents of `manifest.json`; an empty one if it cannot be read.
         note: What is wrong.
         needs: Names of its existing inputs.
         needed: Whether a report, or a run whose folder exists, needs it.
     """
 
-    path: Path
     name: str
-    stage: str
     state: str
-    seconds: float | None
     n_bytes: int
-    manifest: Manifest | None = None
-    made: str = ""
-    command: str = ""
+    manifest: Manifest = field(default_factory=lambda: Manifest("", "", 0, {}, {}, {}))
     note: str = ""
     needs: list[str] = field(default_factory=list)
     needed: bool = False
 
 
 def take(store: Store, *, verify: bool = False) -> list[Item]:
-    """Return everything in a store, in the order in which it was made.
+    """Return everything in the folder of a store, in the order in which it was made.
 
     Args:
         store: The store.
@@ -62,18 +48,32 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
     """
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
-    names = [name for name in store.names() if re.fullmatch(NAME, name) or (store.root / name / MANIFEST).exists()]
-    items = [_item(store, store.root / name, verify) for name in names]
-    items += [_unfinished(store, path) for path in store.root.glob(".*") if path.suffix == PARTIAL]
-    _link(items)
-    _mark(store, items)
-    return sorted(items, key=lambda item: item.made or "~")
+    items = []
+    for path in store.root.iterdir():
+        n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        if path.suffix == PARTIAL:
+            name = path.name[1:].removesuffix(PARTIAL)
+            with store.lock(name, wait=False) as free:
+                items.append(Item(name, UNFINISHED if free else BUSY, n_bytes, needed=True))
+        elif re.fullmatch(NAME, path.name) or (path / MANIFEST).exists():
+            items.append(_finished(store, Item(path.name, WHOLE, n_bytes), verify))
+    whole = {item.name: item for item in items if item.state == WHOLE}
+    _link(whole)
+    waiting = [name for name, item in whole.items() if item.manifest.stage == "report"]
+    for record in records.entries(store).values():
+        if record.exists():
+            waiting += records.load(record).artifacts
+    while waiting:
+        item = whole.get(waiting.pop())
+        if item is not None and not item.needed:
+            item.needed = True
+            waiting += item.needs
+    return sorted(items, key=lambda item: (item.manifest.made or "~", item.name))
 
 
-def _item(store: Store, path: Path, verify: bool) -> Item:
-    item = Item(path, path.name, path.name.partition("-")[0], WHOLE, None, _n_bytes(path))
+def _finished(store: Store, item: Item, verify: bool) -> Item:
     try:
-        artifact = store.find(path.name, Folder)
+        artifact = store.find(item.name, Folder)
         assert artifact is not None
         item.manifest = artifact.manifest
         if verify:
@@ -81,51 +81,23 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
     except UserError as error:
         item.state, item.note = DAMAGED, str(error)
         with suppress(OSError, *DAMAGE):
-            item.manifest = Manifest.read(path)
-    if (manifest := item.manifest) is not None:
-        item.seconds, item.made, item.command = manifest.seconds, manifest.made, manifest.command
+            item.manifest = Manifest.read(store.root / item.name)
     return item
 
 
-def _unfinished(store: Store, path: Path) -> Item:
-    name = path.name.removeprefix(".").removesuffix(path.suffix)
-    with store.if_free(name) as free:
-        state = UNFINISHED if free else BUSY
-    return Item(path, name, name.partition("-")[0], state, None, _n_bytes(path), needed=True)
-
-
-def _n_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _link(items: list[Item]) -> None:
+def _link(whole: dict[str, Item]) -> None:
     """Find the inputs of each artifact, which are recorded by hash.
 
     A tokenizer is named by its content, and its training record points to it. So an artifact that needs the tokenizer
     also needs the record, and the merge list that the tokenizer was cut from.
     """
-    whole = {item.name: item.manifest for item in items if item.state == WHOLE and item.manifest}
-    by_hash = {manifest.hash: name for name, manifest in whole.items()}
-    for item in items:
-        if (manifest := whole.get(item.name)) is not None:
-            needs = {by_hash.get(hash_, "") for hash_ in manifest.inputs.values()}
-            needs.add(str(manifest.contents.get("tokenizer")))
-            for name, training in whole.items() if item.stage == "tokenizer" else ():
-                points = training.contents.get("tokenizer") == item.name or training.inputs == manifest.inputs
-                if "bpe" in name.partition("-")[0] and points:
-                    needs.add(name)
-            item.needs = sorted((needs & whole.keys()) - {item.name})
-
-
-def _mark(store: Store, items: list[Item]) -> None:
-    """Mark everything that can be reached from existing runs and reports as needed."""
-    by_name = {item.name: item for item in items if item.state == WHOLE}
-    waiting = [name for name, item in by_name.items() if item.stage == "report"]
-    for entry in records.entries(store):
-        if entry.record.exists():
-            waiting += records.load(entry.record).artifacts
-    while waiting:
-        item = by_name.get(waiting.pop())
-        if item is not None and not item.needed:
-            item.needed = True
-            waiting += item.needs
+    by_hash = {item.manifest.hash: name for name, item in whole.items()}
+    for item in whole.values():
+        needs = {by_hash.get(hash_, "") for hash_ in item.manifest.inputs.values()}
+        needs.add(str(item.manifest.contents.get("tokenizer")))
+        for name, other in whole.items() if item.manifest.stage == "tokenizer" else ():
+            training = other.manifest
+            points = training.contents.get("tokenizer") == item.name or training.inputs == item.manifest.inputs
+            if "bpe" in training.stage and points:
+                needs.add(name)
+        item.needs = sorted((needs & whole.keys()) - {item.name})

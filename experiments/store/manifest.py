@@ -9,20 +9,23 @@ import platform
 import resource
 import shlex
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizer.errors import UserError
 from tokenizer.files import read_sealed, write_sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 # Increased when the layout of artifacts or the meaning of a stage changes; older folders are then not reused.
 FORMAT = 3
 MANIFEST = "manifest.json"
+# Errors of reading a manifest that is damaged, or that was written by another version.
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 # Environment variable with the user's command, for processes that a launcher starts with its own command.
 COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
@@ -96,18 +99,23 @@ def origin() -> Mapping[str, Any]:
     }
 
 
-class PeakMemory:
-    """Peak resident memory of this process; on Linux, since this object was made."""
+def peak_memory() -> int:
+    """Return the peak resident memory of this process in bytes; on Linux, since the last call."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak
 
-    def __init__(self) -> None:
-        with suppress(OSError):  # not Linux, or not permitted: the peak is then that of the whole process
-            Path("/proc/self/clear_refs").write_text("5")
 
-    def bytes(self) -> int:
-        """Return the peak in bytes."""
-        with suppress(OSError):
-            for line in Path("/proc/self/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+@contextmanager
+def remedied(folder: Path | str) -> Iterator[None]:
+    """Say what to do about a damaged or missing file of an artifact."""
+    remedy = f"delete the folder {folder} and run the same command again to rebuild it"
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UserError(f"{error.filename} is missing; {remedy}") from None
+    except UserError as error:
+        raise UserError(f"{error}; {remedy}") from None
+    except DAMAGE as error:
+        raise UserError(f"{folder}/{MANIFEST} is damaged ({error}); {remedy}") from None

@@ -8,12 +8,11 @@ a lock, which is released when its process ends.
 from __future__ import annotations
 
 import dataclasses
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.results import ComparisonRecord
 from experiments.store.manifest import command_line
@@ -23,11 +22,11 @@ from tokenizer.files import digest, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from experiments.store.artifacts import Artifact, Store
 
 FILE = "run.json"
+CLEANING = "clean"  # lock of a store: runs that start while it is held wait
 _FOLDER = ".runs"
 
 
@@ -48,8 +47,6 @@ class Record:
         artifacts: Names of the artifacts that it made or used.
         results: The comparison, if the run got that far.
         rungs: With a ladder of budgets: the comparison at every budget, smallest first; `results` is the last.
-        budgets: The budgets of `rungs` as configured, smallest first.
-        budget_unit: Their unit: `bytes` or `flops`.
         report: Path of its report.
         command: The command line.
         started: Start time (UTC).
@@ -67,14 +64,9 @@ class Record:
     artifacts: list[str] = field(default_factory=list)
     results: ComparisonRecord | None = None
     rungs: list[ComparisonRecord] = field(default_factory=list)
-    budgets: list[int] = field(default_factory=list)
-    budget_unit: str = "bytes"
     report: str | None = None
     command: str = field(default_factory=command_line)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-
-    def __post_init__(self) -> None:
-        self._start = time.perf_counter()  # not a field, so it is not stored
 
     def save(self) -> None:
         """Write `run.json`."""
@@ -106,7 +98,7 @@ class Record:
             self._end()
 
     def _end(self) -> None:
-        self.seconds = round(time.perf_counter() - self._start, 3)
+        self.seconds = (datetime.now(UTC) - datetime.fromisoformat(self.started)).total_seconds()
         self.save()
 
 
@@ -130,62 +122,42 @@ def load(path: Path) -> Record:
 
 def find(folder: Path) -> list[Record]:
     """Return the records in a folder and its subfolders; cells of a sweep are in their order."""
-    records = [load(path) for path in folder.rglob(FILE)]
-    return sorted(records, key=lambda record: (record.number is None, record.number, record.folder))
-
-
-class Entry(NamedTuple):
-    """A registered run.
-
-    Attributes:
-        path: File of the entry.
-        record: Path of the run's `run.json`, which may no longer exist.
-        alive: Whether the run is still running.
-    """
-
-    path: Path
-    record: Path
-    alive: bool
+    return sorted(map(load, folder.rglob(FILE)), key=lambda run: (run.number is None, run.number, run.folder))
 
 
 @contextmanager
 def running(store: Store, folder: Path) -> Iterator[None]:
-    """Register a run with the store, and mark it as alive in the block.
-
-    Args:
-        store: Store of the run's artifacts.
-        folder: Folder of the run.
-    """
+    """Register the run in a folder with the store of its artifacts, and mark it as alive in the block."""
     where = str(folder.resolve())
     name = f"run-{digest(where)[:16]}"
     with ExitStack() as alive:
-        with no_new_runs(store):  # waits for `superbpe status --clean`, if it is running
+        with store.lock(CLEANING):
             alive.enter_context(store.lock(name))
         (store.root / _FOLDER).mkdir(parents=True, exist_ok=True)
         write_json(store.root / _FOLDER / f"{name}.json", {"folder": where})
         yield
 
 
-def no_new_runs(store: Store) -> AbstractContextManager[None]:
-    """Make runs that start during the block wait until it ends."""
-    return store.lock("clean")
+def entries(store: Store) -> dict[Path, Path]:
+    """Return the registered runs of a store: by the file of its entry, a run's `run.json`, which may be gone."""
+    paths = sorted((store.root / _FOLDER).glob("run-*.json"))
+    return {path: Path(read_json(path)["folder"]) / FILE for path in paths}
 
 
-def entries(store: Store) -> list[Entry]:
-    """Return the registered runs of a store."""
-    registered = []
-    for path in sorted((store.root / _FOLDER).glob("run-*.json")):
-        with store.if_free(path.stem) as free:
-            registered.append(Entry(path, Path(read_json(path)["folder"]) / FILE, alive=not free))
-    return registered
+def living(store: Store) -> Iterator[Path]:
+    """Yield the folders of the runs that are still running."""
+    for path, record in entries(store).items():
+        with store.lock(path.stem, wait=False) as free:
+            if not free:
+                yield record.parent
 
 
 def arm_labels(store: Store) -> dict[str, list[str]]:
     """Return the labels of the arms that used each artifact, as the records of finished runs name them."""
     labels: dict[str, dict[str, None]] = {}
-    for entry in entries(store):
+    for record in entries(store).values():
         with suppress(OSError, UserError):  # the folder of the run is gone or damaged
-            results = load(entry.record).results
+            results = load(record).results
             for arm in results.arms if results is not None else []:
                 used = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
                 for name in filter(None, used):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments.results import Folder, TrainedTokenizer
 from experiments.store.artifacts import Store, artifact_at
+from experiments.store.manifest import MANIFEST
 from experiments.store.records import arm_labels
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
@@ -59,22 +60,18 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     if len(paths) == 1:  # the user gave no order
         models.sort(key=lambda model: len(model[1].tokenizer.superword_ids()))
     labels = [_label(*model) for model in models]
-    names = [
-        f"{label} {one.name}" if labels.count(label) > 1 else label
-        for label, (one, _) in zip(labels, models, strict=True)
+    return [
+        Saved(f"{label} {one.name}" if labels.count(label) > 1 else label, one, lm)
+        for label, (one, lm) in zip(labels, models, strict=True)
     ]
-    return [Saved(name, *model) for name, model in zip(names, models, strict=True)]
 
 
 def _label(artifact: Artifact[Folder], lm: LanguageModel) -> str:
-    arms = arm_labels(Store(artifact.folder.parent)).get(artifact.name)
-    return " and ".join(arms) if arms else _kind(lm.tokenizer)
-
-
-def _kind(tokenizer: TokenizerLike) -> str:
-    if not isinstance(tokenizer, Tokenizer):
+    if arms := arm_labels(Store(artifact.folder.parent)).get(artifact.name):
+        return " and ".join(arms)
+    if not isinstance(lm.tokenizer, Tokenizer):
         return "external"
-    return "SuperBPE" if len(tokenizer.superword_ids()) else "BPE" if len(tokenizer.merge_ids) else "bytes"
+    return "SuperBPE" if len(lm.tokenizer.superword_ids()) else "BPE" if len(lm.tokenizer.merge_ids) else "bytes"
 
 
 def open_model(
@@ -115,8 +112,9 @@ def open_model(
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:
-    if (artifact := artifact_at(path, Folder)) is not None:
-        return [artifact]
+    folder = path.resolve()
+    if (folder / MANIFEST).is_file():
+        return Store(folder.parent).open_all([folder.name], Folder)
     store = Store(path)
     names = store.names("lm-")
     if not names:
@@ -129,12 +127,6 @@ def _find(path: Path) -> list[Artifact[Folder]]:
 
 def tokenizer_folder(path: Path) -> Path:
     """Return the tokenizer's folder or file: the path itself, or the tokenizer that a training record points to."""
-    record = training_record(path)
+    is_record = path.absolute().name.startswith(("bpe-", "superbpe-"))
+    record = artifact_at(path, TrainedTokenizer) if is_record else None
     return path if record is None else path.parent / record.contents.tokenizer
-
-
-def training_record(folder: Path) -> Artifact[TrainedTokenizer] | None:
-    """Return a training record; None for any other folder."""
-    if not folder.absolute().name.startswith(("bpe-", "superbpe-")):
-        return None
-    return artifact_at(folder, TrainedTokenizer)

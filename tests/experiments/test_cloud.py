@@ -1,16 +1,21 @@
-"""Runs on text in a loopback bucket: the same results as on local files, and no credentials in any file of a run."""
+"""Text and artifacts of runs in a loopback bucket: the results of local files, and no credentials in any file."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from experiments.cli import main
+from experiments.store.artifacts import Store
 from tests.experiments.conftest import tiny_overrides
 from tests.experiments.outputs import run_until as run
 from tests.tokenizer.corpus.endpoint import SECRETS
+
+if TYPE_CHECKING:
+    from tests.tokenizer.corpus.endpoint import Endpoint
 
 DOCUMENT = {"text": "the cat sat on the mat, and the dog sat on the log\n" * 3}
 
@@ -80,25 +85,33 @@ def test_a_signed_url_is_not_stored(
 
 
 @pytest.mark.slow
-def test_a_run_over_a_faulty_bucket_equals_one_over_files(bucket: Path, tmp_path: Path, endpoint) -> None:
-    results = {}
-    for name, where in (("near", str(bucket)), ("far", "s3://bucket/text/*.jsonl")):
-        endpoint.faults.extend([] if name == "near" else [500, None, 503, "cut", "slow"] * 5)
-        assert run("shard", [*tiny_overrides(where, tmp_path / name), "corpus.on_error=skip"]) == 0
-        artifacts = tmp_path / name / "artifacts"
-        results[name] = sorted(
-            (kind.partition("-")[0], path.name, path.read_bytes())
-            for kind in ("count-*/counts.parquet", "tokenizer-*/tokenizer.json", "shards-*/**/*.bin")
-            for path in artifacts.glob(kind)
-        )
+def test_a_run_over_a_faulty_bucket_equals_one_over_files(
+    bucket: Path, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "s3://bucket/artifacts"
+    kinds = ("count-*/counts.parquet", "tokenizer-*/tokenizer.json", "shards-*/**/*.bin", "evaluation-*/*.npz")
+
+    def run_on(machine: str, text: str, artifacts: str) -> Path:
+        monkeypatch.setenv("SUPERBPE_CACHE", str(tmp_path / machine))
+        others = [each for each in tiny_overrides(text, tmp_path / machine) if not each.startswith("artifacts=")]
+        assert run("evaluate", [*others, f"artifacts={artifacts}", "corpus.on_error=skip"]) == 0
+        return Store.at(artifacts).root
+
+    def results(root: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(root)): path.read_bytes() for kind in kinds for path in root.glob(kind)}
+
+    near = results(run_on("near", str(bucket), str(tmp_path / "near" / "artifacts")))
+    endpoint.faults.extend([500, None, 503, "cut", "slow"] * 3)
+    endpoint.upload_faults.extend([500, None, 503, "cut", "slow"] * 3)
+    far = results(run_on("far", "s3://bucket/text/*.jsonl", url))
     assert not endpoint.faults
-    assert {kind for kind, _, _ in results["near"]} == {"count", "tokenizer", "shards"}
-    assert results["far"] == results["near"]
-
-
-def test_artifacts_in_a_bucket_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = "artifacts=s3://bucket/artifacts"
-    assert run("count", [url, f"hydra.run.dir={tmp_path}"]) == 2
-    assert main.run(["status", url]) == 2
-    errors = capsys.readouterr().err
-    assert errors.count("artifacts=s3://bucket/artifacts: artifacts are kept in a folder; write artifacts=FOLDER") == 2
+    assert not endpoint.upload_faults
+    assert {name.partition("-")[0] for name in far} == {kind.partition("-")[0] for kind in kinds}
+    assert sorted(far.values()) == sorted(near.values())
+    objects = dict(endpoint.objects)
+    third = run_on("third", "s3://bucket/text/*.jsonl", url)
+    assert endpoint.objects == objects
+    assert not list(third.glob("count-*"))  # only what is read is downloaded
+    assert json.loads((tmp_path / "third" / "outputs" / "run.json").read_text())["store"] == url
+    for content in objects.values():
+        assert not any(secret.encode() in content for secret in SECRETS)

@@ -1,12 +1,13 @@
 """Files on object storage, the Hugging Face Hub and the web, through libraries with fsspec's interface.
 
-`pyarrow.fs` reads s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
+`pyarrow.fs` reads and writes s3:// and gs://, `huggingface_hub` reads hf://, fsspec's own client https://. Credentials
 come from where these libraries look for them. URLs are stored and shown without user names, passwords and queries,
 which may contain credentials.
 """
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import mmap
 import os
@@ -183,6 +184,34 @@ def names(url: str) -> list[str]:
     return sorted(f"{url.partition(':')[0]}://{name}" for name, about in entries.items() if about["type"] == "file")
 
 
+def entries(url: str, attempts: int | None = None) -> set[str]:
+    """Names of the files and folders in a folder of s3:// or gs://, which need not exist."""
+    from pyarrow.fs import FileSelector
+
+    system, path = _system(url)
+    folder = FileSelector(path, allow_not_found=True)
+    return {entry.base_name for entry in attempted(url, lambda: system.fs.get_file_info(folder), attempts)}
+
+
+def upload(path: Path, url: str) -> None:
+    """Write a local file to s3:// or gs://, as a whole or not at all; an object with this URL is replaced."""
+    system, key = _system(url)
+
+    def write() -> None:
+        with path.open("rb") as file:
+            stream = system.fs.open_output_stream(key, compression=None)
+            # Arrow cannot abort an upload: closing the stream, as its destructor does, completes a truncated object. So
+            # unless all of the file was written, this reference keeps the stream alive.
+            reference = ctypes.py_object(stream)
+            ctypes.pythonapi.Py_IncRef(reference)
+            while block := file.read(BLOCK_BYTES):
+                stream.write(block)
+            stream.close()
+            ctypes.pythonapi.Py_DecRef(reference)
+
+    attempted(url, write, what="written")
+
+
 def _pinned(system: Any, path: str) -> str:
     """The path of a data set at the commit that its revision has now: `datasets/ORGANISATION/NAME@COMMIT/PATH`."""
     if not path.startswith("datasets/") or path.count("/") < 2:
@@ -220,7 +249,7 @@ def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 
             yield pending.popleft().get()
 
 
-def attempted(url: str, call: Callable[[], _T]) -> _T:
+def attempted(url: str, call: Callable[[], _T], attempts: int | None = None, what: str = "read") -> _T:
     """Result of a call, repeated with growing random delays after failures that may be temporary.
 
     The libraries for gs:// and hf:// repeat requests themselves, for about a minute and half a minute.
@@ -228,11 +257,14 @@ def attempted(url: str, call: Callable[[], _T]) -> _T:
     Args:
         url: the start of messages.
         call: makes one attempt.
+        attempts: number of attempts, `ATTEMPTS` by default.
+        what: what the call does, for messages: the URL "cannot be read".
 
     Raises:
         UserError: the file does not exist, or the call failed for good.
     """
-    for attempt in range(1, ATTEMPTS + 1):
+    attempts = attempts or ATTEMPTS
+    for attempt in range(1, attempts + 1):
         try:
             return call()
         except UserError:
@@ -246,10 +278,10 @@ def attempted(url: str, call: Callable[[], _T]) -> _T:
                 raise
             lost = package == "aiohttp" and not isinstance(failure, ValueError)  # a malformed URL is a ValueError
             temporary = status in _TEMPORARY if status else lost or _AWS_TEMPORARY.search(str(failure))
-            if attempt == ATTEMPTS or not temporary:
+            if attempt == attempts or not temporary:
                 tries = f" after {attempt} attempts" if attempt > 1 else ""
                 why = shortened(" ".join(without_credentials(failure).split()))
-                raise UserError(f"{url}: cannot be read{tries}: {why}; {_REMEDY}") from None
+                raise UserError(f"{url}: cannot be {what}{tries}: {why}; {_REMEDY}") from None
             time.sleep(min(FIRST_DELAY * 2 ** (attempt - 1), LONGEST_DELAY) * random.uniform(0.5, 1.0))
     raise AssertionError
 

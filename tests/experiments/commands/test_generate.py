@@ -28,6 +28,8 @@ def test_models_of_a_folder_come_with_their_tokenizers(root):
     assert [saved.label for saved in load_models(names[::-1], "cpu")] == ["SuperBPE", "BPE"]
     twice = load_models([names[0], names[0]], "cpu")
     assert twice[0].label == f"BPE {names[0].name}"
+    renamed = shutil.copytree(names[0], root / "my-model")
+    assert [saved.artifact.name for saved in load_models([renamed], "cpu")] == ["my-model"]
 
 
 def test_models_have_the_labels_of_their_arms(root, monkeypatch):

@@ -52,7 +52,9 @@ def store(tmp_path: Path) -> Store:
 def _states(store: Store) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for item in inventory.take(store):
-        found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(item.stage)
+        found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(
+            item.name.partition("-")[0]
+        )
     return {state: sorted(stages) for state, stages in found.items()}
 
 
@@ -67,7 +69,7 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
     out = capsys.readouterr().out
     for expected in ("not needed", "damaged", "unfinished", "pytest", "kB"):
         assert expected in out
-    (evaluation,) = (item for item in inventory.take(store) if item.stage == "evaluation")
+    (evaluation,) = (item for item in inventory.take(store) if item.manifest.stage == "evaluation")
     assert evaluation.needs[0].startswith("lm-")
 
 
@@ -119,7 +121,7 @@ def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[st
     shutil.rmtree(tmp_path / "outputs")
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert [path.name for path in store.root.glob("[!.]*")] == []
-    assert records.entries(store) == []
+    assert records.entries(store) == {}
 
 
 def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:

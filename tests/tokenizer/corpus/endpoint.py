@@ -1,6 +1,7 @@
 """A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request."""
 
 import hashlib
+import io
 import json
 import re
 import threading
@@ -18,7 +19,7 @@ SECRETS = ("AKIDSECRET", "verysecret", "X-Amz-Signature=signed", "hf_token", "me
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Attributes: `objects` by "bucket/key"; `faults`, each used up by a request for data; `requests`."""
+    """Attributes: `objects` by "bucket/key"; `faults` and `upload_faults`, each used up by a request; `requests`."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -27,6 +28,7 @@ class Endpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects, self.faults, self.requests = {}, deque(), []
         self.delay = 0.0  # seconds per request for data
+        self.upload_faults, self.parts = deque(), {}  # parts by (upload, number)
         self.used = Counter()
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -44,6 +46,11 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def handle_expect_100(self):
+        super().handle_expect_100()
+        self.wfile.flush()  # the client waits for a second for it
+        return True
+
     def do_HEAD(self):
         self._serve(head=True)
 
@@ -56,12 +63,47 @@ class Handler(BaseHTTPRequestHandler):
         query = parse_qs(parts.query, keep_blank_values=True)
         return unquote(parts.path), {name: values[0] for name, values in query.items()}
 
+    def do_PUT(self):
+        path, query = self._asked()
+        content = self._content()
+        time.sleep(self.server.delay)
+        fault = self.server.upload_faults.popleft() if self.server.upload_faults else None
+        if fault == "cut":
+            self.close_connection = True
+        elif fault in CODES:
+            self._send(fault, f"<Error><Code>{CODES[fault]}</Code></Error>".encode())
+        else:
+            time.sleep(0.1 if fault == "slow" else 0)
+            if "uploadId" in query:
+                self.server.parts[query["uploadId"], int(query["partNumber"])] = content
+            else:
+                self.server.objects[path.lstrip("/")] = content
+            self._send(200, b"", {"ETag": f'"{_tag(content)}"'})
+
+    def _content(self):
+        """The body, without the checksums between its chunks."""
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            body = io.BytesIO(_joined(self.rfile))
+            self.rfile.readline()
+        else:
+            body = io.BytesIO(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        return _joined(body) if "aws-chunked" in self.headers.get("Content-Encoding", "") else body.read()
+
     def do_POST(self):
-        self._asked()
-        asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        repository, _, _ = self.path.removeprefix("/api/datasets/").partition("/paths-info/")
-        found = [self._entry(f"{repository}/{path}") for path in asked.get("paths", [])]
-        self._json([entry for entry in found if entry])
+        path, query = self._asked()
+        if "uploads" in query:
+            upload = f"<UploadId>{len(self.server.requests)}</UploadId>"
+            self._xml(f"<InitiateMultipartUploadResult>{upload}</InitiateMultipartUploadResult>")
+        elif "uploadId" in query:
+            numbers = [int(n) for n in re.findall(r"<PartNumber>(\d+)<", self._content().decode())]
+            content = b"".join(self.server.parts[query["uploadId"], number] for number in sorted(numbers))
+            self.server.objects[path.lstrip("/")] = content
+            self._xml("<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
+        else:
+            asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            repository, _, _ = path.removeprefix("/api/datasets/").partition("/paths-info/")
+            found = [self._entry(f"{repository}/{path}") for path in asked.get("paths", [])]
+            self._json([entry for entry in found if entry])
 
     def _xml(self, answer):
         self._send(200, f"<?xml version='1.0'?>{answer}".encode(), {"Content-Type": "application/xml"})
@@ -203,6 +245,15 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(content)
         self.wfile.flush()
+
+
+def _joined(body):
+    """The content of a body in chunks."""
+    content = b""
+    while length := int(body.readline().split(b";")[0], 16):
+        content += body.read(length)
+        body.readline()
+    return content
 
 
 def _time(content):
