@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -100,7 +100,7 @@ def plan(
     reference = next(iter(arms))
     plans: dict[Run, TrainConfig] = {}
     # The text is spread over the longest runs, whose beginnings the others share.
-    spreads: dict[tuple[int, int], dict[str, dict[str, int]]] = {}
+    spreads: dict[tuple[int, int], dict[str, dict[str, Any]]] = {}
     rungs = sorted({(run.size, run.seed, run.budget) for run in runs}, key=lambda rung: rung[2], reverse=True)
     for size, seed, amount in rungs:
         model, n_bytes = lm.model.with_layers(size), amount
@@ -133,7 +133,7 @@ def plan_rung(
     budget: BudgetConfig,
     arms: Mapping[str, Encoded],
     deployment: Deployment = DEFAULT_DEPLOYMENT,
-    spreads: Mapping[str, Mapping[str, int]] | None = None,
+    spreads: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, TrainConfig]:
     """Plan the training of each arm's model of one size, seed and budget.
 
