@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -194,21 +192,14 @@ class Corpus:
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(read_files, self.skipped, config=config, readers=readers, in_order=in_order, skip_long=True)
-        explicit = bool(config.heldout_paths)
         keep = self.filter(split)
-        sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
-        if explicit and split != "train":
-            sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         lines = [path for path, form in self.files if form == "jsonl"]
         if config.score_field is not None and lines and not self.is_part:  # a file without scores may follow
             check_first_lines(lines[0], config)
         empty, found, damaged = True, False, True
         try:
-            with ExitStack() as stack:
-                for source in reversed(sources):  # closed generators list what they skipped
-                    stack.callback(source.close)
-                for batch in chain.from_iterable(sources):
+            with closing(self._read(split, config, readers, in_order)) as source:  # closed, it lists what it skipped
+                for batch in source:
                     found, damaged = found or len(batch) > 0, damaged and not batch.n_bytes
                     taken, more = keep.apply(batch)
                     if len(taken):
@@ -222,22 +213,28 @@ class Corpus:
         if empty and not self.is_part:
             raise UserError(self._why_empty(split, found, damaged and self.skipped.count > 0))
 
+    def files_of(self, split: Split) -> list[tuple[File, str] | None]:
+        """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
+        files = [None] if self.config.dataset else [*self.files]
+        if self.config.heldout_paths and split != "train":
+            files = [*(files if split == "all" else []), *self.heldout_files]
+        return files
+
+    def _read(self, split: Split, config: CorpusConfig, readers: int, in_order: bool) -> Generator[_native.Batch]:
+        files = self.files_of(split)
+        if None in files:
+            yield from ahead(self._dataset, self.skipped)
+        yield from read_files(self.skipped, [*filter(None, files)], config, readers, in_order=in_order, skip_long=True)
+
     def report_skipped(self) -> None:
         """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
         if not self.is_part:
             self.skipped.report()
 
     def _why_empty(self, split: Split, found: bool, damaged: bool) -> str:
-        """Error message for a split without documents.
-
-        Args:
-            split: the split.
-            found: whether the files have records.
-            damaged: whether records were skipped, and no other one has text.
-        """
+        """Error message for a split without documents; no other record than skipped ones has text if `damaged`."""
         config = self.config
         where = config.dataset or config.places
-        explicit = bool(config.heldout_paths)
         if damaged:
             return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
         if not found and config.score_field is None:
@@ -247,7 +244,7 @@ class Corpus:
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
                 f"{list(map(shown, config.heldout_paths)) or where}; raise it"
             )
-        if split == "heldout" and not explicit:
+        if split == "heldout" and not config.heldout_paths:
             return (
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
@@ -266,8 +263,7 @@ class Corpus:
         Raises:
             UserError: the split is "heldout", but no documents are held out.
         """
-        config = self.config
-        explicit = bool(config.heldout_paths)
+        config, explicit = self.config, bool(self.config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
             raise UserError("no documents are held out; set heldout_fraction=0.01 or heldout_paths=[FILE,...]")
         return _native.DocumentFilter(

@@ -15,7 +15,7 @@ from tokenizer.corpus import remote
 from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.corpus.rows import opened
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, confined, is_file, is_remote, read_json, shown
+from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
 _FORMATS = {
     ".txt": "txt",
@@ -80,7 +80,7 @@ def _matches(path: str) -> Sequence[File]:
         matches = sorted(file for file in Path(path).rglob("*") if _format(file) not in (None, "arrow"))
     else:
         matches = [Path(path)]
-    if files := [match for match in matches if is_file(match)]:
+    if files := [match for match in matches if match.is_file()]:
         return files
     what = "no such file"
     if Path(path).is_dir():
@@ -117,7 +117,7 @@ def check_unchanged(states: dict[File, Stat]) -> None:
 
 def _is_array(path: File) -> bool:
     """Whether a local file has a JSON array instead of lines."""
-    if isinstance(path, RemoteFile) or not is_file(path):
+    if isinstance(path, RemoteFile):
         return False
     with suppress(OSError), opened(path) as stream:  # damage is reported by the reader
         return bool(stream.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["))
@@ -153,7 +153,7 @@ def fingerprint(path: File) -> dict[str, Any]:
 
 def local_files(dataset: str | None) -> list[Path]:
     """The files of a dataset that is a local folder."""
-    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if is_file(path))
+    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if path.is_file())
 
 
 def dataset_identity(name: str | None) -> Any:

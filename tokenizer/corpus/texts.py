@@ -32,6 +32,7 @@ Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 Missing and empty strings in columns and rows are not documents.
 """
 
+_Read: TypeAlias = Callable[[Corpus], Iterator[_native.Batch]]
 KINDS = (
     "a list or an iterator of strings, a column (table['text'], df['text']), a datasets.Dataset, a Corpus, or "
     "pathlib.Path of a file"
@@ -43,7 +44,7 @@ def batches(
     *,
     field: str = "text",
     batch_bytes: int = CorpusConfig.batch_bytes,
-    read: Callable[[Corpus], Iterator[_native.Batch]] = Corpus.batches,
+    read: _Read = Corpus.batches,
 ) -> Iterator[_native.Batch]:
     """The documents of a text in batches. Iterators are consumed; at most a few batches are in memory.
 
@@ -62,24 +63,18 @@ def batches(
     return _batches(text, config, read)
 
 
-def _batches(
-    text: Any, config: CorpusConfig, read: Callable[[Corpus], Iterator[_native.Batch]]
-) -> Iterator[_native.Batch]:
+def _batches(text: Any, config: CorpusConfig, read: _Read) -> Iterator[_native.Batch]:
     if isinstance(text, Corpus):
         return read(text)
     if isinstance(text, os.PathLike):
         return read(Corpus(CorpusConfig(paths=[str(text)], field=config.field)))
     if isinstance(text, _native.Batch):
         return iter([text])
-    if isinstance(text, str) and is_remote(text):
-        raise UserError(
-            f"the text {quoted(shown(text))} is one string: write Corpus(CorpusConfig(paths=[URL])) to read the file "
-            "of this URL, or put the string in a list to train on itself"
-        )
     if isinstance(text, str):
+        file = "Corpus(CorpusConfig(paths=[URL]))" if is_remote(text) else f"pathlib.Path({quoted(text)})"
         raise UserError(
-            f"the text {quoted(text)} is one string: write pathlib.Path({quoted(text)}) to read the file of this name, "
-            "or put the string in a list to train on itself"
+            f"the text {quoted(shown(text))} is one string: write {file} to read the file of this name, or put the "
+            "string in a list to train on itself"
         )
     if isinstance(text, Mapping):
         raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
