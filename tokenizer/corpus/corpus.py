@@ -160,10 +160,6 @@ class Corpus:
         """Bytes of the part as stored."""
         return sum(size for size, _ in self._states.values())
 
-    def part_skipped(self) -> dict[str, Any]:
-        """Skipped records of a part that has been read, as JSON for `Skipped.add_parts`."""
-        return {"counts": self.skipped.counts, "places": self.skipped.places}
-
     def part_identity(self) -> list[Any]:
         """Identity of a part among those of this corpus, as JSON."""
         return [[str(path), *state] for path, state in self._states.items()]

@@ -183,17 +183,14 @@ def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str]
     """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name."""
     import pyarrow as pa
 
-    names = list(schema.names)
-    path = [dotted] if dotted in names else dotted.split(".")
-    kind: Any = None
+    path, kind = [dotted] if dotted in schema.names else dotted.split("."), pa.struct(list(schema))
     for i, name in enumerate(path):
-        if i:
-            names = [kind.field(j).name for j in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+        names = [kind.field(j).name for j in range(kind.num_fields)] if pa.types.is_struct(kind) else []
         if name not in names:
             inside = f"{'.'.join(path[:i])!r} holds {kind}, whose values have no fields"
             fields = inside if i and not names else f"the fields are: {listed(names)}"
             raise DataError(f"{what} {dotted!r} ({fields}); {remedy}")
-        kind = kind.field(name).type if i else schema.field(name).type
+        kind = kind.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
     return path, kind
