@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokenizer import _native
-from tokenizer.corpus import text_files
+from tokenizer.corpus import remote, text_files
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import ahead, read_files
-from tokenizer.corpus.remote import File, Stat
+from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.corpus.rows import batch_records, check_first_lines
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
@@ -290,7 +290,12 @@ class Corpus:
         Raises:
             UserError: a file changed.
         """
-        text_files.check_unchanged(self._states)
+        distant = [path for path in self._states if isinstance(path, RemoteFile)]
+        states = {path: text_files.state(path) for path in self._states}
+        states |= zip(distant, remote.current(distant), strict=True)
+        for path, before in self._states.items():
+            if states[path] != before:
+                raise UserError(remote.changed(path, before, states[path]))
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one. Slow; for inspection."""

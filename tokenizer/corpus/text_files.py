@@ -60,11 +60,7 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
 
 
 def _matches(path: str) -> Sequence[File]:
-    """The files that a path, a URL or a glob names.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The files that a path, a URL or a glob names; a UserError if there is none."""
     if is_remote(path):
         if not (distant := remote.find(path, lambda file: _format(file) is not None)):
             raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl or .parquet files")
@@ -99,20 +95,6 @@ def state(path: File) -> Stat:
     except FileNotFoundError:
         return Stat(-1, "")
     return Stat(stat.st_size, str(stat.st_mtime_ns))
-
-
-def check_unchanged(states: dict[File, Stat]) -> None:
-    """Compare files with an earlier `state`.
-
-    Raises:
-        UserError: a file changed.
-    """
-    distant = [path for path in states if isinstance(path, RemoteFile)]
-    current = dict(zip(distant, remote.current(distant), strict=True))
-    for path, before in states.items():
-        now = current[path] if isinstance(path, RemoteFile) else state(path)
-        if now != before:
-            raise UserError(remote.changed(path, before, now))
 
 
 def _is_array(path: File) -> bool:
