@@ -29,8 +29,6 @@ SCHEMES = ("s3", "gs", "hf", "https", "http")
 """Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
 _URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://(?:[^\s/@]*@)?[^\s,'\"\]]+")
 
-MOST_NESTED = 100
-"""Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 Verify: TypeAlias = Literal["always", "once", "never"]
 """When to compare files with their checksums: at every use, at the first use in a process, or never (sizes only)."""
@@ -127,8 +125,7 @@ def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the path does not exist.
-        UserError: the file is not a JSON object, contains a lone surrogate, or is nested more than `MOST_NESTED`
-            levels deep.
+        UserError: the file is not a JSON object, contains a lone surrogate, or is nested too deeply.
     """
     return parse_json(read_bytes(path), path, remedy)
 
@@ -139,19 +136,16 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         parsed = json.loads(text, parse_constant=_finite, parse_float=_finite)
-        nested = _is_deeper(parsed, MOST_NESTED)
-        if not nested and _SURROGATE.search(text):
+        if _SURROGATE.search(text):
             json.dumps(parsed, ensure_ascii=False).encode()
     except RecursionError:
-        nested = True
+        raise UserError(f"{path} nests JSON values too deeply{suffix}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error}){suffix}") from None
     except UnicodeEncodeError:
         raise UserError(f"{path} is damaged: a string in it contains a lone surrogate{suffix}") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}){suffix}") from None
-    if nested:
-        raise UserError(f"{path} nests JSON values more than {MOST_NESTED} levels deep{suffix}")
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object{suffix}")
     return parsed
@@ -197,16 +191,6 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
         if not isinstance(array, np.ndarray):  # NumPy returns the bytes of other files in the archive
             raise UserError(f"{path} is damaged ({name} is not an array); {remedy}")
     return arrays
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    containers = [value] if isinstance(value, (list, dict)) else []
-    for _ in range(levels):
-        parts = (part for item in containers for part in (item.values() if isinstance(item, dict) else item))
-        containers = [part for part in parts if isinstance(part, (list, dict))]
-        if not containers:
-            return False
-    return True
 
 
 def weighted(entry: str, what: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tokenizer import _native
 from tokenizer.corpus import remote, text_files
@@ -31,20 +31,6 @@ _NOT_IDENTITY = {
     *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
 }
 _CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
-
-
-class NamedCorpus(NamedTuple):
-    """One of the named sources of a corpus.
-
-    Attributes:
-        name: its name; empty if the corpus has no named sources.
-        corpus: its documents.
-        weight: number of times each document counts when tokenizers are trained.
-    """
-
-    name: str
-    corpus: Corpus
-    weight: int
 
 
 class Corpus:
@@ -92,16 +78,19 @@ class Corpus:
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(map(str, overlap))} is in both paths and heldout_paths; remove it from one of them")
 
-    def by_source(self) -> list[NamedCorpus]:
-        """The sources, each as a corpus with the same settings; this corpus if it has no named sources."""
+    def by_source(self) -> list[tuple[str, Corpus, int]]:
+        """Name, corpus and weight of each source; ("", this corpus, 1) if it has no named sources.
+
+        The weight is the number of times that each document counts when tokenizers are trained.
+        """
         if not self.config.sources:
-            return [NamedCorpus("", self, 1)]
+            return [("", self, 1)]
         found = []
         for name, entry in self.config.sources.items():
             path, weight = weighted(entry, name)
             corpus = Corpus(replace(self.config, sources={}, paths=[path]))
             corpus.skipped = self.skipped
-            found.append(NamedCorpus(name, corpus, weight))
+            found.append((name, corpus, weight))
         return found
 
     def source(self, file: File) -> str:

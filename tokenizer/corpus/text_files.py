@@ -12,22 +12,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tokenizer.corpus import remote
+from tokenizer.corpus.config import FORMATS
 from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.corpus.rows import opened
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
-_FORMATS = {
-    ".txt": "txt",
-    ".text": "txt",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".arrow": "arrow",
-}
+_OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
 COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
 
@@ -108,7 +99,9 @@ def _is_array(path: File) -> bool:
 
 def _format(path: File) -> str | None:
     suffixes = [suffix for suffix in map(str.lower, PurePath(str(path)).suffixes) if suffix not in COMPRESSIONS]
-    return _FORMATS.get(suffixes[-1]) if suffixes else None
+    ending = suffixes[-1][1:] if suffixes else ""
+    form = _OTHER_ENDINGS.get(ending, ending)
+    return form if form in FORMATS else None
 
 
 def fingerprint(path: File) -> dict[str, Any]:
