@@ -200,7 +200,7 @@ class Corpus:
 
     def files_of(self, split: Split) -> list[tuple[File, str] | None]:
         """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
-        files = [None] if self.config.dataset else [*self.files]
+        files: list[tuple[File, str] | None] = [None] if self.config.dataset else [*self.files]
         if self.config.heldout_paths and split != "train":
             files = [*(files if split == "all" else []), *self.heldout_files]
         return files
