@@ -33,10 +33,6 @@ Missing and empty strings in columns and rows are not documents.
 """
 
 _Read: TypeAlias = Callable[[Corpus], Iterator[_native.Batch]]
-KINDS = (
-    "a list or an iterator of strings, a column (table['text'], df['text']), a datasets.Dataset, a Corpus, or "
-    "pathlib.Path of a file"
-)
 
 
 def batches(
@@ -83,7 +79,10 @@ def _batches(text: Any, config: CorpusConfig, read: _Read) -> Iterator[_native.B
     if callable(text) and not hasattr(text, "encode_batch"):
         return _batches(text(), config, read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
-        raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")
+        raise UserError(
+            f"the text is {type(text).__name__}, not text: pass a list or an iterator of strings, a column "
+            "(table['text'], df['text']), a datasets.Dataset, a Corpus, or pathlib.Path of a file"
+        )
     rows = not_files(_only(text, config.field), "write [pathlib.Path(name) for name in names] to read the files")
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
