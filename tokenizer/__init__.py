@@ -1,6 +1,6 @@
 """Byte-level BPE: corpus in, tokenizer out.
 
->>> from tokenizer import train_bpe as train_bpe
+>>> from tokenizer import train_bpe
 >>> train_bpe(["low lower newer"] * 3, 260, special_tokens=()).encode("lower")
 [257, 258]
 """
