@@ -161,7 +161,8 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """
     scheme, addresses = url.partition("://")[0].lower(), [url]
     if scheme not in _WEB:
-        (entries,) = concurrently(lambda url: attempted(shown(url), lambda: _entries(url)), [url])
+        system, path = _system(url)  # this thread's: those of `current` have seen parts of folders
+        (entries,) = concurrently(lambda path: attempted(shown(url), lambda: _entries(url, system, path)), [path])
         addresses = [f"{scheme}://{name}" for name, about in entries.items() if about["type"] == "file"]
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
@@ -169,9 +170,8 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     return sorted(replace(file, stat=stat) for file, stat in zip(files, current(files), strict=True))
 
 
-def _entries(url: str) -> dict[str, Any]:
+def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
     """The file, the matches of a glob (none if there are none), or all files in a folder: path to `info`."""
-    system, path = _system(url)
     if url.lower().startswith("hf:"):
         path = _pinned(system, path)
     if has_magic(url):
