@@ -20,29 +20,18 @@ if importlib.util.find_spec("tokenizer._native") is None:  # the source tree is 
 
 
 if TYPE_CHECKING:
-    from tokenizer._native import Batch
-    from tokenizer.corpus.config import CorpusConfig
-    from tokenizer.corpus.corpus import Corpus
-    from tokenizer.definition import Definition
-    from tokenizer.errors import UserError
-    from tokenizer.external.load import load_pretrained
-    from tokenizer.tokenizer import Tokenizer
-    from tokenizer.train.bpe import train_bpe
-    from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
+    from tokenizer._native import Batch as Batch
+    from tokenizer.corpus.config import CorpusConfig as CorpusConfig
+    from tokenizer.corpus.corpus import Corpus as Corpus
+    from tokenizer.definition import Definition as Definition
+    from tokenizer.errors import UserError as UserError
+    from tokenizer.external.load import load_pretrained as load_pretrained
+    from tokenizer.tokenizer import Tokenizer as Tokenizer
+    from tokenizer.train.bpe import train_bpe as train_bpe
+    from tokenizer.train.counting import PretokenCounts as PretokenCounts
+    from tokenizer.train.counting import count_pretokens as count_pretokens
+    from tokenizer.train.counting import mix_counts as mix_counts
 
-__all__ = [
-    "Batch",
-    "Corpus",
-    "CorpusConfig",
-    "Definition",
-    "PretokenCounts",
-    "Tokenizer",
-    "UserError",
-    "count_pretokens",
-    "load_pretrained",
-    "mix_counts",
-    "train_bpe",
-]
 _MODULES = {
     "Batch": "_native",
     "Corpus": "corpus.corpus",
@@ -56,6 +45,7 @@ _MODULES = {
     "mix_counts": "train.counting",
     "train_bpe": "train.bpe",
 }
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -168,8 +167,6 @@ def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
         raise UserError("ids are one row of whole numbers; use decode_batch for several texts") from None
     if not array.size:
         return np.empty(0, np.uint32)
-    if array.dtype.kind == "O" and array.ndim == 1:  # integers of more than 64 bits, or other objects
-        array = np.array([_id(value, vocab_size) for value in array], np.uint32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(f"ids are one row of whole numbers, not {array.ndim}-dimensional {array.dtype}")
     if array.dtype != np.uint32:
@@ -179,12 +176,3 @@ def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
                 f"the id {array[outside][0]} is not in the vocabulary: ids are below the vocabulary size {vocab_size}"
             )
     return np.ascontiguousarray(array, dtype=np.uint32)
-
-
-def _id(value: object, vocab_size: int) -> int:
-    if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_):
-        raise UserError(f"ids are one row of whole numbers; {value!r:.80} is not one")
-    number = operator.index(value)
-    if not 0 <= number < vocab_size:
-        raise UserError(f"the id {number} is not in the vocabulary: ids are below the vocabulary size {vocab_size}")
-    return number

@@ -79,7 +79,7 @@ def count(
 
 def _count(settings: Mapping[str, Any], part: Corpus, beat: Beat) -> Blocks:
     about = yield from _save(count_pretokens(part, **settings, progress=as_progress(beat)))
-    return {"about": about, "n_bytes": about["n_bytes"], "skipped": part.part_skipped()}
+    return {"about": about, "n_bytes": about["n_bytes"], "skipped": part.skipped.so_far()}
 
 
 def _save(counts: PretokenCounts) -> Blocks:
@@ -182,4 +182,4 @@ def _encode(split: Split, tokenizer: TokenizerLike, threads: int, part: Corpus, 
     for encoded in encode_batches(tokenizer, part.batches(split, readers=reading_threads(threads)), threads):
         beat(n_bytes := n_bytes + int(encoded.sizes.sum()))
         yield {name: array for name, array in vars(encoded).items() if array is not None}
-    return {"n_bytes": n_bytes, "skipped": part.part_skipped()}
+    return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}

@@ -313,7 +313,7 @@ class Cluster:
 
         Args:
             name: start of the names of the results.
-            work: called with each part; returns `n_bytes` of text, and `skipped` as `part.part_skipped()`.
+            work: called with each part; returns `n_bytes` of text, and `skipped` as `part.skipped.so_far()`.
             corpus: the corpus.
             split: side of its held-out split.
             folder: folder for results with the same settings, which all machines see.

@@ -124,7 +124,7 @@ def _collect(part: Corpus, beat: Beat) -> Blocks:
     for batch in part.batches("heldout"):
         beat(n_bytes := n_bytes + batch.n_bytes)
         yield {"data": np.asarray(batch.data), "offsets": np.asarray(batch.offsets)}
-    return {"n_bytes": n_bytes, "skipped": part.part_skipped()}
+    return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}
 
 
 def _texts(results: Sequence[Result]) -> Iterator[Batch]:
@@ -136,4 +136,4 @@ def _search(measured: Sequence[Result], n_words: int, threads: int, part: Corpus
     batches = part.batches("train", readers=2, in_order=False)
     n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
     yield {"marks": np.asarray(overlap.marks())}
-    return {"n_bytes": n_bytes, "skipped": part.part_skipped()}
+    return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}

@@ -79,7 +79,7 @@ def _survey(part: Corpus, beat: Beat) -> Blocks:
     facts = vars(survey(part, "heldout", hashes=True, done=beat))
     names = {name: value for name, value in facts.items() if isinstance(value, list)}
     yield {name: value for name, value in facts.items() if name not in names}
-    return {"names": names, "n_bytes": int(facts["n_bytes"].sum()), "skipped": part.part_skipped()}
+    return {"names": names, "n_bytes": int(facts["n_bytes"].sum()), "skipped": part.skipped.so_far()}
 
 
 def sizes(artifact: Artifact[HeldoutDocuments], unit: str) -> NDArray[np.int64]:

@@ -68,17 +68,11 @@ def test_a_batch_is_made_of_a_list_of_texts(value, message):
         Batch.from_texts(value)
 
 
-@pytest.mark.parametrize("value", [None, 5, 1.5, "abc", [1.5], [[1]], [-1], [999], np.array([1.0]), {"a": 1}], ids=repr)
-def test_ids_must_be_integers(value):
-    with pytest.raises(UserError, match=r"ids are one row of whole numbers|is not in the vocabulary"):
-        TOKENIZER.decode(value)
-
-
 @pytest.mark.parametrize("name", ["allowed_special", "disallowed_special"])
 @pytest.mark.parametrize("value", [None, 5, [5], [["x"]], "<|endoftext|>"], ids=repr)
 def test_special_strings_must_be_a_set(name, value):
     for call in (TOKENIZER.encode, lambda text, **options: TOKENIZER.encode_batch([text], **options)):
-        with pytest.raises(UserError, match=f"{name}=.* is (not a set of strings|one string)"):
+        with pytest.raises(UserError, match=f"{name}=.* is not a set of strings; pass one, such as"):
             call("x", **{name: value})
 
 

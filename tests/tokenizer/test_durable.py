@@ -20,11 +20,6 @@ UNREADABLE = {errno.EIO: "/proc/self/mem", errno.ELOOP: "loop"}
 """Targets of symbolic links that fail: a file whose first byte cannot be read, and the link itself."""
 
 
-@pytest.fixture(autouse=True)
-def _devices_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tokenizer.files._is_generated", lambda _: False)
-
-
 def _counts(folder: Path) -> None:
     PretokenCounts.load(folder / "counts.parquet")
 

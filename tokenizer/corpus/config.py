@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tokenizer.errors import UserError, check_choice
 from tokenizer.files import shown, weighted
 
+FORMATS = ("txt", "jsonl", "parquet", "csv", "json", "arrow")
+
 
 @dataclass(frozen=True)
 class CorpusConfig:
@@ -110,7 +112,7 @@ class CorpusConfig:
             weighted(entry, f"sources.{name}")
         check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
         check_choice("on_error", self.on_error, ("error", "skip"))
-        check_choice("format", self.format, (None, "txt", "jsonl", "parquet", "csv", "json", "arrow"))
+        check_choice("format", self.format, (None, *FORMATS))
         if (self.score_field is None) != (self.min_score is None):
             raise UserError("score_field and min_score go together; give both or neither")
         if not 0.0 <= self.heldout_fraction < 1.0:

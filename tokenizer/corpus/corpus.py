@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tokenizer import _native
-from tokenizer.corpus import text_files
+from tokenizer.corpus import remote, text_files
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import ahead, read_files
-from tokenizer.corpus.remote import File, Stat
+from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.corpus.rows import batch_records, check_first_lines
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
@@ -33,20 +31,6 @@ _NOT_IDENTITY = {
     *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
 }
 _CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
-
-
-class NamedCorpus(NamedTuple):
-    """One of the named sources of a corpus.
-
-    Attributes:
-        name: its name; empty if the corpus has no named sources.
-        corpus: its documents.
-        weight: number of times each document counts when tokenizers are trained.
-    """
-
-    name: str
-    corpus: Corpus
-    weight: int
 
 
 class Corpus:
@@ -94,16 +78,19 @@ class Corpus:
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(map(str, overlap))} is in both paths and heldout_paths; remove it from one of them")
 
-    def by_source(self) -> list[NamedCorpus]:
-        """The sources, each as a corpus with the same settings; this corpus if it has no named sources."""
+    def by_source(self) -> list[tuple[str, Corpus, int]]:
+        """Name, corpus and weight of each source; ("", this corpus, 1) if it has no named sources.
+
+        The weight is the number of times that each document counts when tokenizers are trained.
+        """
         if not self.config.sources:
-            return [NamedCorpus("", self, 1)]
+            return [("", self, 1)]
         found = []
         for name, entry in self.config.sources.items():
             path, weight = weighted(entry, name)
             corpus = Corpus(replace(self.config, sources={}, paths=[path]))
             corpus.skipped = self.skipped
-            found.append(NamedCorpus(name, corpus, weight))
+            found.append((name, corpus, weight))
         return found
 
     def source(self, file: File) -> str:
@@ -162,10 +149,6 @@ class Corpus:
         """Bytes of the part as stored."""
         return sum(size for size, _ in self._states.values())
 
-    def part_skipped(self) -> dict[str, Any]:
-        """Skipped records of a part that has been read, as JSON for `Skipped.add_parts`."""
-        return {"counts": self.skipped.counts, "places": self.skipped.places}
-
     def part_identity(self) -> list[Any]:
         """Identity of a part among those of this corpus, as JSON."""
         return [[str(path), *state] for path, state in self._states.items()]
@@ -194,21 +177,14 @@ class Corpus:
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(read_files, self.skipped, config=config, readers=readers, in_order=in_order, skip_long=True)
-        explicit = bool(config.heldout_paths)
         keep = self.filter(split)
-        sources = [ahead(self._dataset, self.skipped) if config.dataset else read(self.files)]
-        if explicit and split != "train":
-            sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         lines = [path for path, form in self.files if form == "jsonl"]
         if config.score_field is not None and lines and not self.is_part:  # a file without scores may follow
             check_first_lines(lines[0], config)
         empty, found, damaged = True, False, True
         try:
-            with ExitStack() as stack:
-                for source in reversed(sources):  # closed generators list what they skipped
-                    stack.callback(source.close)
-                for batch in chain.from_iterable(sources):
+            with closing(self._read(split, config, readers, in_order)) as source:  # closed, it lists what it skipped
+                for batch in source:
                     found, damaged = found or len(batch) > 0, damaged and not batch.n_bytes
                     taken, more = keep.apply(batch)
                     if len(taken):
@@ -222,22 +198,28 @@ class Corpus:
         if empty and not self.is_part:
             raise UserError(self._why_empty(split, found, damaged and self.skipped.count > 0))
 
+    def files_of(self, split: Split) -> list[tuple[File, str] | None]:
+        """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
+        files: list[tuple[File, str] | None] = [None] if self.config.dataset else [*self.files]
+        if self.config.heldout_paths and split != "train":
+            files = [*(files if split == "all" else []), *self.heldout_files]
+        return files
+
+    def _read(self, split: Split, config: CorpusConfig, readers: int, in_order: bool) -> Generator[_native.Batch]:
+        files = self.files_of(split)
+        if None in files:
+            yield from ahead(self._dataset, self.skipped)
+        yield from read_files(self.skipped, [*filter(None, files)], config, readers, in_order=in_order, skip_long=True)
+
     def report_skipped(self) -> None:
         """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
         if not self.is_part:
             self.skipped.report()
 
     def _why_empty(self, split: Split, found: bool, damaged: bool) -> str:
-        """Error message for a split without documents.
-
-        Args:
-            split: the split.
-            found: whether the files have records.
-            damaged: whether records were skipped, and no other one has text.
-        """
+        """Error message for a split without documents; no other record than skipped ones has text if `damaged`."""
         config = self.config
         where = config.dataset or config.places
-        explicit = bool(config.heldout_paths)
         if damaged:
             return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
         if not found and config.score_field is None:
@@ -247,7 +229,7 @@ class Corpus:
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
                 f"{list(map(shown, config.heldout_paths)) or where}; raise it"
             )
-        if split == "heldout" and not explicit:
+        if split == "heldout" and not config.heldout_paths:
             return (
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
@@ -266,8 +248,7 @@ class Corpus:
         Raises:
             UserError: the split is "heldout", but no documents are held out.
         """
-        config = self.config
-        explicit = bool(config.heldout_paths)
+        config, explicit = self.config, bool(self.config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
             raise UserError("no documents are held out; set heldout_fraction=0.01 or heldout_paths=[FILE,...]")
         return _native.DocumentFilter(
@@ -298,7 +279,12 @@ class Corpus:
         Raises:
             UserError: a file changed.
         """
-        text_files.check_unchanged(self._states)
+        distant = [path for path in self._states if isinstance(path, RemoteFile)]
+        states = {path: text_files.state(path) for path in self._states}
+        states |= zip(distant, remote.current(distant), strict=True)
+        for path, before in self._states.items():
+            if states[path] != before:
+                raise UserError(remote.changed(path, before, states[path]))
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one. Slow; for inspection."""

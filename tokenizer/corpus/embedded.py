@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from html import unescape
 from importlib import metadata
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,12 +169,6 @@ def _services() -> Iterator[tuple[str, _Source]]:
         yield service, source
 
 
-def _english() -> Iterator[tuple[str, _Source]]:
-    """As many services as subpackages."""
-    yield from islice(filter(_is_large, _services()), MOST_SOURCES // 2)
-    yield from _ordered(_python()[1])
-
-
 def _ordered(sources: Mapping[str, _Source]) -> list[tuple[str, _Source]]:
     return sorted(sources.items(), key=lambda item: _order(item[0]))
 
@@ -281,7 +275,12 @@ def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) ->
     Raises:
         UserError: a package is not installed in the version of `VERSIONS`.
     """
-    readers = {"english": _english, "code": lambda: _ordered(_python()[0]), "languages": _languages}
+    services = islice(filter(_is_large, _services()), MOST_SOURCES // 2)  # as many as subpackages
+    readers = {
+        "english": lambda: chain(services, _ordered(_python()[1])),
+        "code": lambda: _ordered(_python()[0]),
+        "languages": _languages,
+    }
     for number, kind in enumerate(kinds):
         if progress is not None:
             progress("embedded corpus", number, len(kinds))

@@ -27,18 +27,14 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
     Args:
         corpus: the corpus. The source is its `source_field`, shortened by `origin`, or else the name of the file, or of
             its part of `sources`.
-        split: see `Corpus.batches`; with `heldout_paths`, `all` means the corpus and then its held-out files.
+        split: see `Corpus.batches` and `Corpus.files_of`.
 
     Raises:
         UserError: a record does not have the field.
     """
-    config = corpus.config
-    files: list[tuple[File, str] | None] = [None] if config.dataset else list(corpus.files)
-    if config.heldout_paths and split != "train":
-        files = [*(files if split == "all" else []), *corpus.heldout_files]
-    keep = corpus.filter(split)
+    config, keep = corpus.config, corpus.filter(split)
     try:
-        for file in files:
+        for file in corpus.files_of(split):
             if config.source_field is None:
                 name = str(config.dataset) if file is None else corpus.source(file[0])
                 origins: Iterator[str] = repeat(name)

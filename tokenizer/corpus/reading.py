@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
@@ -82,8 +83,8 @@ def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped
     lacking = Skipped()
     batches, pool = start(lacking), ThreadPool(1)
 
-    def take() -> tuple[_native.Batch | None, Skipped]:
-        return next(batches, None), lacking.copy()
+    def take() -> tuple[_native.Batch | None, dict[str, Any]]:
+        return next(batches, None), lacking.so_far()
 
     try:
         following = pool.apply_async(take)

@@ -39,6 +39,7 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before the second attempt, which double with every further one, and their maximum."""
 TIMEOUT = 60.0
 """Seconds without data after which a request over https:// fails; a connection must be made within ten."""
+_WEB = ("https", "http")
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
     "AWS Error (NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_T|UNKNOWN .*429)"
@@ -146,7 +147,7 @@ File: TypeAlias = "Path | RemoteFile"
 
 def has_magic(url: str) -> bool:
     """Whether a URL is a glob. A question mark starts the query of https:// URLs, so these are never globs."""
-    return glob.has_magic(url) and not url.lower().startswith(("https:", "http:"))
+    return glob.has_magic(url) and url.partition("://")[0].lower() not in _WEB
 
 
 def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
@@ -159,29 +160,26 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     Raises:
         UserError: the place cannot be reached, or a package is missing.
     """
-    files = [RemoteFile(shown(address), Stat(0, ""), address) for address in names(url)]
+    scheme, addresses = url.partition("://")[0].lower(), [url]
+    if scheme not in _WEB:
+        system, path = _system(url)  # this thread's: those of `current` have seen parts of folders
+        (entries,) = concurrently(lambda path: attempted(shown(url), lambda: _entries(url, system, path)), [path])
+        addresses = [f"{scheme}://{name}" for name, about in entries.items() if about["type"] == "file"]
+    files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
         files = list(filter(keep, files))
     return sorted(replace(file, stat=stat) for file, stat in zip(files, current(files), strict=True))
 
 
-def names(url: str) -> list[str]:
-    """URLs of the file, of the files that match a glob (none if there are none), or of all files in a folder."""
-    if url.lower().startswith(("https:", "http:")):
-        return [url]
-    system, path = _system(url)
-
-    def call(path: str) -> dict[str, Any]:
-        if url.lower().startswith("hf:"):
-            path = _pinned(system, path)
-        if has_magic(url):
-            entries: dict[str, Any] = system.glob(path, detail=True)
-            return entries
-        about = system.info(path)
-        return {path: about} if about["type"] == "file" else system.find(path, detail=True)
-
-    (entries,) = concurrently(lambda path: attempted(shown(url), lambda: call(path)), [path])
-    return sorted(f"{url.partition(':')[0]}://{name}" for name, about in entries.items() if about["type"] == "file")
+def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
+    """The file, the matches of a glob (none if there are none), or all files in a folder: path to `info`."""
+    if url.lower().startswith("hf:"):
+        path = _pinned(system, path)
+    if has_magic(url):
+        entries: dict[str, Any] = system.glob(path, detail=True)
+        return entries
+    about = system.info(path)
+    return {path: about} if about["type"] == "file" else system.find(path, detail=True)
 
 
 def entries(url: str, attempts: int | None = None) -> set[str]:
@@ -290,7 +288,7 @@ def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
     scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
     with needs_extra(f"{shown(url)}: "):
-        if scheme in ("https", "http"):
+        if scheme in _WEB:
             return _web(os.getpid()), url
         if scheme == "hf":
             from huggingface_hub import HfFileSystem

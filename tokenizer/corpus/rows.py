@@ -96,8 +96,6 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
         yield
     except UserError:  # of a remote file
         raise
-    except MemoryError as error:
-        raise UserError(f"{what}: its rows do not fit in this machine's memory: {error}") from None
     except parquet_errors() as error:
         reason = shortened(error)
         if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
@@ -123,45 +121,31 @@ def _footer(file: File) -> Any:
     return pa.BufferReader(tail)
 
 
-def _chunks(file: RemoteFile, opened: Any, i: int, columns: Sequence[str]) -> Any:
-    """A file with only the given columns of row group `i`.
-
-    Arrow must not read the remote file itself: `RemoteFile.excerpt`.
-    """
+def _chunks(file: RemoteFile, group: Any, columns: Sequence[str]) -> Any:
+    """A file with only the given columns (dotted paths) of a row group, which Arrow must not read: `excerpt`."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
-    try:
-        empty = pq.ParquetFile(pa.BufferReader(file.excerpt([])), metadata=opened.metadata)
-        next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
-    except OSError as error:
-        if "page header" not in str(error):
-            raise
     spans = []
-    for column in _columns_at(opened, i, columns):
-        start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
-        # As Arrow: some old writers did not count the header of the dictionary.
-        spans.append((start, min(file.stat.size, start + column.total_compressed_size + 100)))
+    for column in map(group.column, range(group.num_columns)):
+        if column.path_in_schema in columns:
+            start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+            # As Arrow: some old writers did not count the header of the dictionary.
+            spans.append((start, min(file.stat.size, start + column.total_compressed_size + 100)))
     return pa.BufferReader(file.excerpt(spans))
-
-
-def _columns_at(file: Any, i: int, paths: Sequence[str]) -> list[Any]:
-    """Metadata of the columns of row group `i` with these dotted paths, which must be undamaged (`_chunks`)."""
-    group, schema = file.metadata.row_group(i), file.metadata.schema
-    return [group.column(j) for j in range(group.num_columns) if schema.column(j).path in paths]
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
     """Rows of row group `i` of a file; `file` has the metadata, and everything else of a local file."""
     import pyarrow.parquet as pq
 
-    names, source = [".".join(column) for column in columns], path
+    names = [".".join(column) for column in columns]
     with _explained(f"{path}: damaged Parquet file", "; download or write it again"):
+        group = file.metadata.row_group(i)
         if isinstance(path, RemoteFile):
-            source = _chunks(path, file, i, names)
-            file = pq.ParquetFile(source, metadata=file.metadata)
-        rows_at_once = _rows_at_once(file, source, i, columns[0], config)
+            file = pq.ParquetFile(_chunks(path, group, names), metadata=file.metadata)
+        # At most a few batches of text, by the average length of the group's rows.
+        rows_at_once = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
+        rows_at_once = min(rows_at_once, _PARQUET_ROWS)
         # Arrow's own threads are not faster for a single column.
         yield from file.iter_batches(rows_at_once, row_groups=[i], columns=names, use_threads=False)
 
@@ -199,17 +183,14 @@ def _column(schema: Any, dotted: str, what: str, remedy: str) -> tuple[list[str]
     """Path and type of a column; `dotted` is its name, or a dotted path if no column has this name."""
     import pyarrow as pa
 
-    names = list(schema.names)
-    path = [dotted] if dotted in names else dotted.split(".")
-    kind: Any = None
+    path, kind = [dotted] if dotted in schema.names else dotted.split("."), pa.struct(list(schema))
     for i, name in enumerate(path):
-        if i:
-            names = [kind.field(j).name for j in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+        names = [kind.field(j).name for j in range(kind.num_fields)] if pa.types.is_struct(kind) else []
         if name not in names:
             inside = f"{'.'.join(path[:i])!r} holds {kind}, whose values have no fields"
             fields = inside if i and not names else f"the fields are: {listed(names)}"
             raise DataError(f"{what} {dotted!r} ({fields}); {remedy}")
-        kind = kind.field(name).type if i else schema.field(name).type
+        kind = kind.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
     return path, kind
@@ -233,30 +214,27 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     """
     import pyarrow as pa
 
-    what = "the column"
+    what, path, root = "the column", [""], ""
     names = getattr(column, "column_names", None) or getattr(column, "columns", None)
     if names is not None:
-        what, root = f"field {config.field!r}", config.field
-        if root not in list(names):
-            root = root.split(".")[0]
-        if root not in list(names):
-            raise DataError(f"no field {config.field!r} (the fields are: {listed(list(names))}); {_SET_FIELD}")
+        what, names = f"field {config.field!r}", list(names)
+        root = config.field if config.field in names else config.field.split(".")[0]
+        if root not in names:
+            raise DataError(f"no field {config.field!r} (the fields are: {listed(names)}); {_SET_FIELD}")
         column = column[root]
     try:
         chunked = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column])
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"{what} does not hold text: {shortened(error)}") from None
+    table, first = pa.table([chunked], names=[root]), 0
     if names is not None:
-        table = pa.table([chunked], names=[root])
-        chunked = _inside(table, _column(table.schema, config.field, "no field", _SET_FIELD)[0])
-    number = 0
-    for chunk in chunked.chunks:
-        rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
-        if pa.types.is_dictionary(chunk.type):  # its values repeat
-            rows = min(rows, _PARQUET_ROWS)
-        for start in range(0, len(chunk), rows):
-            yield _batch(_as_bytes(chunk.slice(start, rows), what), "", number + start, config)[0]
-        number += len(chunk)
+        path = _column(table.schema, config.field, "no field", _SET_FIELD)[0]
+    rows = max(1, config.batch_bytes * len(table) // max(table.nbytes, 1))
+    if pa.types.is_dictionary(chunked.type):  # its values repeat
+        rows = min(rows, _PARQUET_ROWS)
+    for part in table.to_batches(rows):
+        yield _batch(_as_bytes(_inside(part, path), what), "", first, config)[0]
+        first += len(part)
 
 
 def _as_bytes(texts: Any, what: str) -> Any:
@@ -310,35 +288,6 @@ def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) 
             file.write_batch(pa.record_batch([texts], schema=schema))
             tick(done := done + batch.n_bytes)
     tick.finish(done)
-
-
-def _rows_at_once(file: Any, source: Any, i: int, text: Sequence[str], config: CorpusConfig) -> int:
-    """Number of rows of row group `i` to read at a time: at most a few batches of text.
-
-    The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
-    each in the file, so the longest dictionary value limits the number of rows as well.
-    """
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    # With dictionaries of the text column as they are stored, and a small buffer, which avoids reading the rest of a
-    # row group.
-    names = {config.field} & {file.schema.column(i).path for i in range(len(file.schema))}
-    peeked = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=list(names), buffer_size=1 << 16)
-    # Reading a row checks the metadata of the columns. If they are damaged it raises an error; `group.column` would
-    # abort the process.
-    where: dict[str, Any] = {"batch_size": 1, "row_groups": [i], "columns": [".".join(text)], "use_threads": False}
-    try:
-        first = next(peeked.iter_batches(**where), None)
-    except parquet_errors():  # pyarrow reads some encodings only as plain text
-        first = next(file.iter_batches(**where), None)
-    size = sum(column.total_uncompressed_size for column in _columns_at(file, i, [".".join(text)]))
-    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * file.metadata.row_group(i).num_rows // max(size, 1))
-    values = None if first is None else _inside(first, text)
-    if values is not None and hasattr(values, "dictionary"):
-        longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
-        rows = min(rows, 4 * config.batch_bytes // max(1, longest))
-    return max(1, int(rows))
 
 
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:

@@ -31,19 +31,19 @@ class Skipped:
             places = [place.partition("; fix the line")[0] for place in places[:PLACES]]
             self.counts[file], self.places[file] = count, places
 
-    def copy(self) -> Skipped:
-        """Records skipped so far."""
-        return Skipped(dict(self.counts), dict(self.places))
+    def so_far(self) -> dict[str, Any]:
+        """Records skipped so far, as JSON for `update`."""
+        return {"counts": dict(self.counts), "places": dict(self.places)}
 
-    def update(self, other: Skipped) -> None:
-        """Add what another reader skipped."""
-        for file, count in other.counts.items():
-            self.add(file, count, other.places[file])
+    def update(self, other: Mapping[str, Any]) -> None:
+        """Add what another reader skipped: its `so_far`."""
+        for file, count in other["counts"].items():
+            self.add(file, count, other["places"][file])
 
     def add_parts(self, parts: Iterable[Mapping[str, Any]]) -> None:
-        """Add what was skipped of all parts of a corpus, in order: results of `Corpus.part_skipped`."""
+        """Add what was skipped of all parts of a corpus, in order: their `so_far`."""
         for part in parts:
-            self.update(Skipped(part["counts"], part["places"]))
+            self.update(part)
         self.report()
 
     def report(self) -> None:

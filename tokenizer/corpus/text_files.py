@@ -12,22 +12,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tokenizer.corpus import remote
+from tokenizer.corpus.config import FORMATS
 from tokenizer.corpus.remote import File, RemoteFile, Stat
 from tokenizer.corpus.rows import opened
 from tokenizer.errors import UserError
-from tokenizer.files import check_file, confined, is_file, is_remote, read_json, shown
+from tokenizer.files import check_file, confined, is_remote, read_json, shown
 
-_FORMATS = {
-    ".txt": "txt",
-    ".text": "txt",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".arrow": "arrow",
-}
+_OTHER_ENDINGS = {"text": "txt", "ndjson": "jsonl", "json": "jsonl", "tsv": "csv"}
 COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
 
@@ -60,11 +51,7 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
 
 
 def _matches(path: str) -> Sequence[File]:
-    """The files that a path, a URL or a glob names.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The files that a path, a URL or a glob names; a UserError if there is none."""
     if is_remote(path):
         if not (distant := remote.find(path, lambda file: _format(file) is not None)):
             raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl or .parquet files")
@@ -80,7 +67,7 @@ def _matches(path: str) -> Sequence[File]:
         matches = sorted(file for file in Path(path).rglob("*") if _format(file) not in (None, "arrow"))
     else:
         matches = [Path(path)]
-    if files := [match for match in matches if is_file(match)]:
+    if files := [match for match in matches if match.is_file()]:
         return files
     what = "no such file"
     if Path(path).is_dir():
@@ -101,23 +88,9 @@ def state(path: File) -> Stat:
     return Stat(stat.st_size, str(stat.st_mtime_ns))
 
 
-def check_unchanged(states: dict[File, Stat]) -> None:
-    """Compare files with an earlier `state`.
-
-    Raises:
-        UserError: a file changed.
-    """
-    distant = [path for path in states if isinstance(path, RemoteFile)]
-    current = dict(zip(distant, remote.current(distant), strict=True))
-    for path, before in states.items():
-        now = current[path] if isinstance(path, RemoteFile) else state(path)
-        if now != before:
-            raise UserError(remote.changed(path, before, now))
-
-
 def _is_array(path: File) -> bool:
     """Whether a local file has a JSON array instead of lines."""
-    if isinstance(path, RemoteFile) or not is_file(path):
+    if isinstance(path, RemoteFile):
         return False
     with suppress(OSError), opened(path) as stream:  # damage is reported by the reader
         return bool(stream.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["))
@@ -126,7 +99,9 @@ def _is_array(path: File) -> bool:
 
 def _format(path: File) -> str | None:
     suffixes = [suffix for suffix in map(str.lower, PurePath(str(path)).suffixes) if suffix not in COMPRESSIONS]
-    return _FORMATS.get(suffixes[-1]) if suffixes else None
+    ending = suffixes[-1][1:] if suffixes else ""
+    form = _OTHER_ENDINGS.get(ending, ending)
+    return form if form in FORMATS else None
 
 
 def fingerprint(path: File) -> dict[str, Any]:
@@ -153,7 +128,7 @@ def fingerprint(path: File) -> dict[str, Any]:
 
 def local_files(dataset: str | None) -> list[Path]:
     """The files of a dataset that is a local folder."""
-    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if is_file(path))
+    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if path.is_file())
 
 
 def dataset_identity(name: str | None) -> Any:

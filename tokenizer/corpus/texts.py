@@ -32,10 +32,7 @@ Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 Missing and empty strings in columns and rows are not documents.
 """
 
-KINDS = (
-    "a list or an iterator of strings, a column (table['text'], df['text']), a datasets.Dataset, a Corpus, or "
-    "pathlib.Path of a file"
-)
+_Read: TypeAlias = Callable[[Corpus], Iterator[_native.Batch]]
 
 
 def batches(
@@ -43,7 +40,7 @@ def batches(
     *,
     field: str = "text",
     batch_bytes: int = CorpusConfig.batch_bytes,
-    read: Callable[[Corpus], Iterator[_native.Batch]] = Corpus.batches,
+    read: _Read = Corpus.batches,
 ) -> Iterator[_native.Batch]:
     """The documents of a text in batches. Iterators are consumed; at most a few batches are in memory.
 
@@ -62,24 +59,18 @@ def batches(
     return _batches(text, config, read)
 
 
-def _batches(
-    text: Any, config: CorpusConfig, read: Callable[[Corpus], Iterator[_native.Batch]]
-) -> Iterator[_native.Batch]:
+def _batches(text: Any, config: CorpusConfig, read: _Read) -> Iterator[_native.Batch]:
     if isinstance(text, Corpus):
         return read(text)
     if isinstance(text, os.PathLike):
         return read(Corpus(CorpusConfig(paths=[str(text)], field=config.field)))
     if isinstance(text, _native.Batch):
         return iter([text])
-    if isinstance(text, str) and is_remote(text):
-        raise UserError(
-            f"the text {quoted(shown(text))} is one string: write Corpus(CorpusConfig(paths=[URL])) to read the file "
-            "of this URL, or put the string in a list to train on itself"
-        )
     if isinstance(text, str):
+        file = "Corpus(CorpusConfig(paths=[URL]))" if is_remote(text) else f"pathlib.Path({quoted(text)})"
         raise UserError(
-            f"the text {quoted(text)} is one string: write pathlib.Path({quoted(text)}) to read the file of this name, "
-            "or put the string in a list to train on itself"
+            f"the text {quoted(shown(text))} is one string: write {file} to read the file of this name, or put the "
+            "string in a list to train on itself"
         )
     if isinstance(text, Mapping):
         raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
@@ -88,12 +79,15 @@ def _batches(
     if callable(text) and not hasattr(text, "encode_batch"):
         return _batches(text(), config, read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
-        raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")
+        raise UserError(
+            f"the text is {type(text).__name__}, not text: pass a list or an iterator of strings, a column "
+            "(table['text'], df['text']), a datasets.Dataset, a Corpus, or pathlib.Path of a file"
+        )
     rows = not_files(_only(text, config.field), "write [pathlib.Path(name) for name in names] to read the files")
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
     if isinstance(first, _native.Batch):
-        return map(_checked, rows)
+        return rows
     if isinstance(first, os.PathLike):
         return read(Corpus(CorpusConfig(paths=[str(path) for path in rows], field=config.field)))
     if _is_arrow(first):
@@ -115,12 +109,6 @@ def _only(rows: Any, field: str) -> Any:
 def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
     keep = _native.DocumentFilter()
     return (taken for batch in batches if len(taken := keep.apply(batch)[0]))
-
-
-def _checked(batch: object) -> _native.Batch:
-    if not isinstance(batch, _native.Batch):
-        raise UserError(f"the text contains {type(batch).__name__} after a Batch; pass {KINDS}")
-    return batch
 
 
 @contextmanager

@@ -117,9 +117,8 @@ class ExternalTokenizer(TokenizerLike):
         changed, sizes, marked = [], [], None
         for i, (text, encoded) in enumerate(self._encode(_strings(batch))):
             ids += [np.array([mark]), encoded.ids]
-            data = text.encode()
-            covers += [np.zeros(1, np.int64), covered_bytes(data, encoded, self.vocab)]
-            sizes.append(len(data))
+            covers += [np.zeros(1, np.int64), covered_bytes(encoded)]
+            sizes.append(len(text.encode()))
             changed.append(self.decode(encoded.ids) != text)
             if marked is None and mark in encoded.ids:
                 marked = i
@@ -226,41 +225,15 @@ class ExternalTokenizer(TokenizerLike):
         return f"<ExternalTokenizer {self.name}: {self.vocab_size} tokens, run by {self.software.version}>"
 
 
-def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """Number of bytes of a text that each token covers. Bytes inside a token's span count once, all others never.
+def covered_bytes(encoded: Encoded) -> npt.NDArray[np.int64]:
+    """int64 [tokens]: number of bytes of a text that each token covers.
 
-    If several tokens share a character, each covers the part that it spells, and the last one covers the rest.
-
-    Args:
-        text: UTF-8.
-        encoded: the text's tokens.
-        vocab: bytes of each token, by id.
-
-    Returns:
-        int64 [tokens].
+    Bytes inside a token's span count once, all others never. If several tokens share a character, the first covers it.
     """
-    if not len(encoded.ids):
-        return np.zeros(0, np.int64)
     starts, ends = encoded.spans.T
-    reached = np.maximum.accumulate(ends)
-    before = np.append(0, reached[:-1])
-    covered: npt.NDArray[np.int64] = np.maximum(reached - np.maximum(starts, before), 0)
-    following = np.append(starts[1:], len(text))
-    shared = following < reached
-    places = np.flatnonzero(shared)
-    at = 0
-    for i in np.union1d(places, places + 1).tolist():
-        first = max(int(starts[i]), at if i and shared[i - 1] else int(before[i]))
-        at = max(first, int(reached[i]))
-        if shared[i]:
-            at = max(first + _common_prefix(text[first:at], vocab[encoded.ids[i]]), int(following[i]))
-        covered[i] = at - first
+    before = np.append(0, np.maximum.accumulate(ends))[:-1]
+    covered: npt.NDArray[np.int64] = np.maximum(ends - np.maximum(starts, before), 0)
     return covered
-
-
-def _common_prefix(first: bytes, second: bytes) -> int:
-    shorter = min(len(first), len(second))
-    return next((i for i in range(shorter) if first[i] != second[i]), shorter)
 
 
 def _strings(texts: Texts) -> list[str]:

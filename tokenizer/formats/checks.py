@@ -13,7 +13,7 @@ from tokenizer.errors import UserError, quoted
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a JSON value has a type: a plain one, a union, `list[T]`, `dict[str, T]`, or `tuple[T, U]` for a row."""
+    """Whether a JSON value has a type: a plain one, a union, `list[T]` or `dict[str, T]`."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return any(conforms(value, part) for part in parts)
@@ -21,8 +21,6 @@ def conforms(value: Any, hint: Any) -> bool:
         return isinstance(value, list) and all(conforms(item, parts[0]) for item in value)
     if origin is dict:
         return isinstance(value, dict) and all(conforms(item, parts[1]) for item in value.values())
-    if origin is tuple:
-        return isinstance(value, list) and len(value) == len(parts) and all(map(conforms, value, parts))
     return hint is Any or type(value) is hint  # true and false are not whole numbers
 
 

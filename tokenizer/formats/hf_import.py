@@ -57,7 +57,7 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
         raise UserError(f"{path} {error}") from None
     except KeyError as error:
         raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
-    except (AttributeError, IndexError, TypeError, OverflowError) as error:
+    except (AttributeError, IndexError, TypeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 

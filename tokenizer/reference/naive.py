@@ -65,8 +65,7 @@ def break_tie(pairs: Iterable[Pair], order: Mapping[bytes, int], tie_break: str)
         return min(pairs)
     if tie_break == "lexicographic-greatest":
         return max(pairs)
-    msg = f"tie_break={tie_break!r} is unknown; use one of {', '.join(TIE_BREAKS)}"
-    raise ValueError(msg)
+    raise ValueError(f"tie_break={tie_break!r} is unknown; use one of {', '.join(TIE_BREAKS)}")
 
 
 def replace_pair(word: Word, pair: Pair) -> Word:

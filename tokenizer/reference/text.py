@@ -33,8 +33,7 @@ def cut_into_units(text: str, unit: str) -> list[str]:
     if unit == "document":
         return [text] if text else []
     if unit != "line":
-        msg = f"unit={unit!r} is unknown; use document or line"
-        raise ValueError(msg)
+        raise ValueError(f"unit={unit!r} is unknown; use document or line")
     *complete, last = text.split("\n")
     return [f"{part}\n" for part in complete] + ([last] if last else [])
 

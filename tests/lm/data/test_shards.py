@@ -126,7 +126,7 @@ def overwrite(name, position, raw):
         (lambda folder: (folder / "shards.json").write_text("{"), "not JSON"),
         (
             lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000),
-            "more than 100 levels deep",
+            "too deeply",
         ),
         (lambda folder: (folder / "tokens-00000.bin").unlink(), "missing"),
         (lambda folder: (folder / "tokens-00000.bin").write_bytes(b"12"), "bytes, not"),

@@ -170,7 +170,7 @@ def _parts(corpus):
     assert len(parts) > 1
     for part in parts:
         list(part.batches())
-    corpus.skipped.add_parts(part.part_skipped() for part in parts)
+    corpus.skipped.add_parts(part.skipped.so_far() for part in parts)
 
 
 def test_the_manifest_of_shards_has_what_was_skipped(tmp_path):

@@ -25,7 +25,7 @@ def test_documents_are_read_once_and_have_the_name_of_their_source(folders):
     texts = [f"{name} {i}" for name in ("web", "code") for i in range(5)]
     assert list(corpus.documents()) == texts
     assert list(documents_by_origin(corpus, "all")) == [(text.split()[0], text) for text in texts]
-    parts = [(part.name, part.weight, list(part.corpus.documents())) for part in corpus.by_source()]
+    parts = [(name, weight, list(part.documents())) for name, part, weight in corpus.by_source()]
     assert parts == [("web", 3, texts[:5]), ("code", 1, texts[5:])]
 
 
@@ -44,8 +44,8 @@ def test_weights_are_part_of_the_identity(folders):
 def test_what_is_skipped_in_a_part_is_listed_for_the_corpus(folders):
     (folders / "code" / "b.jsonl").write_text("damaged\n")
     corpus = sources(folders, on_error="skip")
-    for part in corpus.by_source():
-        list(part.corpus.documents())
+    for _, part, _ in corpus.by_source():
+        list(part.documents())
     assert corpus.skipped.summary()["files"] == {str(folders / "code" / "b.jsonl"): 1}
 
 
