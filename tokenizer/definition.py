@@ -26,6 +26,9 @@ NO_TOKEN = -1
 LONGEST_TOKEN = 1 << 16
 """Maximum length in bytes of a merged token. Without a limit, nested merges could require any amount of memory."""
 _LONGEST_SPECIAL = 1 << 12  # preparing the search for strings takes time quadratic in their length
+MOST_BYTES = 1 << 26
+"""Maximum total size of all tokens in bytes. A merge takes few bytes in a file but may spell `LONGEST_TOKEN` bytes, so
+a small file could otherwise require gigabytes. The largest vocabularies in use have less than 5 MB."""
 MOST_IDS = 1 << 24  # ids may have gaps, so without a limit a single id could require any amount of memory
 NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 """Bytes that never occur in UTF-8; imported tokenizers may have no token for them."""
@@ -456,6 +459,11 @@ def spell(
     if largest >= MOST_IDS:
         raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
     vocab = [b""] * (largest + 1)
+    left_over = (
+        MOST_BYTES - 256 - sum(map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)]))
+    )
+    if left_over < 0:
+        raise UserError(f"the tokens have more than {MOST_BYTES} bytes in total, the maximum for a vocabulary")
 
     def put(token_id: int, spelling: bytes, what: str) -> None:
         if token_id < 0 or vocab[token_id]:
@@ -469,7 +477,7 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {quoted(spelling)} with id {token_id} has no merge, and less than two bytes")
         put(token_id, spelling, f"token {quoted(spelling)}")
-    _put_merges(merge_ids, vocab, put)
+    _put_merges(merge_ids, vocab, put, left_over)
     # Files name tokens by their bytes, so two ordinary tokens with the same bytes would be ambiguous.
     seen: set[bytes] = set()
     for token_id, spelling in enumerate(vocab):
@@ -495,7 +503,9 @@ def spell(
     return vocab
 
 
-def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None]) -> None:
+def _put_merges(
+    merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None], left_over: int
+) -> None:
     """Spell out merged tokens. Imported lists may use a token before the merge that produces it; such merges wait."""
     merges, size = merge_ids.tolist(), len(vocab)
     waiting: dict[int, list[int]] = {}
@@ -512,6 +522,12 @@ def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Call
             if len(token) > LONGEST_TOKEN:
                 raise UserError(f"merge {rank} produces a token of more than {LONGEST_TOKEN} bytes")
             if vocab[new] != token:  # several merges may produce the same token
+                left_over -= len(token)
+                if left_over < 0:
+                    raise UserError(
+                        f"the tokens up to merge {rank} of {len(merges)} have more than {MOST_BYTES} bytes in total, "
+                        "the maximum for a vocabulary; train with fewer or shorter tokens (max_bytes)"
+                    )
                 if vocab[new]:
                     put(new, token, f"merge {rank}")  # raises
                 vocab[new] = token

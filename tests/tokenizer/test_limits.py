@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -130,6 +131,23 @@ def test_the_limit_of_a_dataset_counts_bytes(tmp_path):
     config = CorpusConfig(dataset=str(tmp_path), document_limit_bytes=1000)
     with pytest.raises(UserError, match="has 2700 bytes, more than document_limit_bytes=1000"):
         list(Corpus(config).batches())
+
+
+def test_a_small_file_cannot_request_a_large_vocabulary():
+    # Runs that double, up to 32,768 letters; pairs of bytes; that run and each of the pairs.
+    pairs = [(97, 97), *((256 + i, 256 + i) for i in range(14))]
+    n = 2100
+    pairs += [(98 + i // 100, 98 + i % 100) for i in range(n)]
+    pairs += [(270, 271 + i) for i in range(n)]
+    merges = np.array([(*pair, 256 + i) for i, pair in enumerate(pairs)], np.uint32)
+    assert len(definition.spell(range(256), merges[: 15 + n], {}, {})) == 256 + 15 + n
+    tracemalloc.start()
+    with pytest.raises(UserError, match=rf"up to merge \d+ of 4215 have more than {definition.MOST_BYTES} bytes"):
+        definition.spell(range(256), merges, {}, {})
+    assert tracemalloc.get_traced_memory()[1] < 2 * definition.MOST_BYTES
+    tracemalloc.stop()
+    with pytest.raises(UserError, match="the tokens have more than 67108864 bytes in total"):
+        definition.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
 
 
 def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
