@@ -1,22 +1,5 @@
 "use strict";
-// Shared by all pages: light and dark theme, charts in the page's colours, and downloads of data and pictures.
-
-/** Button that switches between light and dark; the choice is stored if the browser allows storage for files. */
-(() => {
-  const root = document.documentElement, button = document.getElementById("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
-  const show = () => { button.textContent = dark() ? "Light" : "Dark"; };
-  try { if (["light", "dark"].includes(localStorage.theme)) root.dataset.theme = localStorage.theme; } catch { /* no storage */ }
-  button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.theme = root.dataset.theme; } catch { /* no storage */ }
-    show();
-  });
-  system.addEventListener("change", show);
-  button.hidden = false;
-  show();
-})();
+// Shared by all pages: charts in the page's colours, light or dark as the system is, and downloads of data and pictures.
 
 const byId = (id) => document.getElementById(id);
 

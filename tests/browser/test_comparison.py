@@ -26,9 +26,9 @@ def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Pa
     page = opened.open(file)
     wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
     for name in ("light", "dark"):
+        page.emulate_media(color_scheme=name)
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-        page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     with page.expect_download() as download:
         page.get_by_role("button", name="Bytes per token against vocabulary size: download as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
