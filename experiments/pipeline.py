@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 
+_VERDICTS = {"B better": "better", "A better": "worse", "no significant difference": "undecided"}
+
+
 class Outcome(NamedTuple):
     """Result of a run: set from the stage `evaluate` on, with the page from `report` on.
 
@@ -279,6 +282,8 @@ def record(result: Result) -> ComparisonRecord:
                 bits_per_byte=arm.scores.bits_per_byte,
                 interval=arm.scores.bits_per_byte_interval,
                 percent=None if compared is None else compared.percent,
+                percent_interval=None if compared is None else compared.interval,
+                verdict="" if compared is None else _VERDICTS.get(compared.verdict, compared.verdict),
                 withheld=arm.barred if compared is None else compared.withheld,
                 settings=arm.arm.settings,
             )

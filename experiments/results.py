@@ -333,6 +333,8 @@ class ArmRecord(Contents):
         bits_per_byte: Loss on the held-out text.
         interval: Confidence interval of the loss.
         percent: Difference of the bits per byte to those of the first arm, in percent of them.
+        percent_interval: Its confidence interval.
+        verdict: `better`, `worse` or `undecided` against the first arm, or `withheld`.
         withheld: Why the difference allows no verdict about the tokenizers; empty if it does.
         settings: Settings of the arm and its models (`experiments.settings.resolved`).
     """
@@ -351,6 +353,8 @@ class ArmRecord(Contents):
     bits_per_byte: float
     interval: tuple[float, float] | None = None
     percent: float | None = None
+    percent_interval: tuple[float, float] | None = None
+    verdict: str = ""
     withheld: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from experiments.cli.console import console, duration, print_table, signed, stderr
+from experiments.cli.console import console, duration, finish, print_table, signed, stderr
 from experiments.store import records
 from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
@@ -38,7 +38,7 @@ def share_out(launcher: Mapping[str, Any], name: str, n_cells: int, threads: int
     return [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={threads or max(1, cores // jobs)}"]
 
 
-def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]:
+def summarize(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]:
     """Print the results of a sweep, and write them to `sweep.json`.
 
     Args:
@@ -60,7 +60,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]
     summary = {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]}
     write_json(path := folder / "sweep.json", summary)
     _print_cells(cells)
-    console.print(Text(f"the table as data: {path}"), soft_wrap=True)
+    finish(path, then=["compare", folder] if any(cell.results for cell in cells) else ())
     failed = [cell for cell in cells if cell.status == "failed"]
     for cell in failed:
         why = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"
@@ -77,28 +77,28 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Record]
 def _print_cells(cells: Sequence[Record]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
-    numbers = ["bytes per token", "bits per byte", "interval", "against first, %"] if arms else []
-    rows = []
+    numbers = ["bytes per token", "bits per byte", "against the reference, %", "verdict"] if arms else []
+    rows, printed = [], set[tuple[str, ...]]()
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
         settings = [str(cell.number), *(values.get(key, "") for key in keys)]
         if not cell.results:
             state = duration(cell.seconds or 0) if cell.status == "done" else cell.status
             rows.append([*settings, state, *([""] * len(numbers))])
-        for place, arm in enumerate(cell.results.arms if cell.results else []):
-            measured = [
-                f"{arm.bytes_per_token:.3f}",
-                f"{arm.bits_per_byte:.4f}",
-                "{:.4f}–{:.4f}".format(*arm.interval) if arm.interval else "–",
-                "" if arm.percent is None else signed(arm.percent, 2) + ("*" if arm.withheld else ""),
-            ]
+        # An arm that cells share is printed once.
+        fresh = [arm for arm in cell.results.arms if tuple(arm.evaluations) not in printed] if cell.results else []
+        printed.update(tuple(arm.evaluations) for arm in fresh)
+        for place, arm in enumerate(fresh):
+            change = "" if arm.percent is None else signed(arm.percent, 2)
+            if arm.percent_interval is not None:
+                change += " ({} to {})".format(*(signed(end, 2) for end in arm.percent_interval))
+            measured = [f"{arm.bytes_per_token:.3f}", f"{arm.bits_per_byte:.4f}", change, arm.verdict]
             rows.append([*([""] * len(settings) if place else settings), arm.label, *measured])
     last = [key.rpartition(".")[2] for key in keys]
     names = [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
     console.print()
     print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2))
     for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
-        console.print(Text(f"* no verdict about the tokenizers: {reason}"), soft_wrap=True)
-    for cell in cells:
-        if cell.report:
-            console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
+        console.print(Text(f"no verdict about the tokenizers: {reason}"), soft_wrap=True)
+    for cell in (cell for cell in cells if cell.report):
+        console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)

@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         stopped = True
         raise
     finally:
-        cells = sweep.finish(folder, n_cells, stopped=stopped)
+        cells = sweep.summarize(folder, n_cells, stopped=stopped)
     if failure is not None:
         reason = " ".join(str(failure).split())
         stderr.print(f"the launcher failed: {type(failure).__name__}: {reason}", style="red", soft_wrap=True)

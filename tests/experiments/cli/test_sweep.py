@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments import pipeline
-from experiments.cli.sweep import finish, share_out
+from experiments.cli.sweep import share_out, summarize
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store.records import Record
 from tests.experiments.outputs import command, wait_until
@@ -64,8 +64,9 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     sides = [
         ArmRecord(
             key=key, label=key, tokenizer=f"tokenizer-{key}", shards="shards-1", heldout="shards-2", lms=["lm-1"],
-            evaluations=["evaluation-1"], vocab_size=400, bytes_per_token=4.5, bits_per_byte=1.25, interval=(1.2, 1.3),
-            percent=None if key == "bpe" else -0.125,
+            evaluations=[f"evaluation-{key}"], vocab_size=400, bytes_per_token=4.5, bits_per_byte=1.25,
+            percent=None if key == "bpe" else -0.125, percent_interval=None if key == "bpe" else (-0.5, 0.25),
+            verdict="" if key == "bpe" else "undecided",
         )
         for key in ("bpe", "superbpe")
     ]  # fmt: skip
@@ -73,16 +74,17 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     record(1, error=UserError("no pairs;\n use more text"))
     record(2, error=ZeroDivisionError("by zero"))
     record(3)
-    cells = finish(tmp_path, 5)
+    cells = summarize(tmp_path, 5)
     ends = [("done", 0), ("failed", 2), ("failed", 1), ("failed", 1)]
     assert [(cell.status, cell.exit_code) for cell in cells] == ends
     told = capsys.readouterr()
-    for expected in ("1.2000–1.3000", "−0.12", "transition", str(tmp_path / "report.html"), "sweep.json"):
+    words = ("−0.12 (−0.50 to +0.25)", "undecided", "transition", str(tmp_path / "report.html"), "sweep.json", "next:")
+    for expected in words:
         assert expected in told.out
     assert "cell 1 (superbpe.transition=0.1): no pairs; use more text (exit code 2)" in told.err
     assert "cell 2 (superbpe.transition=0.2): ZeroDivisionError: by zero (exit code 1)" in told.err
     assert "cell 3 (superbpe.transition=0.3): the process of this cell was killed" in told.err
-    assert [cell.status for cell in finish(tmp_path, 5, stopped=True)][3] == "interrupted"
+    assert [cell.status for cell in summarize(tmp_path, 5, stopped=True)][3] == "interrupted"
     assert "3 of 5 cells failed; 1 of 5 cells did not finish; the same command repeats only what is missing" in told.err
     table = json.loads((tmp_path / "sweep.json").read_text())["cells"]
     assert [arm["percent"] for arm in table[0]["results"]["arms"]] == [None, -0.125]
