@@ -35,13 +35,14 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         name: Name of the command, as in `superbpe NAME`.
-        description: What the command does.
+        doc: Docstring of its module, `superbpe NAME ...: what it does`, for the help.
         after_stop: State that the command leaves when it is interrupted, for its last line.
         settings: Further arguments of `argparse.ArgumentParser`.
     """
 
-    def __init__(self, name: str, description: str, after_stop: str = "nothing is written", **settings: Any) -> None:
-        super().__init__(prog=f"superbpe {name}", description=description, **settings)
+    def __init__(self, name: str, doc: str, after_stop: str = "nothing is written", **settings: Any) -> None:
+        what = doc.partition(": ")[2]
+        super().__init__(prog=f"superbpe {name}", description=what[:1].upper() + what[1:], **settings)
         self.after_stop = after_stop
         self._words: list[str] = []
 
@@ -75,8 +76,7 @@ def size(text: str) -> int:
     >>> size("10GB"), size("1.5 mb"), size("512")
     (10000000000, 1500000, 512)
     """
-    number = with_sizes(text.strip())
-    if not re.fullmatch(r"[1-9][\d_]*", number):
+    if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, or 400MB, 10GB, 2TB")
     return int(number)
 

@@ -3,7 +3,7 @@
 Trains a grid of tokenizers on most of the text, counts their tokens on documents that none of them was trained on, and
 prices a model that is served with each. Names at most four finalists and the command that compares them by language
 models on a third part of the text. Writes `choose.html`, a page that opens offline, its numbers as `choose.json` and
-`choose.csv`, and the finalists as folders. An interrupted command resumes.
+`choose.csv`, and the finalists as folders. NAME=PATH names the source of a text. An interrupted command resumes.
 """
 
 from __future__ import annotations
@@ -67,12 +67,7 @@ _EXAMPLES = 12
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "choose",
-        "Trains many tokenizers on the text, measures them on held-out documents, prices them at a deployment, and "
-        "names those that are worth a comparison by language models. NAME=PATH names the source of a text.",
-        "trained tokenizers are kept, and the same command resumes after them",
-    )
+    options = Parser("choose", __doc__, "trained tokenizers are kept, and the same command resumes after them")
     add = options.add_argument
     add_text(options)
     add("--out", type=Path, default=Path("choose"), metavar="FOLDER", help="(%(default)s)")

@@ -2,16 +2,17 @@
 
 RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is trained.
 
-- Without settings: `comparison.html`, a page that opens offline, its numbers as `comparison.json` and
-  `differences.csv`. The page saves its charts as CSV, SVG and PNG.
-- With settings of the model that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`), `average=macro` for
-  equal shares of all sources, or `shares.NAME=0.4`: the arms of a ladder of budgets under these assumptions, as
-  `ladder.html` and `ladder.json`.
-- With a CSV table of points that were measured elsewhere, instead of a run, the same page: a row for each arm, seed and
-  budget, with the columns `arm,seed,flops,vocab_size,tokens_per_byte` and the bits per byte of each source
-  (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
-- With `--perturb`: the run's models on held-out text with typing errors, another case, other spaces and more, as a
-  table and `robustness.json`.
+Without settings, it writes `comparison.html`, a page that opens offline, and its numbers, `comparison.json` and
+`differences.csv`.
+
+With settings of the model that will be deployed (deployment=dense-70b, deployment.rho=4.5), average=macro for equal
+shares of all sources, or shares.NAME=0.4, it compares the arms of a ladder of budgets under these assumptions, in
+`ladder.html` and `ladder.json`. A CSV table of points that were measured elsewhere, instead of a run, gives the same
+page: a row for each arm, seed and budget, with the columns arm,seed,flops,vocab_size,tokens_per_byte and the bits per
+byte of each source (`configs/points/public_bakeoff.csv` is an example). The first arm is the reference.
+
+With --perturb, it scores the run's models on held-out text with typing errors, another case, other spaces and more, in
+`robustness.json`.
 """
 
 from __future__ import annotations
@@ -33,12 +34,7 @@ PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "compare",
-        "Compares runs on one page; with KEY=VALUE, a ladder of budgets under other assumptions (deployment=dense-70b, "
-        "deployment.rho=4.5, average=macro, shares.SOURCE=0.4); a CSV of measured points instead of a run, on the same "
-        "page; with --perturb, the models on perturbed text.",
-    )
+    options = Parser("compare", __doc__)
     add = options.add_argument
     add("runs", nargs="+", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
     add("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")

@@ -35,7 +35,7 @@ RESULTS = "downstream.json"
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser("downstream", "Evaluates models on lm-eval tasks.", "no results are written")
+    options = Parser("downstream", __doc__, "no results are written")
     add = options.add_argument
     add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     add("--out", type=Path, metavar="FOLDER", help="folder for the results")

@@ -1,4 +1,7 @@
-"""`superbpe encode TOKENIZER TEXT... --to FOLDER`: encode files into shards."""
+"""`superbpe encode TOKENIZER TEXT... --to FOLDER`: encode text files into shards.
+
+Shards are memory-mapped ids, and where each document ends.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,7 @@ _TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "parquet") for end
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "encode",
-        "Encodes text files into shards: memory-mapped ids, and where each document ends.",
-        "finished shards are kept, and the same command resumes after them",
-    )
+    options = Parser("encode", __doc__, "finished shards are kept, and the same command resumes after them")
     add = options.add_argument
     add_tokenizer(options)
     add_text(options)

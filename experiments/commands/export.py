@@ -32,10 +32,7 @@ def _special(text: str) -> tuple[str, int]:
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "export", "Writes a tokenizer in another format, if that gives the same ids; or a model for transformers, vLLM "
-        "or llama.cpp."
-    )  # fmt: skip
+    options = Parser("export", __doc__)
     add = options.add_argument
     add_tokenizer(options)
     add(

@@ -35,11 +35,8 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "extend",
-        "Continues training a tokenizer to a larger vocabulary.",
-        "the same command continues phase 1 where this one stopped; phase 2 starts from scratch",
-    )
+    after = "the same command continues phase 1 where this one stopped; phase 2 starts from scratch"
+    options = Parser("extend", __doc__, after)
     add = options.add_argument
     add_tokenizer(options)
     add_text(options)

@@ -28,7 +28,7 @@ _MOST_PADDING = 1024
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser("extend-model", "Extends a model of transformers to a tokenizer with more tokens.")
+    options = Parser("extend-model", __doc__)
     add = options.add_argument
     add("model", type=Path, metavar="MODEL", help="folder of a transformers model in safetensors")
     add("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")

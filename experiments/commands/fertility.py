@@ -68,10 +68,7 @@ class Arm(NamedTuple):
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "fertility",
-        "Counts the tokens that tokenizers need for a text, and compares them: a table, a page, CSV, JSON.",
-    )
+    options = Parser("fertility", __doc__)
     add = options.add_argument
     add(
         "given", nargs="+", metavar="TOKENIZER|TEXT",

@@ -25,7 +25,7 @@ _ENDS = {"bytes": ", ended by --max-bytes", "tokens": ", ended by --max-tokens o
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser("generate", "Samples of several models side by side.")
+    options = Parser("generate", __doc__)
     add = options.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     add("--prompt", action="append", default=[], help="text to continue; can be repeated")

@@ -43,10 +43,7 @@ EMBEDDED = "embedded"
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "inspect",
-        "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
-    )
+    options = Parser("inspect", __doc__)
     add = options.add_argument
     add("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
     add("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER")

@@ -1,4 +1,8 @@
-"""`superbpe pipeline KEY=VALUE...`: the stages of an experiment, from text to report, or `--until` one of them."""
+"""`superbpe pipeline KEY=VALUE...`: the stages of an experiment, from text to report, or `--until` one of them.
+
+Trains the tokenizers of all arms on a corpus and language models for each, compares them by loss per byte, and writes a
+report. Stages whose results exist are skipped, so after an interruption the same command resumes.
+"""
 
 from __future__ import annotations
 
@@ -93,13 +97,7 @@ def _explained(key: str) -> str:
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = _PipelineParser(
-        "pipeline",
-        "Trains the tokenizers of all arms on a corpus and language models for each, compares them by loss per byte, "
-        "and writes a report. Stages whose results exist are skipped, so after an interruption the same command "
-        "resumes.",
-        "the same command continues where this one stopped",
-    )
+    options = _PipelineParser("pipeline", __doc__, "the same command continues where this one stopped")
     add = options.add_argument
     stages = [stage.replace("_", "-") for stage in STAGES]
     add("overrides", nargs="*", metavar="KEY=VALUE", help="settings, see below")

@@ -1,4 +1,7 @@
-"""`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub."""
+"""`superbpe push TOKENIZER REPOSITORY`: upload a tokenizer to the Hugging Face Hub.
+
+Its card has the training text, the sizes, the rules, and how to load it.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,7 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "push",
-        "Uploads a tokenizer to the Hugging Face Hub, with a card: training text, sizes, rules, how to load it.",
-        "the upload may be incomplete; the same command repeats it",
-    )
+    options = Parser("push", __doc__, "the upload may be incomplete; the same command repeats it")
     add = options.add_argument
     add_tokenizer(options)
     add("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")

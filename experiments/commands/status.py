@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser(
-        "status",
-        "Lists artifacts by the command that made them, with cost, state and inputs; --clean removes those that are "
-        "not needed. An artifact is needed if a report shows it, or if a run used it whose folder (in outputs/) still "
-        "exists: delete the folders of old runs and reports first.",
-        "some artifacts may have been removed; the others are intact",
-    )
+    options = Parser("status", __doc__, "some artifacts may have been removed; the others are intact")
     add = options.add_argument
     add("store", nargs="?", default="artifacts", metavar="artifacts=FOLDER", help="folder, or bucket: its copies here")
     add("--verify", action="store_true", help="compare every file with its checksum")

@@ -1,4 +1,4 @@
-"""`superbpe train TEXT... --vocab-size N --to FOLDER`: train a tokenizer on files."""
+"""`superbpe train TEXT... --vocab-size N --to FOLDER`: train a BPE or SuperBPE tokenizer on text files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parser() -> Parser:
     """Arguments of the command."""
     options = Parser(
         "train",
-        "Trains a BPE or SuperBPE tokenizer on text files.",
+        __doc__,
         epilog="Sweeps, mixtures, filters and language models are settings of `superbpe pipeline`.",
     )
     add = options.add_argument
