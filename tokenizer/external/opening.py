@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tokenizer import formats
-from tokenizer.definition import Definition, Stored
+from tokenizer.definition import Stored
 from tokenizer.errors import UserError, listed, needs_extra, quoted, shortened
-from tokenizer.external.software import HuggingFace, SentencePiece
+from tokenizer.external.software import HuggingFace, SentencePiece, Software
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.files import read_bytes, read_json
@@ -39,6 +39,7 @@ def open_pretrained(
     cache: Path | str | None = None,
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
+    end_of_text: str | None = None,
 ) -> tuple[Stored | ExternalTokenizer, str | None, tuple[str, ...]]:
     """Open a tokenizer: a path, a repository of the Hugging Face Hub, or an encoding of tiktoken.
 
@@ -55,6 +56,9 @@ def open_pretrained(
         cache: Folder for downloads; None for that of `huggingface_hub`.
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
+        end_of_text: Token that ends documents; a string that is not a special token is added as one. By default, the
+            tokenizer's own: `eos_token` of its tokenizer_config.json, or of a SentencePiece model, or `<|endoftext|>`
+            if it has that.
 
     Returns:
         Content for our core, or a tokenizer that other software runs; the commit hash of the repository, None for a
@@ -74,11 +78,14 @@ def open_pretrained(
         raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is {what}; leave it out")
     if is_name and given:
         raise UserError(f"{name} has its own pattern and special tokens, so it takes no {next(iter(given))}")
-    found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens)
+    found = (
+        named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens, end_of_text)
+    )
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
         return found, commit, tuple(found.added)
-    definition = _with_special_tokens(found.definition, add_special_tokens)
+    definition = found.definition.with_special_tokens([*add_special_tokens, *([end_of_text] if end_of_text else [])])
+    definition = replace(definition, end_of_text=end_of_text or definition.end_of_text)
     added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
     return Stored(definition, found.provenance), commit, tuple(added)
 
@@ -105,7 +112,9 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
     return Path(folder), Path(folder).name
 
 
-def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
+def _read(
+    path: Path, options: dict[str, Any], specials: Sequence[str], end_of_text: str | None
+) -> Stored | ExternalTokenizer:
     if not path.exists():
         raise UserError(f"{path} does not exist; name a tokenizer file or folder, or a repository such as org/name")
     file = _file(path)
@@ -116,12 +125,13 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
         return ExternalTokenizer(
             found.software,
             special_tokens=[*found.added, *specials],
+            end_of_text=end_of_text or found.end_of_text,
             reason=found.reason,
             provenance=found.provenance,
         )
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
-        model = SentencePiece(read_bytes(file), str(file))
-        return ExternalTokenizer(model, special_tokens=specials, reason="it is a SentencePiece model")
+        software: Software = SentencePiece(read_bytes(file), str(file))
+        return _external(file, software, specials, end_of_text, "it is a SentencePiece model")
     try:
         return formats.read(path, **options)
     except UserError as error:
@@ -130,9 +140,16 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
         reason = str(error)
     try:
         software = HuggingFace(read_bytes(file), str(file))
-        return ExternalTokenizer(software, special_tokens=specials, reason=reason)
+        return _external(file, software, specials, end_of_text, reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None
+
+
+def _external(
+    file: Path, software: Software, specials: Sequence[str], end_of_text: str | None, reason: str
+) -> ExternalTokenizer:
+    end = end_of_text or formats.named_tokens(file.parent, software.special_tokens).get("eos_token")
+    return ExternalTokenizer(software, special_tokens=specials, end_of_text=end, reason=reason)
 
 
 def _file(path: Path) -> Path:
@@ -148,18 +165,3 @@ def _file(path: Path) -> Path:
     if len(models) > 1:
         raise UserError(f"{path} contains several models ({listed(file.name for file in models)}); name one of them")
     return models[0] if models else path
-
-
-def _with_special_tokens(definition: Definition, strings: Sequence[str]) -> Definition:
-    """Add special tokens. An added token with the same string becomes special; other strings get new ids."""
-    missing = [string for string in strings if string not in definition.special_tokens]
-    if not missing:
-        return definition
-    found = definition.preparation.added_tokens
-    new = [string for string in missing if string not in found]
-    ids = {string: found[string] for string in missing if string in found}
-    ids |= {string: definition.vocab_size + i for i, string in enumerate(new)}
-    preparation = replace(
-        definition.preparation, added_tokens={string: i for string, i in found.items() if string not in ids}
-    )
-    return replace(definition, special_tokens=definition.special_tokens | ids, preparation=preparation)

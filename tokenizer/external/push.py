@@ -106,6 +106,7 @@ def _about(tokenizer: Described) -> dict[str, str]:
     rows = {
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
+        "end of text": f"`{definition.end_of_text}`" if definition.end_of_text else "",
         "pattern": definition.pattern.name,
         "fence of phase 2": "" if definition.fence is None else definition.fence.name,
         "sha256": formats.identity(definition),

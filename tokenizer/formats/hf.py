@@ -199,13 +199,16 @@ def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[s
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
 
 
-def hf_config(definition: Definition) -> dict[str, Any]:
-    """Content of `tokenizer_config.json`. Without a class, transformers guesses one and may give wrong ids."""
+def hf_config(tokenizer: Described) -> dict[str, Any]:
+    """Content of `tokenizer_config.json`. Without a class, transformers guesses one and may give wrong ids.
+
+    Documents begin and end with the end of text, and padding is masked; an imported tokenizer keeps its own tokens.
+    """
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": 10**30,
         "clean_up_tokenization_spaces": False,
     }
-    if "<|endoftext|>" in definition.special_tokens:
-        config |= {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    return config
+    if (end := tokenizer.definition.end_of_text) is not None:
+        config |= {"bos_token": end, "eos_token": end, "pad_token": end}
+    return config | _parts(tokenizer.provenance, HF_CONFIG_FILE)
