@@ -83,7 +83,7 @@ def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
         if loaded.tokenizer.end_of_text is None:
             raise UserError(
                 f"arms.{arm.name}: {arm.source} does not say which of its tokens ends a document; name one with "
-                f"arms.{arm.name}.end_of_text=STRING (special tokens: "
+                f"arms.{arm.name}.end_of_text='\"STRING\"' (special tokens: "
                 f"{listed(map(quoted, loaded.tokenizer.special_tokens)) or 'none'}; another string gets a new id)"
             )
         about = TokenizerFolder.load(loaded.about())

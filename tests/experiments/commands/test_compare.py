@@ -127,7 +127,7 @@ def test_runs_with_the_same_held_out_documents_are_compared(
     own = [
         "arms=[pieces]",
         f"arms.pieces.file={pieces}",
-        "arms.pieces.end_of_text=[SEP]",
+        'arms.pieces.end_of_text="[SEP]"',
         f"corpus.heldout_paths=[{file}]",
         f"hydra.run.dir={tmp_path}",
     ]

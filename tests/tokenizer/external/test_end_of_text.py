@@ -118,7 +118,7 @@ def test_other_software_takes_it_from_the_configuration(tmp_path):
     manifest = json.loads((tmp_path / "shards" / "shards.json").read_text())
     assert (manifest["eos_id"], manifest["end_of_text"]) == (1, "</s>")
     # A Unigram model finds its control tokens in text: no document may contain the token that ends documents.
-    with pytest.raises(UserError, match="document 1 contains text that .* as its end of text, '</s>'"):
+    with pytest.raises(UserError, match=r"document 1 contains text that .* as its end of text, '</s>'"):
         write_shards(tmp_path / "other", loaded.tokenizer, [Batch.from_texts(["the fox", "the </s> fox"])])
 
 
