@@ -6,8 +6,10 @@ Our core runs them where it can, other software elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,16 @@ from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
+from tokenizer.special import SpecialSets
 
 _DOWNLOADED = (
     *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""
+_PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes of `transformers` that follow tokenizer.json; others may replace parts of it."""
+_SAMPLE = "It's 1234567 o'CLOCK,\tnaïve café  日本語 🙂\r\n\n  def f(x):\n    return x**2  # I'LL go…  "
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -83,11 +89,36 @@ def open_pretrained(
     )
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
+        _warn_of_other_ids(path, lambda: found.encode_ordinary(_SAMPLE))
         return found, commit, tuple(found.added)
     definition = found.definition.with_special_tokens([*add_special_tokens, *([end_of_text] if end_of_text else [])])
     definition = replace(definition, end_of_text=end_of_text or definition.end_of_text)
+    text = SpecialSets(definition.special_tokens, definition.preparation).ordinary
+    _warn_of_other_ids(path, lambda: definition.encoder.encode(_SAMPLE, text))
     added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
     return Stored(definition, found.provenance), commit, tuple(added)
+
+
+def _warn_of_other_ids(folder: Path, encode: Callable[[], list[int]]) -> None:
+    """Warn if the class that a folder names gives other ids in the installed `transformers` than its tokenizer.json."""
+    if (folder / FILE).exists() or not all((folder / name).is_file() for name in (HF_FILE, HF_CONFIG_FILE)):
+        return
+    kind = read_json(folder / HF_CONFIG_FILE).get("tokenizer_class")
+    if kind in _PLAIN or find_spec("transformers") is None:
+        return
+    try:
+        import transformers
+
+        opened = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        theirs = opened(_SAMPLE, add_special_tokens=False)["input_ids"]
+    except Exception:  # it cannot open the folder, so it gives no ids that could differ
+        return
+    if theirs != (ours := encode()):
+        warnings.warn(
+            f"{folder}: AutoTokenizer of transformers {transformers.__version__} gives other ids than {HF_FILE}, which "
+            f"is followed here ({len(theirs)} and {len(ours)} for a sample), as the class is {shortened(kind)}",
+            stacklevel=3,
+        )
 
 
 def is_repository_id(source: str) -> bool:
