@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 INITS = ("mean", "fitted")
 _MOST_FITTED = 1 << 15  # merges; more take gigabytes for wide models
-_RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 _MOST_PADDING = 1024
 """Largest multiple to which the vocabulary size of a model is assumed to be padded."""
 
@@ -161,7 +160,10 @@ def fitted_rows(rows: torch.Tensor, old: Tokenizer, new: Tokenizer) -> dict[int,
     beyond, test = rows[merges[:, 2]] - means, torch.arange(len(merges)) % 10 == 0
     gram, moment = both[~test].T @ both[~test], both[~test].T @ beyond[~test]
     ridge = torch.eye(len(gram)) * gram.diagonal().mean().clamp(min=1e-12)
-    weights = [torch.zeros_like(moment), *(torch.linalg.solve(gram + strength * ridge, moment) for strength in _RIDGES)]
+    weights = [
+        torch.zeros_like(moment),
+        *(torch.linalg.solve(gram + strength * ridge, moment) for strength in (1e-3, 0.01, 0.1, 1)),
+    ]
     best = min(weights, key=lambda weight: float((both[test] @ weight - beyond[test]).square().sum()))
     found: dict[int, torch.Tensor] = {}
     for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= old.vocab_size].tolist():

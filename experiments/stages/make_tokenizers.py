@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from experiments.results import TokenizerFolder
 from experiments.stages import phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
-from tokenizer.errors import UserError, listed, quoted
+from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
 from tokenizer.tokenizer import Tokenizer
@@ -82,9 +82,8 @@ def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
         _check_split(arm, loaded.tokenizer, text)
         if loaded.tokenizer.end_of_text is None:
             raise UserError(
-                f"arms.{arm.name}: {arm.source} does not say which of its tokens ends a document; name one with "
-                f"arms.{arm.name}.end_of_text='\"STRING\"' (special tokens: "
-                f"{listed(map(quoted, loaded.tokenizer.special_tokens)) or 'none'}; another string gets a new id)"
+                f"{arm.source} does not say which token ends a document; name one, its own or a new one, with "
+                f"arms.{arm.name}.end_of_text='\"STRING\"'"
             )
         about = TokenizerFolder.load(loaded.about())
         artifact = keep(context, loaded.tokenizer, {}, about)

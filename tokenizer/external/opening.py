@@ -16,7 +16,7 @@ from typing import Any
 from tokenizer import formats
 from tokenizer.definition import Stored
 from tokenizer.errors import UserError, listed, needs_extra, quoted, shortened
-from tokenizer.external.software import HuggingFace, SentencePiece, Software
+from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.files import read_bytes, read_json
@@ -63,8 +63,8 @@ def open_pretrained(
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
         end_of_text: Token that ends documents; a string that is not a special token is added as one. By default, the
-            tokenizer's own: `eos_token` of its tokenizer_config.json, or of a SentencePiece model, or `<|endoftext|>`
-            if it has that.
+            tokenizer's own: `eos_token` of its tokenizer_config.json, that of a SentencePiece model, or
+            `<|endoftext|>`.
 
     Returns:
         Content for our core, or a tokenizer that other software runs; the commit hash of the repository, None for a
@@ -84,14 +84,16 @@ def open_pretrained(
         raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is {what}; leave it out")
     if is_name and given:
         raise UserError(f"{name} has its own pattern and special tokens, so it takes no {next(iter(given))}")
-    found = (
-        named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens, end_of_text)
-    )
+    specials = [*add_special_tokens, *([end_of_text] if end_of_text else [])]
+    found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, specials)
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
+        folder = path if path.is_dir() else path.parent
+        own = formats.named_tokens(folder, found.special_tokens).get("eos_token")
+        found.end_of_text = end_of_text or own or found.end_of_text
         _warn_of_other_ids(path, lambda: found.encode_ordinary(_SAMPLE))
         return found, commit, tuple(found.added)
-    definition = found.definition.with_special_tokens([*add_special_tokens, *([end_of_text] if end_of_text else [])])
+    definition = found.definition.with_special_tokens(specials)
     definition = replace(definition, end_of_text=end_of_text or definition.end_of_text)
     text = SpecialSets(definition.special_tokens, definition.preparation).ordinary
     _warn_of_other_ids(path, lambda: definition.encoder.encode(_SAMPLE, text))
@@ -143,9 +145,7 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
     return Path(folder), Path(folder).name
 
 
-def _read(
-    path: Path, options: dict[str, Any], specials: Sequence[str], end_of_text: str | None
-) -> Stored | ExternalTokenizer:
+def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
     if not path.exists():
         raise UserError(f"{path} does not exist; name a tokenizer file or folder, or a repository such as org/name")
     file = _file(path)
@@ -156,13 +156,13 @@ def _read(
         return ExternalTokenizer(
             found.software,
             special_tokens=[*found.added, *specials],
-            end_of_text=end_of_text or found.end_of_text,
+            end_of_text=found.end_of_text,
             reason=found.reason,
             provenance=found.provenance,
         )
     if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
-        software: Software = SentencePiece(read_bytes(file), str(file))
-        return _external(file, software, specials, end_of_text, "it is a SentencePiece model")
+        model = SentencePiece(read_bytes(file), str(file))
+        return ExternalTokenizer(model, special_tokens=specials, reason="it is a SentencePiece model")
     try:
         return formats.read(path, **options)
     except UserError as error:
@@ -171,16 +171,9 @@ def _read(
         reason = str(error)
     try:
         software = HuggingFace(read_bytes(file), str(file))
-        return _external(file, software, specials, end_of_text, reason)
+        return ExternalTokenizer(software, special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None
-
-
-def _external(
-    file: Path, software: Software, specials: Sequence[str], end_of_text: str | None, reason: str
-) -> ExternalTokenizer:
-    end = end_of_text or formats.named_tokens(file.parent, software.special_tokens).get("eos_token")
-    return ExternalTokenizer(software, special_tokens=specials, end_of_text=end, reason=reason)
 
 
 def _file(path: Path) -> Path:

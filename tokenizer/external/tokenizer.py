@@ -23,13 +23,7 @@ from tokenizer.special import END_OF_TEXT
 
 FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 2
-_ABOUT: dict[str, Any] = {
-    "software": str,
-    "software_version": str,
-    "special_tokens": list[str],
-    "sha256": str,
-    "provenance": dict,
-}
+_ABOUT = {"software": str, "software_version": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
@@ -41,8 +35,7 @@ class ExternalTokenizer(TokenizerLike):
         software: encodes and decodes.
         special_tokens: strings that must be special tokens. A string that is not one, or that the tokenizer also
             finds in ordinary text, gets a new id after all others.
-        end_of_text: special token that ends documents, added like `special_tokens` if it is none; by default the
-            software's, or `<|endoftext|>` if there is such a token.
+        end_of_text: special token that ends documents; by default the software's, or `<|endoftext|>` if there is one.
         reason: why our core does not run the tokenizer.
         provenance: JSON about the tokenizer's origin; not part of its identity.
     """
@@ -66,15 +59,14 @@ class ExternalTokenizer(TokenizerLike):
         self.byte_ids = software.byte_ids
         self.unknown_id = software.unknown_id
         self.added = []
-        new_end = [end_of_text] if end_of_text and end_of_text not in self.special_tokens else []
-        for string in [*special_tokens, *new_end]:
+        for string in special_tokens:
             found = self.special_tokens.get(string)
             if found is None or found in software.encode([string])[0].ids:
                 self.special_tokens[string] = len(self.vocab)
                 self.vocab.append(string.encode())
                 self.added.append(string)
-        own = software.end_of_text or (END_OF_TEXT if END_OF_TEXT in self.special_tokens else None)
-        self.end_of_text = end_of_text or own
+        ours = END_OF_TEXT if END_OF_TEXT in self.special_tokens else None
+        self.end_of_text = end_of_text or software.end_of_text or ours
 
     @property
     def changes_text(self) -> bool:
@@ -219,7 +211,7 @@ class ExternalTokenizer(TokenizerLike):
         found = cls(
             software,
             special_tokens=about["special_tokens"],
-            end_of_text=about["end_of_text"],
+            end_of_text=about.get("end_of_text"),
             reason=str(about.get("reason", "")),
             provenance=about["provenance"],
         )
