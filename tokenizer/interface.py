@@ -152,7 +152,7 @@ class TokenizerLike(Protocol):
         if self.end_of_text is None:
             raise UserError(
                 f"{self!r} does not say which token ends a document (its special tokens: "
-                f"{listed(map(quoted, self.special_tokens)) or 'none'}); name one with end_of_text=STRING, its own or a new one"
+                f"{listed(map(quoted, self.special_tokens)) or 'none'}); name one with end_of_text=STRING, or a new one"
             )
         return self.special_tokens[self.end_of_text]
 
