@@ -27,8 +27,8 @@ _USEFUL = {
     "bpe_same": ("preset", "pattern", "bpe", "superbpe"),
     "superbpe": ("preset", "pattern", "bpe", "superbpe"),
     "bytes": ("bpe",),
-    "file": ("file",),
-    "pretrained": ("pretrained", "revision"),
+    "file": ("file", "end_of_text"),
+    "pretrained": ("pretrained", "revision", "end_of_text"),
 }
 """Recipes, and the keys of an arm that have an effect on each."""
 
@@ -46,6 +46,7 @@ class Arm:
         superbpe: Settings of phase 2.
         source: File or repository of an existing tokenizer.
         revision: Revision of the repository.
+        end_of_text: Token that ends its documents; None for its own.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Arm:
     superbpe: SuperbpeConfig
     source: str | None = None
     revision: str | None = None
+    end_of_text: str | None = None
 
     @property
     def trained(self) -> bool:
@@ -165,6 +167,7 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
         superbpe=superbpe,
         source=source,
         revision=chosen.revision,
+        end_of_text=chosen.end_of_text,
     )
 
 

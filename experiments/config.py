@@ -96,6 +96,8 @@ class ArmConfig:
         file: File or folder of an existing tokenizer, in any format that can be read.
         pretrained: Repository id of an existing tokenizer on the Hugging Face Hub, or `tiktoken:NAME`.
         revision: Branch, tag or commit of that repository; None for its main branch.
+        end_of_text: Token that ends the documents of an existing tokenizer, if it does not name one itself or for
+            another one; a string that is not one of its special tokens gets a new id.
         pattern: Pattern of phase 1, if it differs from the experiment's.
         bpe: Keys of `bpe` that differ from the experiment's.
         superbpe: Keys of `superbpe` that differ from the experiment's.
@@ -107,6 +109,7 @@ class ArmConfig:
     file: str | None = None
     pretrained: str | None = None
     revision: str | None = None
+    end_of_text: str | None = None
     pattern: str | None = None
     bpe: dict[str, Any] = field(default_factory=dict)
     superbpe: dict[str, Any] = field(default_factory=dict)

@@ -70,6 +70,7 @@ class Start:
                 np.concatenate([self.ranks[:n_kept], merges]),
                 special_tokens=self.specials,
                 special_layout=base.special_layout,
+                end_of_text=base.end_of_text,
                 n_phase1_merges=n_kept,
                 provenance=provenance,
                 **phases,

@@ -18,7 +18,7 @@ from tokenizer import _native
 from tokenizer.documents import check_text
 from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.patterns import Pattern
-from tokenizer.special import NOTHING, Preparation
+from tokenizer.special import END_OF_TEXT, NOTHING, Preparation
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
 NO_TOKEN = -1
@@ -72,6 +72,7 @@ class Definition:
             Named as in tokenizer.json; tiktoken always does this.
         unmerged: bytes to id of ordinary tokens that no merge produces. Text contains them only with `ignore_merges`.
         preparation: preprocessing of text in imported tokenizers: added tokens and normalization.
+        end_of_text: the special token that ends a document; by default `<|endoftext|>`, or None if there is none.
         vocab: bytes of each token, by id; the UTF-8 string of a special token, b"" for an unused id.
 
     Raises:
@@ -89,6 +90,7 @@ class Definition:
     ignore_merges: bool = False
     unmerged: dict[bytes, int] = field(default_factory=dict)
     preparation: Preparation = NOTHING
+    end_of_text: str | None = None
     vocab: list[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +102,10 @@ class Definition:
         self._set("unmerged", dict(self.unmerged))
         if clash := set(self.special_tokens) & set(self.preparation.added_tokens):
             raise UserError(f"{quoted(min(clash))} is both a special token and an added token")
+        if self.end_of_text is None and END_OF_TEXT in self.special_tokens:
+            self._set("end_of_text", END_OF_TEXT)
+        if self.end_of_text not in (None, *self.special_tokens):
+            raise UserError(f"end_of_text={quoted(self.end_of_text)} is not a special token")
         named = self.special_tokens | dict(self.preparation.added_tokens)
         if unknown := self.preparation.late - set(named):
             raise UserError(f"{quoted(min(unknown))} is to be found in normalized text, but it is not a token")
@@ -150,6 +156,7 @@ class Definition:
         fence: Pattern | None = None,
         mode: str = "one-pass",
         eligible: str | None = None,
+        end_of_text: str | None = None,
     ) -> Definition:
         """Build a definition from merges as pairs of ranks: a byte's position in `ALPHABET`, or 256 + a merge's rank.
 
@@ -178,6 +185,7 @@ class Definition:
             mode=mode,
             eligible=eligible,
             special_tokens={string: first_special + i for i, string in enumerate(special_tokens)},
+            end_of_text=end_of_text,
         )
 
     @property
@@ -289,6 +297,19 @@ class Definition:
             | {self.vocab[i]: i for i in sorted(lost)},
             **phase2,
         )
+
+    def with_special_tokens(self, strings: Sequence[str]) -> Definition:
+        """Make strings special tokens. An added token keeps its id; strings that are no tokens get new ids."""
+        missing = [string for string in strings if string not in self.special_tokens]
+        if not missing:
+            return self
+        found = self.preparation.added_tokens
+        new = [string for string in missing if string not in found]
+        ids = {string: found[string] for string in missing if string in found}
+        ids |= {string: self.vocab_size + i for i, string in enumerate(new)}
+        added = {string: i for string, i in found.items() if string not in ids}
+        preparation = replace(self.preparation, added_tokens=added)
+        return replace(self, special_tokens=self.special_tokens | ids, preparation=preparation)
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""

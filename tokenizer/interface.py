@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tokenizer import _native
 from tokenizer.documents import Texts
+from tokenizer.errors import UserError, listed, quoted
 
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
@@ -61,6 +62,7 @@ class TokenizerLike(Protocol):
         vocab: bytes of each token, by id: the string of a special token, b"" for an unused id. In an external
             tokenizer, several tokens may have the same bytes.
         special_tokens: string to id.
+        end_of_text: the special token that ends a document; None if the tokenizer does not name one.
         byte_ids: ids of the 256 bytes, -1 where there is no token for a byte.
         unknown_id: id of the token for text that the vocabulary cannot spell; None if there is none.
         fixed_bytes: whether a token always stands for `token_byte_lengths()` bytes of (normalized) text. If not,
@@ -69,6 +71,7 @@ class TokenizerLike(Protocol):
 
     vocab: list[bytes]
     special_tokens: dict[str, int]
+    end_of_text: str | None
     byte_ids: Sequence[int]
     unknown_id: int | None
     fixed_bytes: bool
@@ -138,6 +141,20 @@ class TokenizerLike(Protocol):
     def name(self) -> str:
         """A short name for folders and tables."""
         return self.sha256[:12]
+
+    @property
+    def end_id(self) -> int:
+        """Id of `end_of_text`.
+
+        Raises:
+            UserError: the tokenizer does not name one.
+        """
+        if self.end_of_text is None:
+            raise UserError(
+                f"{self!r} does not say which token ends a document (its special tokens: "
+                f"{listed(map(quoted, self.special_tokens)) or 'none'}); name one with end_of_text=STRING, or a new one"
+            )
+        return self.special_tokens[self.end_of_text]
 
     def token_byte_lengths(self) -> npt.NDArray[np.int32]:
         """int32 [vocab_size]: length of each token in bytes; 0 for special tokens, which are not text."""

@@ -15,6 +15,8 @@ Allowed: TypeAlias = Set[str] | Literal["all"]
 """Special strings that become tokens."""
 Disallowed: TypeAlias = Collection[str] | Literal["all"]
 """Strings that raise an error."""
+END_OF_TEXT = "<|endoftext|>"
+"""The special token that ends documents, unless a tokenizer has its own."""
 _MOST_COMPILED = 64
 _NOTHING: tuple[Collection[str], ...] = (frozenset(), ())  # sets are equal to frozen ones
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")

@@ -81,6 +81,7 @@ class Tokenizer(TokenizerLike):
         self.mode = definition.mode
         self.eligible = definition.eligible
         self.special_tokens = definition.special_tokens
+        self.end_of_text = definition.end_of_text
         self.ignore_merges = definition.ignore_merges
         self.unmerged = definition.unmerged
         self.preparation = definition.preparation

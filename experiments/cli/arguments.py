@@ -129,9 +129,10 @@ def transition(text: str) -> float | str:
 
 
 def add_tokenizer(options: argparse.ArgumentParser) -> None:
-    """Add the arguments for one tokenizer: `tokenizer` and `--pattern`."""
+    """Add the arguments for one tokenizer: `tokenizer`, `--pattern` and `--end-of-text`."""
     options.add_argument("tokenizer", metavar="TOKENIZER", help=TOKENIZER)
     options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
+    options.add_argument("--end-of-text", metavar="STRING", help="token that ends documents (the tokenizer's own)")
 
 
 def add_text(options: argparse.ArgumentParser) -> None:

@@ -36,7 +36,6 @@ from experiments.fertility.counting import read, tally, text_of
 from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
-from lm.data.shards import END_OF_TEXT
 from superbpe import PRESETS
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer.corpus.origins import documents_by_origin
@@ -111,7 +110,7 @@ def run(arguments: argparse.Namespace) -> None:
     names = [*paths, *(cell.name for cell in cells)]
     if arguments.reference not in (None, *names):
         raise UserError(f"--reference {arguments.reference!r} is not a tokenizer; the names are {', '.join(names)}")
-    existing = {name: open_any(path, add_special_tokens=[END_OF_TEXT]) for name, path in paths.items()}
+    existing = {name: open_any(path) for name, path in paths.items()}
     corpus = text_of(arguments, arguments.text)
     share = min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(corpus.sizes()), 1):.2g}"))
     corpus = Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))

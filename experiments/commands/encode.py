@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from experiments.cli.arguments import Parser, add_text, add_threads, add_tokenizer, open_any, open_text, out_folder
 from experiments.cli.console import Reporter, finish, si
 from lm.data.sharding import reading_threads, write_shards
-from lm.data.shards import END_OF_TEXT
 from tokenizer.durable import naming
 from tokenizer.errors import UserError
 
@@ -39,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     if Path(first).is_file() and first.endswith(_TEXT):
         raise UserError(f"{first} is text; name the tokenizer first: {arguments.text[0]} {first}")
     reporter, corpus = Reporter(), open_text(arguments, arguments.text)
-    tokenizer = open_any(first, add_special_tokens=[END_OF_TEXT], pattern=arguments.pattern).tokenizer
+    tokenizer = open_any(first, pattern=arguments.pattern, end_of_text=arguments.end_of_text).tokenizer
     with out_folder(arguments.to, "--to"), reporter.stage("encode"), naming(arguments.to):
         found = write_shards(
             arguments.to,
@@ -51,6 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     reporter.say(
         f"{found['n_tokens']:,} tokens of {si(found['n_bytes'])}B in {found['n_documents']:,} "
-        f"documents, {len(found['shards'])} files of {found['dtype']}"
+        f"documents, {len(found['shards'])} files of {found['dtype']}; "
+        f"each document follows {found['end_of_text']} (id {found['eos_id']})"
     )
     finish(arguments.to, then=["fertility", first, "OTHER_TOKENIZER", *arguments.text])

@@ -76,6 +76,7 @@ def _export_tokenizer(arguments: argparse.Namespace) -> None:
     tokenizer = open_exact(
         arguments.tokenizer,
         pattern=arguments.pattern,
+        end_of_text=arguments.end_of_text,
         special_tokens=None if arguments.special is None else dict(arguments.special),
     )
     if arguments.cut is not None:

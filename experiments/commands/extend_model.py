@@ -2,8 +2,10 @@
 
 MODEL is a causal language model saved by `transformers`, with its tokenizer (or use `--old-tokenizer`). TOKENIZER is
 the same tokenizer with more tokens and unchanged old ids, as made by `superbpe extend --keep-ids`. Each new token gets
-a row in the embedding, and in the output head if it is not tied: the mean of the rows of the old tokens that it
-consists of. Old rows are copied bit for bit.
+a row in the embedding, and in the output head if it is not tied; padding rows of the model are used first. By default,
+a new row is the mean of the rows of the old tokens that the token consists of. With `--init fitted`, it is a linear
+function of the rows of its two parts, fitted to the merges that the model was trained with. Old rows are copied bit for
+bit.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     import torch
 
+INITS = ("mean", "fitted")
+_MOST_FITTED = 1 << 15  # merges; more take gigabytes for wide models
 _MOST_PADDING = 1024
 """Largest multiple to which the vocabulary size of a model is assumed to be padded."""
 
@@ -34,6 +38,7 @@ def parser() -> Parser:
     add("tokenizer", metavar="TOKENIZER", help=f"the larger tokenizer: {TOKENIZER}")
     add("out", type=Path, metavar="OUT", help="folder to write; must not exist yet")
     add("--old-tokenizer", help="the model's tokenizer, if its folder has none")
+    add("--init", choices=INITS, default="mean", help="new rows: mean of their parts, or fitted (%(default)s)")
     return options
 
 
@@ -48,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     with out_folder(out.absolute().parent, "OUT in"):
         model = _load(source)
         rows = model.get_input_embeddings().weight.shape[0]
-        extend_model(model, old, new)
+        extend_model(model, old, new, arguments.init)
         with new_folder(out) as partial:
             partial.mkdir()
             model.save_pretrained(partial)
@@ -93,11 +98,17 @@ def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
     return parts
 
 
-def extend_model(model: Any, old: Tokenizer, new: Tokenizer) -> None:
+def extend_model(model: Any, old: Tokenizer, new: Tokenizer, init: str = "mean") -> None:
     """Add rows for the new tokens to a `transformers` causal language model, in place, and update its config.
 
     Padding rows and rows of unused ids become the mean of all old tokens' rows. A padded model stays padded: to the
     largest power of two, up to 1024, that divides its rows.
+
+    Args:
+        model: The model.
+        old: Its tokenizer.
+        new: The larger tokenizer.
+        init: Rows of new tokens: "mean" of their parts, or "fitted" (`fitted_rows`).
 
     Raises:
         UserError: If the tokenizers do not match, or the model has fewer rows than the old tokenizer has ids.
@@ -121,6 +132,45 @@ def extend_model(model: Any, old: Tokenizer, new: Tokenizer) -> None:
             matrix[old.vocab_size :] = was[: old.vocab_size].float().mean(dim=0).to(was.dtype)
             for token, ids in parts.items():
                 matrix[token] = was[ids].float().mean(dim=0).to(was.dtype)
+            if init == "fitted" and was.dim() == 2:
+                for token, row in fitted_rows(was[: old.vocab_size].float(), old, new).items():
+                    matrix[token] = row.to(was.dtype)
+
+
+def fitted_rows(rows: torch.Tensor, old: Tokenizer, new: Tokenizer) -> dict[int, torch.Tensor]:
+    """Rows of the new tokens that are merges, by the full additive model: left @ A + right @ B of their two parts.
+
+    A and B are fitted to the old merges, whose products have rows of their own: ridge regression of what a row has
+    beyond the mean of its parts, so that the mean remains where the merges show nothing else. Its strength is the best
+    on a tenth of the merges that are not fitted. Source: Zanzotto et al., 2010, "Estimating Linear Models for
+    Compositional Distributional Semantics".
+
+    Args:
+        rows: float32[old.vocab_size, width], the embedding or the output head.
+        old: The model's tokenizer.
+        new: The larger tokenizer.
+    """
+    import torch
+
+    def sides(left: Any, right: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.cat([left, right], dim=-1), (left + right) / 2
+
+    merges = torch.from_numpy(old.merge_ids[-_MOST_FITTED:].astype("int64"))
+    both, means = sides(rows[merges[:, 0]], rows[merges[:, 1]])
+    beyond, test = rows[merges[:, 2]] - means, torch.arange(len(merges)) % 10 == 0
+    gram, moment = both[~test].T @ both[~test], both[~test].T @ beyond[~test]
+    ridge = torch.eye(len(gram)) * gram.diagonal().mean().clamp(min=1e-12)
+    weights = [
+        torch.zeros_like(moment),
+        *(torch.linalg.solve(gram + strength * ridge, moment) for strength in (1e-3, 0.01, 0.1, 1)),
+    ]
+    best = min(weights, key=lambda weight: float((both[test] @ weight - beyond[test]).square().sum()))
+    found: dict[int, torch.Tensor] = {}
+    for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= old.vocab_size].tolist():
+        if made not in found:  # use the first of several derivations
+            pair, mean = sides(*(found[part] if part in found else rows[part] for part in (left, right)))
+            found[made] = mean + pair @ best
+    return found
 
 
 def _rows_by_token(model: Any) -> list[torch.Tensor]:

@@ -33,7 +33,6 @@ from experiments.fertility.counting import SOURCE, read, tally, text_of
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
-from lm.data.shards import END_OF_TEXT
 from tokenizer import UserError
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import write_json, write_whole
@@ -150,7 +149,7 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
     arms = []
     for name, path in paths.items():
         pattern = next((pattern for of, pattern in patterns if of in (None, name)), None)
-        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=pattern)
+        loaded = open_any(path, pattern=pattern)
         corpora = [open_text(arguments, [text]) for of, text in training if of in (None, name)]
         trained_on = None
         if not corpora:  # the training text that the tokenizer's own folder names, if it can still be read
@@ -189,7 +188,6 @@ def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.boo
     return {
         "name": arm.name,
         **arm.loaded.about(),
-        "vocab_size": arm.loaded.tokenizer.vocab_size - len(arm.loaded.added),
         "superwords": len(arm.loaded.tokenizer.superword_ids()),
         "training_text": arm.trained_on,
         "in_training": in_training,

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.to is not None and arguments.to.exists():
         raise UserError(f"--to {arguments.to} exists; name a new folder")
     with nullcontext() if arguments.to is None else out_folder(arguments.to.absolute().parent, "--to, in"):
-        tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern)
+        tokenizer = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
         pushed = push(
             tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private
         )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.cli.arguments import named, open_text
-from lm.data.shards import END_OF_TEXT
 from lm.data.survey import survey
 from tokenizer import Batch
 from tokenizer.errors import UserError, listed
@@ -113,7 +112,7 @@ class Tally:
     """Token counts of one tokenizer. Batches may be added from any thread, in any order.
 
     Args:
-        tokenizer: The tokenizer. Its special tokens include `<|endoftext|>`.
+        tokenizer: The tokenizer.
         n_documents: Number of documents.
         every: Measure one document of this many.
 
@@ -131,7 +130,6 @@ class Tally:
         self.tokens, self.lost = np.zeros(n_documents, np.int64), np.zeros(n_documents, np.int64)
         self.changed = np.zeros(n_documents, np.bool_)
         self.counts = np.zeros(tokenizer.vocab_size, np.int64)
-        self._mark = tokenizer.special_tokens[END_OF_TEXT]
         self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
         self._lock = threading.Lock()
 
@@ -142,7 +140,7 @@ class Tally:
             batch = Batch.from_texts([batch.text(i) for i in chosen.tolist()])
         if not len(batch):
             return
-        stream = self.tokenizer.encode_stream(batch, self._mark, self._lengths, narrow=False)
+        stream = self.tokenizer.encode_stream(batch, len(self.counts), self._lengths, narrow=False)
         lengths, at = np.diff(stream.ends, prepend=0), first + chosen
         self.tokens[at] = lengths - 1
         if stream.changed is not None:
@@ -151,8 +149,7 @@ class Tally:
             unknown = -1 if self.tokenizer.unknown_id is None else self.tokenizer.unknown_id
             replaced = np.where(stream.ids == unknown, stream.covered.astype(np.int64), 0)
             self.lost[at] = np.diff(batch.offsets) - stream.spelled + np.add.reduceat(replaced, stream.ends - lengths)
-        counts = np.bincount(stream.ids, minlength=len(self.counts))
-        counts[self._mark] -= len(lengths)
+        counts = np.bincount(stream.ids, minlength=len(self.counts))[:-1]  # without the mark, which is no token
         with self._lock:
             self.counts += counts
 
@@ -169,7 +166,7 @@ def tally(
     """Count the tokens of a text with each tokenizer.
 
     Args:
-        tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
+        tokenizers: The tokenizers.
         text: The text.
         documents: Its documents.
         threads: Number of threads.

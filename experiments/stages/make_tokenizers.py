@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from experiments.results import TokenizerFolder
 from experiments.stages import phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
-from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
@@ -70,7 +69,7 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
 
 
 def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
-    """Load the tokenizer of an arm. Documents are separated by `<|endoftext|>`, which is added if it is missing."""
+    """Load the tokenizer of an arm. Documents are separated by its own end of text, or by the arm's."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
         from_hub = arm.recipe == "pretrained"
@@ -79,12 +78,19 @@ def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
                 f"arms.{arm.name}.file={arm.source} does not exist; a repository of the Hugging Face Hub is named with "
                 f"arms.{arm.name}.pretrained"
             )
-        loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, add_special_tokens=[END_OF_TEXT])
+        loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, end_of_text=arm.end_of_text)
         _check_split(arm, loaded.tokenizer, text)
+        if loaded.tokenizer.end_of_text is None:
+            raise UserError(
+                f"{arm.source} does not say which token ends a document; name one, its own or a new one, with "
+                f"arms.{arm.name}.end_of_text='\"STRING\"'"
+            )
         about = TokenizerFolder.load(loaded.about())
         artifact = keep(context, loaded.tokenizer, {}, about)
     where = arm.source if loaded.revision is None else f"{arm.source} at {loaded.revision[:12]}"
-    what = f"{where}, vocabulary {loaded.tokenizer.vocab_size:,}"
+    what = f"{where}, vocabulary {loaded.tokenizer.vocab_size:,}, documents end with {loaded.tokenizer.end_of_text}"
+    if loaded.added:
+        what += " (a new id)"
     if about.software is not None:
         what += f", run by {about.software}"
     context.done(arm.name, artifact, what)

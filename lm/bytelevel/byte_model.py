@@ -10,7 +10,7 @@ the probability that a text begins with a byte string is the sum over its canoni
 
 This is exact over canonical tokenizations, those that the tokenizer produces. The model gives some probability to other
 sequences and to special tokens inside the text. That share counts for no text, so probabilities of longer texts are too
-low rather than too high; `ByteModel.next_byte` measures it. For a whole document with its final `<|endoftext|>`, the
+low rather than too high; `ByteModel.next_byte` measures it. For a whole document with its final `end_of_text`, the
 probability is the usual product over its tokens.
 
 If the tokenizer normalizes text, these are probabilities of normalized texts. Prompts and answers are normalized first;

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
+from lm.data.shards import COVERED, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
 from tokenizer.durable import naming, write_whole
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.files import recorded, remember_checksum, write_sealed
 
 if TYPE_CHECKING:
@@ -83,18 +83,12 @@ class Encoder:
     """Encodes documents for a `Writer`.
 
     Args:
-        tokenizer: Must have the special token `<|endoftext|>`.
+        tokenizer: Must have an `end_of_text`.
     """
 
     def __init__(self, tokenizer: TokenizerLike) -> None:
-        if END_OF_TEXT not in tokenizer.special_tokens:
-            names = ", ".join(tokenizer.special_tokens) or "none"
-            raise UserError(
-                f"the tokenizer has no special token {END_OF_TEXT} to separate documents (it has: {names}); "
-                f"train or import it with special_tokens=['{END_OF_TEXT}']"
-            )
         self._tokenizer = tokenizer
-        self.eos = tokenizer.special_tokens[END_OF_TEXT]
+        self.eos = tokenizer.end_id
         self.lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
         self.dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
 
@@ -115,7 +109,11 @@ class Encoder:
                 "tokenizer does not preserve text, so a loss per byte would be wrong; use one that covers every byte"
             )
         if stream.marked is not None:
-            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
+            end = quoted(self._tokenizer.end_of_text)
+            raise UserError(
+                f"document {first + stream.marked} contains text that the tokenizer encodes as its end of text, {end}; "
+                "name another token with end_of_text (a new string gets a new id)"
+            )
         return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
 
 
@@ -235,6 +233,7 @@ class Writer:
             "dtype": self.encoder.dtype,
             "vocab_size": len(self.encoder.lengths),
             "eos_id": self.encoder.eos,
+            "end_of_text": self._tokenizer.end_of_text,
             "tokenizer_sha256": self._tokenizer.sha256,
             "tokens_per_shard": self._tokens_per_shard,
             "n_tokens": self._n_tokens,

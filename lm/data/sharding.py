@@ -72,7 +72,7 @@ def write_shards(
 
     Args:
         folder: Target; must not exist or be empty.
-        tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
+        tokenizer: Encodes the documents; must have an `end_of_text`.
         batches: Documents, as `tokenizer.corpus.Corpus.batches` yields them.
         config: Size of the files.
         threads: Batches to encode at the same time; None uses all cores.
@@ -156,7 +156,7 @@ def encode_batches(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: 
     """Encode documents in order, while the calling thread reads batches and writes results.
 
     Args:
-        tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
+        tokenizer: Encodes the documents; must have an `end_of_text`.
         batches: The documents.
         threads: Batches to encode at the same time.
     """

@@ -5,7 +5,7 @@ A folder of shards holds
 - `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, the range of documents of each
   file of tokens, number and places of damaged records that were skipped, and sizes and checksums of all files;
 - `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
-  `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
+  `end_of_text` followed by its tokens, and no document is cut by the end of a file;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
 - `normalized_bytes.bin`, where the tokenizer may change text: int64, for a document that decodes to another text, the
@@ -39,7 +39,6 @@ FORMAT_VERSION = 3
 MANIFEST = "shards.json"
 NORMALIZED = "normalized_bytes.bin"
 COVERED = "covered_bytes.bin"
-END_OF_TEXT = "<|endoftext|>"
 DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 _FILES = ("document_ends.bin", "document_bytes.bin", "token_bytes.bin", "token_hashes.bin")
 """Files of every folder, besides those of the tokens."""
@@ -97,11 +96,11 @@ class Shards:
 
     Attributes:
         folder: The folder.
-        n_tokens: Tokens of the stream, including one `<|endoftext|>` per document.
+        n_tokens: Tokens of the stream, including one `end_of_text` per document.
         n_documents: Number of documents.
         n_bytes: UTF-8 bytes of the original documents.
         vocab_size: Size of the tokenizer's vocabulary.
-        eos_id: Id of `<|endoftext|>`.
+        eos_id: Id of `end_of_text`.
         tokenizer_sha256: Hash of the tokenizer.
         document_ends: int64[n_documents], position in the stream just after each document.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
@@ -169,22 +168,22 @@ class Shards:
         return int(self.normalized_bytes[i] or self.document_bytes[i])
 
     def document_token_bytes(self, i: int) -> NDArray[np.int64]:
-        """Bytes that each token of document `i` stands for, without the leading `<|endoftext|>`."""
+        """Bytes that each token of document `i` stands for, without the leading `end_of_text`."""
         if self.covered_bytes is None:
             return self.token_byte_lengths[self.document(i)]
         return self.covered_bytes[self.span(i)][1:].astype(np.int64)
 
     def document(self, i: int) -> NDArray[np.int64]:
-        """Tokens of document `i`, without the leading `<|endoftext|>`."""
+        """Tokens of document `i`, without the leading `end_of_text`."""
         span = self.span(i)
         return self.tokens(span.start + 1, span.stop)
 
     def span(self, i: int) -> slice:
-        """Positions of document `i` in the stream, with its leading `<|endoftext|>`."""
+        """Positions of document `i` in the stream, with its leading `end_of_text`."""
         return slice(int(self.document_ends[i - 1]) if i else 0, int(self.document_ends[i]))
 
     def tokens(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Copy of the stream from position `start` to `stop`, including `<|endoftext|>`.
+        """Copy of the stream from position `start` to `stop`, including `end_of_text`.
 
         Raises:
             UserError: If an id is outside the vocabulary (the file is damaged).
@@ -223,7 +222,7 @@ class Shards:
         for file in self._files:
             if file[0] != self.eos_id or file[: 1 << 20].max() >= self.vocab_size:
                 raise UserError(
-                    self._damage("a file does not start with <|endoftext|> or holds ids outside the vocabulary")
+                    self._damage("a file does not start with the end of text or holds ids outside the vocabulary")
                 )
 
     def _damage(self, what: str) -> str:

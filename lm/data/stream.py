@@ -59,7 +59,7 @@ class DocumentStream:
         return round(covered * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
 
     def tokens_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions of the tokens that contain these bytes of the stream; at the start of a document, `<|endoftext|>`.
+        """Positions of the tokens that contain these bytes of the stream; at the start of a document, `end_of_text`.
 
         Where a tokenizer changes a document, or has no token for some of it, its tokens are taken to cover the
         document's own bytes in proportion to those that they stand for.
@@ -81,7 +81,7 @@ class DocumentStream:
                 first = last - int(self._lengths[order[place]])
                 until = np.cumsum(self._token_bytes(first, last))
                 inside = (within[here] - (text[place] - sizes[place])) * until[-1] // sizes[place]
-                token = np.where(inside == 0, 0, np.searchsorted(until, inside, side="right"))  # 0: `<|endoftext|>`
+                token = np.where(inside == 0, 0, np.searchsorted(until, inside, side="right"))  # 0: `end_of_text`
                 positions[here] = epoch * shards.n_tokens + ends[place] - (last - first) + token
         return positions
 

@@ -65,9 +65,9 @@ class Evaluation:
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         document_tokens: int64[n_documents], text tokens of each.
         text_nats: float64[n_documents], loss of the text tokens of each.
-        eos_nats: float64[n_documents], loss of the `<|endoftext|>` that ends each.
+        eos_nats: float64[n_documents], loss of the `end_of_text` that ends each.
         changed: bool[n_documents], whether the tokens of a document decode to another text.
-        token_counts: int64[vocab_size], number of times each id was a target, `<|endoftext|>` included.
+        token_counts: int64[vocab_size], number of times each id was a target, `end_of_text` included.
         limited_bytes: Bytes scored in windows that were limited by the number of positions.
         short_context_bytes: Bytes scored with less than the minimum context although the document had more.
         context_bytes_sum: Sum over all scored bytes of the bytes of their context.

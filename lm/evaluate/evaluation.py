@@ -2,7 +2,7 @@
 
 The rules (docs/evaluation.md explains why they make tokenizers comparable):
 
-- `<|endoftext|>` precedes every document. Every text token is scored exactly once. The `<|endoftext|>` that ends a
+- `end_of_text` precedes every document. Every text token is scored exactly once. The `end_of_text` that ends a
   document is scored too, once per document, but reported separately: it has no bytes.
 - The denominator is the UTF-8 bytes of the original documents, asserted equal to the bytes of the tokens.
 - Averages are micro-averages: all nats over all bytes.

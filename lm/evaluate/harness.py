@@ -64,8 +64,9 @@ class HarnessModel(LM):  # type: ignore[misc]
         return self.lm.tokenizer.sha256
 
     def facts(self) -> dict[str, Any]:
-        """Straddles and share of non-canonical tokenizations so far, JSON-able."""
+        """The token that ends documents, straddles and share of non-canonical tokenizations so far, JSON-able."""
         return {
+            "end_of_text": self.lm.tokenizer.end_of_text,
             "requests": self.requests,
             "straddles": self.straddles,
             "straddle_share": self.straddles / max(1, self.requests),

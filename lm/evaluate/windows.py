@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """One forward pass over part of x: `<|endoftext|>`, the document's n tokens, `<|endoftext|>`.
+    """One forward pass over part of x: `end_of_text`, the document's n tokens, `end_of_text`.
 
     Attributes:
         start: Position of the first input, x[start].
@@ -43,7 +43,7 @@ def plan_windows(
         context_tokens: Maximum number of inputs of a forward pass.
 
     Returns:
-        The windows, in order; the last one scores the final `<|endoftext|>`.
+        The windows, in order; the last one scores the final `end_of_text`.
 
     >>> plan_windows(np.array([0, 0, 3, 6, 9, 12]), context_bytes=9, min_context_bytes=3, context_tokens=9)
     [Window(start=0, first=1, last=4, limited=False), Window(start=4, first=5, last=5, limited=False)]

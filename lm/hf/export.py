@@ -2,7 +2,7 @@
 
 The layout is Llama's, or Qwen3's if queries and keys are normalized. HF models would give padding ids a probability, so
 both tables are cut to the tokenizer's ids; the logits are the same. The tokenizer begins each text with
-`<|endoftext|>`, as training documents begin (`add_special_tokens=False` or `add_bos_token=False` omits it).
+its `end_of_text`, as training documents begin (`add_special_tokens=False` or `add_bos_token=False` omits it).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lm.data.shards import END_OF_TEXT
 from lm.hf.export_check import probes, validate
 from lm.model.weights import model_tensors, write_tensors
 from tokenizer import formats
@@ -97,15 +96,14 @@ def check_match(model: Transformer, tokenizer: Tokenizer, target: Path) -> None:
             f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unknown)'}, not with "
             f"{tokenizer.name}; use the model's tokenizer"
         )
-    if tokenizer.vocab_size != model.vocab_size or END_OF_TEXT not in tokenizer.special_tokens:
+    if tokenizer.vocab_size != model.vocab_size:
         raise UserError(
-            f"the tokenizer has {tokenizer.vocab_size} ids and the model {model.vocab_size}; they must be equal, with "
-            f"{END_OF_TEXT} among them"
+            f"the tokenizer has {tokenizer.vocab_size} ids and the model {model.vocab_size}; they must be equal"
         )
 
 
 def config_arguments(model: Transformer, end: int) -> dict[str, Any]:
-    """Arguments of `LlamaConfig` or `Qwen3Config`; `end` is the id of <|endoftext|>."""
+    """Arguments of `LlamaConfig` or `Qwen3Config`; `end` is the tokenizer's `end_id`."""
     config = model.config
     heads = config.n_heads
     return {
@@ -142,7 +140,7 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     """Write all files; return why `AutoTokenizer` cannot open the tokenizer, or an empty string."""
     from transformers import GenerationConfig, LlamaConfig, Qwen3Config
 
-    end = tokenizer.special_tokens[END_OF_TEXT]
+    end = tokenizer.end_id
     kind = Qwen3Config if model.config.qk_norm else LlamaConfig
     kind(**config_arguments(model, end)).save_pretrained(folder)
     # Padding is declared here and with the tokenizer, not in config.json: there it would freeze the row of the token.
@@ -150,7 +148,8 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        config = hf_config(tokenizer.definition) | {"model_max_length": model.context_tokens, "pad_token": END_OF_TEXT}
+        config = hf_config(tokenizer) | {"model_max_length": model.context_tokens}
+        config |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), tokenizer.end_of_text)
         formats.save(_beginning_documents(tokenizer), folder, config)
     if (folder / formats.HF_FILE).exists():
         return ""
@@ -159,13 +158,13 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
 
 
 def _beginning_documents(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer with a post-processor for HF that puts <|endoftext|> before each text, and nothing else."""
+    """The tokenizer with a post-processor for HF that puts `end_of_text` before each text, and nothing else."""
     from tokenizers.processors import TemplateProcessing
 
-    end = (END_OF_TEXT, tokenizer.special_tokens[END_OF_TEXT])
+    end = tokenizer.end_of_text
     # Two texts are two documents, as with `add_bos_token=True` in `transformers`.
     processor = TemplateProcessing(
-        single=f"{END_OF_TEXT} $A", pair=f"{END_OF_TEXT} $A {END_OF_TEXT}:1 $B:1", special_tokens=[end]
+        single=[end, "$A"], pair=[end, "$A", f"{end}:1", "$B:1"], special_tokens=[(end, tokenizer.end_id)]
     )
     template = {**(tokenizer.provenance.get(TEMPLATE) or {}), "post_processor": json.loads(processor.__getstate__())}
     return Tokenizer(tokenizer.definition, {**tokenizer.provenance, TEMPLATE: template})

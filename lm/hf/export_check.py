@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    end = tokenizer.special_tokens[END_OF_TEXT]
+    end = tokenizer.end_id
     try:
         theirs, info = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     except Exception as error:
@@ -118,7 +117,7 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
 def _rows(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     """Rows of ids, half of them text and half random."""
     rng = np.random.default_rng(0)
-    end, size = tokenizer.special_tokens[END_OF_TEXT], model.context_tokens
+    end, size = tokenizer.end_id, model.context_tokens
     stream = [i for text in texts if text for i in (end, *tokenizer.encode_ordinary(text))]
     rows = []
     for i in range(_ROWS):

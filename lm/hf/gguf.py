@@ -11,7 +11,6 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lm.data.shards import END_OF_TEXT
 from lm.hf.export import check_match, cut_tensors
 from lm.hf.export_check import probes
 from tokenizer import patterns
@@ -186,7 +185,7 @@ def _write_tokenizer(writer: Any, types: Any, tokenizer: Tokenizer, pre: str) ->
     names |= {token["id"]: (token["content"], types.CONTROL) for token in content["added_tokens"]}
     listed = [names.get(i, (f"[UNUSED{i}]", types.UNUSED)) for i in range(tokenizer.vocab_size)]
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in content["model"]["merges"]]
-    end = tokenizer.special_tokens[END_OF_TEXT]
+    end = tokenizer.end_id
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list([name for name, _ in listed])

@@ -67,9 +67,9 @@ class Sample:
     Attributes:
         prompt: The prompt.
         data: Bytes of the continuation, without the stop string. `max_new_bytes` never cuts a character.
-        ids: The sampled tokens in order, without `<|endoftext|>`. They may spell more than `data`.
-        n_prompt_tokens: Tokens of the prompt, without the leading `<|endoftext|>`.
-        finish: What ended the text: "end" (`<|endoftext|>`), "stop" (a stop string), or a limit: "tokens" or "bytes".
+        ids: The sampled tokens in order, without `end_of_text`. They may spell more than `data`.
+        n_prompt_tokens: Tokens of the prompt, without the leading `end_of_text`.
+        finish: What ended the text: "end" (`end_of_text`), "stop" (a stop string), or a limit: "tokens" or "bytes".
     """
 
     prompt: str

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lm.data.shards import END_OF_TEXT
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LanguageModel:
-    """A model and its tokenizer; documents begin and end with `<|endoftext|>`.
+    """A model and its tokenizer; documents begin and end with the tokenizer's `end_of_text`.
 
     Args:
         model: The model; it is switched to evaluation mode.
@@ -24,11 +23,11 @@ class LanguageModel:
     Attributes:
         model: The model.
         tokenizer: Its tokenizer.
-        eos_id: Id of `<|endoftext|>`.
+        eos_id: Id of that token.
         text_ids: bool[vocabulary], on the CPU: True for ids of text, False for special tokens and unused ids.
 
     Raises:
-        UserError: If the model was trained with another tokenizer, or there is no `<|endoftext|>`.
+        UserError: If the model was trained with another tokenizer, or that has no `end_of_text`.
     """
 
     def __init__(self, model: Transformer, tokenizer: TokenizerLike) -> None:
@@ -37,11 +36,9 @@ class LanguageModel:
                 f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unnamed)'} of "
                 f"{model.vocab_size} tokens, not with {tokenizer.name} of {tokenizer.vocab_size}; load its tokenizer"
             )
-        if END_OF_TEXT not in tokenizer.special_tokens:
-            raise UserError(f"{tokenizer!r} has no special token {END_OF_TEXT!r}; models are trained with one")
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.eos_id = tokenizer.special_tokens[END_OF_TEXT]
+        self.eos_id = tokenizer.end_id
         self.text_ids = torch.zeros(model.vocab_size, dtype=torch.bool)
         self.text_ids[torch.from_numpy(tokenizer.ordinary_ids())] = True
 

@@ -71,7 +71,7 @@ class Objective(nn.Module):
 
     Args:
         model: The model.
-        eos_id: Id of `<|endoftext|>`, which begins each document.
+        eos_id: Id of `end_of_text`, which begins each document.
         document_mask: Whether positions attend within their own document only.
         static: Compute the head for padding too, so that no shape depends on the text: on a GPU, which would wait for
             the number of targets, and for compilation.

@@ -28,7 +28,7 @@ class TrainingSummary:
         flops_per_token: FLOPs of one token, forward and backward.
         flops_formula: How they are counted.
         bytes: UTF-8 bytes of text that the run read.
-        tokens: Tokens that it read, `<|endoftext|>` included.
+        tokens: Tokens that it read, `end_of_text` included.
         steps: Optimizer steps.
         mean_bytes_per_step: `bytes` over `steps`.
         nominal_bytes_per_step: `TrainConfig.bytes_per_step`.
@@ -36,7 +36,7 @@ class TrainingSummary:
         context_tokens: Mean number of tokens of a row.
         longest_row: Tokens of the longest row.
         context_bytes: `TrainConfig.context_bytes`.
-        bytes_per_token: Bytes of text per token, `<|endoftext|>` included.
+        bytes_per_token: Bytes of text per token, `end_of_text` included.
         epochs: How often the run reads the shards.
         last_train_bits_per_byte: Training loss at the last logged step.
         seconds: Time in steps, evaluation and checkpoints excluded.

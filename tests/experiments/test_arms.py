@@ -98,6 +98,7 @@ def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
             ["arms=[bpe,x]", "arms.x.recipe=wordpiece"],
             "'wordpiece'; it is one of: bpe, bpe_same, superbpe",
         ),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.end_of_text=a"], "arms.x.end_of_text has no effect"),
         (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
         (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "arms.x.file has no effect .* recipe=bpe; remove it"),
         (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "arms.x.revision has no effect"),
@@ -193,7 +194,9 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path) -> None:
+def test_a_tokenizer_of_other_software_is_an_arm(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """WordPiece drops white space: its lost text is in the table, and its model is scored all the same."""
     tokenizers = pytest.importorskip("tokenizers", reason="comes with the extra 'hf'")
     file = tmp_path / "wordpiece.json"
@@ -202,14 +205,19 @@ def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path
     made = tokenizers.Tokenizer(model)
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(file))
-    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0
+    chosen = [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]
+    assert run("report", chosen) == 2
+    assert "name one, its own or a new one, with arms.words.end_of_text='\"STRING\"'" in capsys.readouterr().err
+    chosen += ['arms.words.end_of_text="<|endoftext|>"']
+    assert run("report", chosen) == 0
+    assert "documents end with <|endoftext|> (a new id)" in capsys.readouterr().out
     (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
     bpe, words_row = json.loads(report.read_text())["tokenizers"]
     assert bpe["text_lost"] == ""
     assert "documents changed" in words_row["text_lost"]
     assert words_row["software"].startswith("tokenizers")
     assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
-    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0  # reused
+    assert run("report", chosen) == 0  # reused
 
 
 @pytest.mark.slow

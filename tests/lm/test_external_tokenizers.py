@@ -114,7 +114,7 @@ def test_bits_per_byte_are_all_nats_over_the_bytes_of_the_original_text(opened, 
     assert found.document_bytes.tolist() == [len(text.encode()) for text in texts]
     by_hand = 0.0
     for text, nats in zip(texts, found.text_nats, strict=True):
-        ids = [tokenizer.special_tokens[END], *tokenizer.encode_ordinary(text)]
+        ids = [tokenizer.end_id, *tokenizer.encode_ordinary(text)]
         covered = sum(map(int, shards.document_token_bytes(texts.index(text))))
         if len(ids) <= 32 and covered <= 128:  # in one window
             with torch.no_grad():

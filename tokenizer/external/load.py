@@ -38,6 +38,7 @@ class Pretrained:
             "sha256": self.tokenizer.sha256,
             "vocab_size": self.tokenizer.vocab_size,
             "added_special_tokens": list(self.added),
+            "end_of_text": self.tokenizer.end_of_text,
             "software": None if outside is None else outside.software.version,
             "reason": None if outside is None else outside.reason,
         }

@@ -6,13 +6,15 @@ Our core runs them where it can, other software elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tokenizer import formats
-from tokenizer.definition import Definition, Stored
+from tokenizer.definition import Stored
 from tokenizer.errors import UserError, listed, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
@@ -21,12 +23,16 @@ from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
+from tokenizer.special import SpecialSets
 
 _DOWNLOADED = (
     *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""
+_PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes of `transformers` that follow tokenizer.json; others may replace parts of it."""
+_SAMPLE = "It's 1234567 o'CLOCK,\tnaïve café  日本語 🙂\r\n\n  def f(x):\n    return x**2  # I'LL go…  "
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -39,6 +45,7 @@ def open_pretrained(
     cache: Path | str | None = None,
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
+    end_of_text: str | None = None,
 ) -> tuple[Stored | ExternalTokenizer, str | None, tuple[str, ...]]:
     """Open a tokenizer: a path, a repository of the Hugging Face Hub, or an encoding of tiktoken.
 
@@ -55,6 +62,9 @@ def open_pretrained(
         cache: Folder for downloads; None for that of `huggingface_hub`.
         pattern: See `tokenizer.formats.read`.
         special_tokens: See `tokenizer.formats.read`.
+        end_of_text: Token that ends documents; a string that is not a special token is added as one. By default, the
+            tokenizer's own: `eos_token` of its tokenizer_config.json, that of a SentencePiece model, or
+            `<|endoftext|>`.
 
     Returns:
         Content for our core, or a tokenizer that other software runs; the commit hash of the repository, None for a
@@ -74,13 +84,43 @@ def open_pretrained(
         raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is {what}; leave it out")
     if is_name and given:
         raise UserError(f"{name} has its own pattern and special tokens, so it takes no {next(iter(given))}")
-    found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens)
+    specials = [*add_special_tokens, *([end_of_text] if end_of_text else [])]
+    found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, specials)
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
+        folder = path if path.is_dir() else path.parent
+        own = formats.named_tokens(folder, found.special_tokens).get("eos_token")
+        found.end_of_text = end_of_text or own or found.end_of_text
+        _warn_of_other_ids(path, lambda: found.encode_ordinary(_SAMPLE))
         return found, commit, tuple(found.added)
-    definition = _with_special_tokens(found.definition, add_special_tokens)
+    definition = found.definition.with_special_tokens(specials)
+    definition = replace(definition, end_of_text=end_of_text or definition.end_of_text)
+    text = SpecialSets(definition.special_tokens, definition.preparation).ordinary
+    _warn_of_other_ids(path, lambda: definition.encoder.encode(_SAMPLE, text))
     added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
     return Stored(definition, found.provenance), commit, tuple(added)
+
+
+def _warn_of_other_ids(folder: Path, encode: Callable[[], list[int]]) -> None:
+    """Warn if the class that a folder names gives other ids in the installed `transformers` than its tokenizer.json."""
+    if (folder / FILE).exists() or not all((folder / name).is_file() for name in (HF_FILE, HF_CONFIG_FILE)):
+        return
+    kind = read_json(folder / HF_CONFIG_FILE).get("tokenizer_class")
+    if kind in _PLAIN or find_spec("transformers") is None:
+        return
+    try:
+        import transformers
+
+        opened = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        theirs = opened(_SAMPLE, add_special_tokens=False)["input_ids"]
+    except Exception:  # it cannot open the folder, so it gives no ids that could differ
+        return
+    if theirs != (ours := encode()):
+        warnings.warn(
+            f"{folder}: AutoTokenizer of transformers {transformers.__version__} gives other ids than {HF_FILE}, which "
+            f"is followed here ({len(theirs)} and {len(ours)} for a sample), as the class is {shortened(kind)}",
+            stacklevel=3,
+        )
 
 
 def is_repository_id(source: str) -> bool:
@@ -116,6 +156,7 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
         return ExternalTokenizer(
             found.software,
             special_tokens=[*found.added, *specials],
+            end_of_text=found.end_of_text,
             reason=found.reason,
             provenance=found.provenance,
         )
@@ -148,18 +189,3 @@ def _file(path: Path) -> Path:
     if len(models) > 1:
         raise UserError(f"{path} contains several models ({listed(file.name for file in models)}); name one of them")
     return models[0] if models else path
-
-
-def _with_special_tokens(definition: Definition, strings: Sequence[str]) -> Definition:
-    """Add special tokens. An added token with the same string becomes special; other strings get new ids."""
-    missing = [string for string in strings if string not in definition.special_tokens]
-    if not missing:
-        return definition
-    found = definition.preparation.added_tokens
-    new = [string for string in missing if string not in found]
-    ids = {string: found[string] for string in missing if string in found}
-    ids |= {string: definition.vocab_size + i for i, string in enumerate(new)}
-    preparation = replace(
-        definition.preparation, added_tokens={string: i for string, i in found.items() if string not in ids}
-    )
-    return replace(definition, special_tokens=definition.special_tokens | ids, preparation=preparation)

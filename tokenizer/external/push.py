@@ -12,11 +12,18 @@ from tokenizer.definition import Described
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
+from tokenizer.formats.hf import needs_engine
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
 OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json")
 """Files that exist only if they give the same ids. One of another tokenizer would give others."""
+
+
+_NEEDS_ENGINE = (
+    f"`{formats.HF_FILE}` is for `tokenizers` before 1.0, and `transformers` with it: 1.0 has no regex engine, and may "
+    "not know this pattern. It then opens the file and raises an error on any text."
+)
 
 
 def push(
@@ -93,6 +100,8 @@ def _write(tokenizer: Described, repository: str, folder: Path, front: Any, abou
     lines = ["---", front.to_yaml(), "---", "", f"# {repository.rpartition('/')[2]}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in about.items()]
     lines += [line for way, code in ways.items() for line in ("", f"With {way}:", "", "```python", code, "```")]
+    if (folder / formats.HF_FILE).exists() and needs_engine(formats.hf_json(tokenizer)["pre_tokenizer"]):
+        lines += ["", _NEEDS_ENGINE]
     if (folder / TIKTOKEN).exists():
         lines += ["", f"`{TIKTOKEN}` is for tiktoken, with the pattern in `{TIKTOKEN}.json`."]
     write_whole(folder / CARD, "\n".join([*lines, ""]))
@@ -106,6 +115,7 @@ def _about(tokenizer: Described) -> dict[str, str]:
     rows = {
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
+        "end of text": f"`{definition.end_of_text}`" if definition.end_of_text else "",
         "pattern": definition.pattern.name,
         "fence of phase 2": "" if definition.fence is None else definition.fence.name,
         "sha256": formats.identity(definition),

@@ -60,6 +60,7 @@ class Software(ABC):
         vocab: bytes of each token in text, by id; b"" for an unused id.
         names: name of each token in the software's vocabulary, by id; None for an unused id.
         special_tokens: string to id of the tokens that are not text, including the unknown token.
+        end_of_text: the special token that the model itself names as the end of a text; None if it names none.
         byte_ids: ids of the 256 bytes; -1 where a byte has no token.
         unknown_id: id of the unknown token; None if there is none.
     """
@@ -71,6 +72,7 @@ class Software(ABC):
     vocab: list[bytes]
     names: list[str | None]
     special_tokens: dict[str, int]
+    end_of_text: str | None = None
     byte_ids: tuple[int, ...]
     unknown_id: int | None
 
@@ -108,6 +110,8 @@ class SentencePiece(Software):
         self.unknown_id = int(model.unk_id())
         special = {i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)}
         self.special_tokens = {pieces[i]: i for i in sorted(special)}
+        if int(model.eos_id()) in special:
+            self.end_of_text = pieces[model.eos_id()]
         in_bytes = {i: _byte(pieces[i]) for i in range(len(pieces)) if model.is_byte(i)}
         self.byte_ids = _byte_ids(in_bytes)
         self.vocab = [piece.replace(_META_SPACE, " ").encode() for piece in pieces]

@@ -19,9 +19,10 @@ from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import parse_json, read_bytes
 from tokenizer.formats.checks import check_members, write_files
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
+from tokenizer.special import END_OF_TEXT
 
 FILE = "external.json"
-FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
+FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 2
 _ABOUT = {"software": str, "software_version": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
@@ -34,6 +35,7 @@ class ExternalTokenizer(TokenizerLike):
         software: encodes and decodes.
         special_tokens: strings that must be special tokens. A string that is not one, or that the tokenizer also
             finds in ordinary text, gets a new id after all others.
+        end_of_text: special token that ends documents; by default the software's, or `<|endoftext|>` if there is one.
         reason: why our core does not run the tokenizer.
         provenance: JSON about the tokenizer's origin; not part of its identity.
     """
@@ -45,6 +47,7 @@ class ExternalTokenizer(TokenizerLike):
         software: Software,
         *,
         special_tokens: Sequence[str] = (),
+        end_of_text: str | None = None,
         reason: str = "",
         provenance: dict[str, Any] | None = None,
     ) -> None:
@@ -62,6 +65,8 @@ class ExternalTokenizer(TokenizerLike):
                 self.special_tokens[string] = len(self.vocab)
                 self.vocab.append(string.encode())
                 self.added.append(string)
+        ours = END_OF_TEXT if END_OF_TEXT in self.special_tokens else None
+        self.end_of_text = end_of_text or software.end_of_text or ours
 
     @property
     def changes_text(self) -> bool:
@@ -70,8 +75,8 @@ class ExternalTokenizer(TokenizerLike):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the model, the added special tokens, and the software's version, which all affect the ids."""
-        made_by = json.dumps([self.software.version, self.added]).encode()
+        """Hash of the model, the added special tokens, the end of a document, and the software's version."""
+        made_by = json.dumps([self.software.version, self.added, self.end_of_text]).encode()
         return hashlib.sha256(made_by + b"\n" + self.software.content).hexdigest()
 
     @cached_property
@@ -163,6 +168,7 @@ class ExternalTokenizer(TokenizerLike):
             "software": self.software.kind,
             "software_version": self.software.version,
             "special_tokens": self.added,
+            "end_of_text": self.end_of_text,
             "sha256": self.sha256,
             "reason": self.reason,
             "provenance": self.provenance,
@@ -204,6 +210,7 @@ class ExternalTokenizer(TokenizerLike):
         found = cls(
             software,
             special_tokens=about["special_tokens"],
+            end_of_text=about.get("end_of_text"),
             reason=str(about.get("reason", "")),
             provenance=about["provenance"],
         )

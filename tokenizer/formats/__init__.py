@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from tokenizer.formats.files import KINDS, read, write
+from tokenizer.formats.files import KINDS, named_tokens, read, write
 from tokenizer.formats.folder import FILE, dumps, identity, load, loads, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, TEMPLATE, hf_json
 
@@ -25,6 +25,7 @@ __all__ = [
     "identity",
     "load",
     "loads",
+    "named_tokens",
     "read",
     "save",
     "write",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tokenizer.definition import Described, Stored
@@ -35,6 +36,10 @@ def read(
         pattern: for formats without a pattern: GPT-2's files (default gpt2) and tiktoken's.
         special_tokens: string to id, for tiktoken's files.
 
+    Returns:
+        The tokenizer. Its documents end with the `eos_token` of the tokenizer_config.json beside the file, if that is
+        one of its added tokens.
+
     Raises:
         UserError: the tokenizer does not exist, is damaged, or cannot be imported exactly, or an argument does not
             apply to its format.
@@ -48,6 +53,25 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
+    found = _read_other(kind, files, pattern, special_tokens)
+    definition = found.definition
+    named = named_tokens(files[0].parent, {*definition.special_tokens, *definition.preparation.added_tokens})
+    if (end := named.pop("eos_token", None)) is not None:
+        definition = replace(definition.with_special_tokens([end]), end_of_text=end)
+    return Stored(definition, found.provenance | ({HF_CONFIG_FILE: named} if named else {}))
+
+
+def named_tokens(folder: Path, tokens: Container[str]) -> dict[str, str]:
+    """The `bos_token`, `eos_token` and `pad_token` of a folder's tokenizer_config.json that are among the tokens."""
+    config = read_json(folder / HF_CONFIG_FILE) if (folder / HF_CONFIG_FILE).is_file() else {}
+    named = {name: config.get(name) for name in ("bos_token", "eos_token", "pad_token")}
+    strings = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
+    return {name: token for name, token in strings.items() if isinstance(token, str) and token in tokens}
+
+
+def _read_other(
+    kind: str, files: list[Path], pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None
+) -> Stored:
     if kind == "hf":
         return hf_import.parse(read_json(files[0]), files[0])
     if kind == "gpt2":
@@ -117,7 +141,7 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
         if path.suffix == ".json":
             target, files = path.parent, {path.name: files[HF_FILE]}
         else:
-            files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer.definition), indent=2)
+            files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer), indent=2)
     else:
         if path.suffix != ".tiktoken":
             raise UserError(f"{path} must end in .tiktoken")

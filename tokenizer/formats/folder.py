@@ -18,7 +18,7 @@ from tokenizer.formats.checks import write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern
-from tokenizer.special import Preparation
+from tokenizer.special import END_OF_TEXT, Preparation
 
 FILE = "superbpe.json"
 FORMAT_VERSION = 5
@@ -41,6 +41,8 @@ def content(definition: Definition) -> dict[str, Any]:
         known["eligible"] = definition.eligible
     if definition.ignore_merges:
         known["ignore_merges"] = True
+    if definition.end_of_text not in (None, END_OF_TEXT):
+        known["end_of_text"] = definition.end_of_text
     known |= definition.preparation.content()
     if definition.unmerged:
         known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(definition.unmerged.items())]
@@ -70,7 +72,7 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         config: content of `tokenizer_config.json`; None for `hf_config`.
     """
     definition = tokenizer.definition
-    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(definition), indent=2) + "\n"}
+    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
     part = unportable_part(definition.fence or definition.pattern)
     if part is not None:
         warnings.warn(
@@ -154,6 +156,7 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
             ignore_merges=stored.get("ignore_merges", False),
             unmerged={bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
             preparation=Preparation.of(stored),
+            end_of_text=stored.get("end_of_text"),
         )
         found = Stored(definition, dict(about.get("provenance") or {}))
     except UserError:

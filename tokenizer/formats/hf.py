@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizer import _native
 from tokenizer.definition import Definition, Described, other_text, printable
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.portable import unportable_part
-
-if TYPE_CHECKING:
-    from tokenizer.patterns import Pattern
+from tokenizer.patterns import Pattern, resolve
 
 HF_FILE = "tokenizer.json"
 HF_CONFIG_FILE = "tokenizer_config.json"
@@ -37,6 +35,8 @@ _DIGITS = {
     r"\p{N}": {"type": "Digits", "individual_digits": True},
 }
 """Pre-tokenizers for regexes that readers without a regex engine, such as tokenizers 1.0, cannot run."""
+_KNOWN = {resolve(name).regex for name in ("llama3", "digits1", "o200k")}
+"""Regexes that these readers know by their text."""
 
 
 def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
@@ -199,13 +199,22 @@ def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[s
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
 
 
-def hf_config(definition: Definition) -> dict[str, Any]:
-    """Content of `tokenizer_config.json`. Without a class, transformers guesses one and may give wrong ids."""
+def needs_engine(pre_tokenizer: dict[str, Any] | None) -> bool:
+    """Whether readers without a regex engine, such as tokenizers 1.0, may fail on a pre-tokenizer that we wrote."""
+    parts = cuts.flat(pre_tokenizer, "pretokenizers") if pre_tokenizer else []
+    return any(part["type"] == "Split" and part["pattern"].get("Regex") not in _KNOWN for part in parts)
+
+
+def hf_config(tokenizer: Described) -> dict[str, Any]:
+    """Content of `tokenizer_config.json`. Without a class, transformers guesses one and may give wrong ids.
+
+    Documents begin and end with the end of text, and padding is masked; an imported tokenizer keeps its own tokens.
+    """
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": 10**30,
         "clean_up_tokenization_spaces": False,
     }
-    if "<|endoftext|>" in definition.special_tokens:
-        config |= {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    return config
+    if (end := tokenizer.definition.end_of_text) is not None:
+        config |= {"bos_token": end, "eos_token": end, "pad_token": end}
+    return config | _parts(tokenizer.provenance, HF_CONFIG_FILE)

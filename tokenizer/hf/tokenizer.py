@@ -64,7 +64,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, **kwargs: Any) -> Self:
         """Wrap a tokenizer without saving it to a folder first. Keyword arguments are those of the class."""
-        config = hf_config(tokenizer.definition)
+        config = hf_config(tokenizer)
         del config["tokenizer_class"]
         return cls(superbpe=tokenizer, **{**config, **kwargs})
 
@@ -110,7 +110,10 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
             late=frozenset(name for name, flag in flags.items() if flag["normalized"] and (forms or overlap(flags))),
         )
         special_tokens = {token.content: i for i, token in added.items() if token.special}
-        definition = replace(tokenizer.definition, special_tokens=special_tokens, preparation=preparation)
+        end = self.eos_token if self.eos_token in special_tokens else tokenizer.end_of_text
+        definition = replace(
+            tokenizer.definition, special_tokens=special_tokens, preparation=preparation, end_of_text=end
+        )
         return Tokenizer(definition, {**tokenizer.provenance, TEMPLATE: template})
 
     def _save_pretrained(

@@ -125,6 +125,7 @@ def train_bpe(
         pattern=counts.pattern,
         special_tokens=special_tokens,
         special_layout=start.special_layout,
+        end_of_text=start.end_of_text,
         provenance=start.provenance | provenance,
     )
 

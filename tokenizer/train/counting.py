@@ -24,9 +24,10 @@ from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.special import END_OF_TEXT
 
 DEFAULT_MEMORY_BYTES = 4 << 30
-DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
+DEFAULT_SPECIAL_TOKENS = (END_OF_TEXT,)
 
 _BATCH_BYTES = 1 << 20  # several batches are in memory per thread; larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"

@@ -138,7 +138,7 @@ def small(tmp_path: Path) -> tuple[str, str]:
 
 # Commands that take a tokenizer: what follows it, and whether they work on its merges.
 TAKING = {
-    "encode": (["TEXT", "--to", "OUT"], False),
+    "encode": (["TEXT", "--to", "OUT", "--end-of-text", "<|endoftext|>"], False),
     "fertility": (["TEXT", "--out", "OUT"], False),
     "inspect": (["--text", "TEXT", "--out", "OUT"], True),
     "extend": (["TEXT", "--vocab-size", "310", "--to", "OUT"], True),

@@ -124,7 +124,13 @@ def test_runs_with_the_same_held_out_documents_are_compared(
     file = tmp_path / "heldout.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in heldout))
     pieces = other_tokenizers.write(tmp_path, "word_pieces")
-    own = ["arms=[pieces]", f"arms.pieces.file={pieces}", f"corpus.heldout_paths=[{file}]", f"hydra.run.dir={tmp_path}"]
+    own = [
+        "arms=[pieces]",
+        f"arms.pieces.file={pieces}",
+        'arms.pieces.end_of_text="[SEP]"',
+        f"corpus.heldout_paths=[{file}]",
+        f"hydra.run.dir={tmp_path}",
+    ]
     assert run("evaluate", [*tiny_module, *own]) == 0
     both = find([sweep / "0", tmp_path])[0]
     result, _ = combine(both)

@@ -18,7 +18,6 @@ from experiments.fertility import measures
 from experiments.fertility.counting import ALL, SCRIPT, SOURCE, Documents, Tally, read, tally
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
-from lm.data.shards import END_OF_TEXT
 from lm.evaluate.deployment import Deployment
 from superbpe.inspection.measures import renyi_entropy
 from tests import other_tokenizers, texts
@@ -162,7 +161,7 @@ def _parts(made: Made, n: int) -> list[Path]:
 
 def test_lost_text_is_counted(made: Made, tmp_path: Path) -> None:
     path = other_tokenizers.write(tmp_path, "word_pieces")
-    tokenizer = load_pretrained(path, add_special_tokens=[END_OF_TEXT]).tokenizer
+    tokenizer = load_pretrained(path).tokenizer
     documents, (found,) = counted([tokenizer], made)
     rows = {row["group"]: row for row in measured(found, documents, found)}
     every = [*made.english, *made.other]

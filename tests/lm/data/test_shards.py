@@ -61,7 +61,7 @@ def test_another_tokenizer_is_rejected(make_shards):
     ("wrong", "message"),
     [
         ({"spelled": np.array([3, 4])}, "document 0 has 4 bytes, but its tokens have 3"),
-        ({"marked": 0}, "ordinary text as"),
+        ({"marked": 0}, "document 0 contains text .* as its end of text, '<.endoftext.>'"),
     ],
 )
 def test_tokens_that_are_not_the_text_are_rejected(tmp_path, monkeypatch, wrong, message):
@@ -81,7 +81,7 @@ def test_there_must_be_documents(tmp_path, batches):
 
 def test_no_end_of_text(tmp_path):
     tokenizer = tiny.merged([], special_tokens=["<s>"])
-    with pytest.raises(UserError, match=r"no special token <\|endoftext\|>.*has: <s>"):
+    with pytest.raises(UserError, match=r"which token ends a document .*tokens: '<s>'\); name one with end_of_text"):
         write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(["a"])])
 
 
@@ -140,7 +140,7 @@ def overwrite(name, position, raw):
         (forget("document_ends.bin"), "damaged .*document_ends.bin"),
         (overwrite("document_ends.bin", 0, b"\xff\xff"), "boundaries"),
         (overwrite("document_bytes.bin", 0, b"\xff\xff"), "add up"),
-        (overwrite("tokens-00000.bin", 0, b"\x00\x00"), "endoftext"),
+        (overwrite("tokens-00000.bin", 0, b"\x00\x00"), "start with the end of text"),
         (overwrite("tokens-00000.bin", 8, b"\xff\xff"), "vocabulary"),
     ],
 )

@@ -1,0 +1,28 @@
+"""Folders are read from tokenizer.json, whatever class their tokenizer_config.json names."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+
+from tests import texts
+from tokenizer import formats, train_bpe
+from tokenizer.external.load import load_pretrained
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize(
+    ("kind", "differs"), [("GPT2Tokenizer", True), ("PreTrainedTokenizerFast", False), ("Unknown", False)]
+)
+def test_tokenizer_json_is_followed_and_other_ids_are_reported(tmp_path, kind, differs):
+    tokenizer = train_bpe(texts.sample(60_000), 400, pattern="llama3")
+    formats.write(tokenizer, tmp_path / "tokenizer.json", "hf")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert load_pretrained(tmp_path).tokenizer == tokenizer
+    lines = [str(one.message) for one in caught if "AutoTokenizer" in str(one.message)]
+    assert [line.count("other ids than tokenizer.json, which is followed here") for line in lines] == [1] * differs
