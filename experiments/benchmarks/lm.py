@@ -42,8 +42,7 @@ from lm.train.trainer import Trainer
 
 MODELS = ("ours", "llama")
 """Ours, and the Llama of `transformers`."""
-MEDIANS = "medians; MFU: of a large matrix product; on a CPU, seconds of CPU time by threads"
-PRODUCT = "a matrix product's FLOP"
+MEDIANS = "medians; on a CPU, seconds of CPU time by threads"
 HAS_LLAMA = importlib.util.find_spec("transformers") is not None
 
 
@@ -161,8 +160,6 @@ def time_steps(run: Trainer, rounds: int) -> Clock:
     if llama is not None:
         llama.model.load_state_dict(run.model.state_dict(), strict=True)
     clock = Clock(run.device)
-    size = 8192 if run.device.type == "cuda" else 1536
-    factor = torch.randn(size, size, device=run.device, dtype=torch.bfloat16 if bf16 else torch.float32)
     count = run.config.batch_size * run.rows.most_tokens
 
     def loss(inputs: Tensor, targets: Tensor) -> Tensor:
@@ -179,8 +176,6 @@ def time_steps(run: Trainer, rounds: int) -> Clock:
             clock.time("llama, update", partial(update, llama.model, llama.optimizers))
             if number == 0 and not run.config.document_mask and abs(ours / theirs - 1) > (1e-2 if bf16 else 1e-4):
                 raise AssertionError(f"the models are not the same: losses {ours} and {theirs}")
-        clock.time("product", lambda: factor @ factor)
-    clock.seconds[PRODUCT] = [clock.median("product") / (2 * size**3)]
     return clock
 
 
@@ -210,15 +205,12 @@ def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, d
 
 
 def measure(run: Trainer, shards: Shards, rounds: int) -> dict[str, float]:
-    """Tokens per second of both models, and their FLOPs as a share of those of a large matrix product."""
+    """Tokens per second of both models, in training and in evaluation."""
     steps, row = time_steps(run, rounds), dict[str, float]()
     evaluation, evaluated = time_evaluation(run, shards, max(2, rounds // 5))
     for model in (name for name in MODELS if name in steps.seconds):
-        gradients = steps.median(model)
-        rate = run.config.batch_size * run.rows.most_tokens / (gradients + steps.median(f"{model}, update"))
-        row[f"{model}, tokens/s"] = rate
-        row[f"{model}, gradients alone, tokens/s"] = rate * (1 + steps.median(f"{model}, update") / gradients)
-        row[f"{model}, MFU"] = rate * run.flops_per_token * steps.median(PRODUCT)
+        seconds = steps.median(model) + steps.median(f"{model}, update")
+        row[f"{model}, tokens/s"] = run.config.batch_size * run.rows.most_tokens / seconds
     return row | {f"evaluation, {name}": evaluated[name] / evaluation.median(name) for name in evaluated}
 
 
@@ -281,7 +273,7 @@ def main(argv: list[str]) -> int:
             f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} "
             f"tokens, {run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
         )
-        table = [{"": name, "tokens / s, or share": f"{value:,.4g}"} for name, value in rows.items()]
+        table = [{"": name, "tokens / s": f"{value:,.4g}"} for name, value in rows.items()]
         harness.print_table(shape, table, MEDIANS)
     return 0
 

@@ -1,9 +1,8 @@
 """Training beside other trainers: `python -m experiments.benchmarks.train FILES`.
 
 Three tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
-by amount of text (`--sizes`), and stock HF tokenizers, which cannot resume from given merges: the closest that they can
-do is to train from scratch on the phase-2 fence, which needs memory for every line, so they get the first `--hf-bytes`.
-`degenerate`: text that is constructed to be slow, at half and at full size (`--degenerate-bytes`).
+by amount of text (`--sizes`). `degenerate`: text that is constructed to be slow, at half and at full size
+(`--degenerate-bytes`).
 
 All trainers read the same text. Those that read only plain text get it from `--cache`, where it is written once. Some
 read whole documents and others lines, which changes the merges; ours does both, so each peer is compared with the
@@ -55,9 +54,6 @@ PHASES: dict[str, Callable[[Job], str]] = {
     "distinct": lambda job: f"{job.facts.get('distinct', 0):,}",
     "fragments": lambda job: f"{job.facts['fragments']:,}" if "fragments" in job.facts else "",
     "their tokens": lambda job: f"{job.facts['fragment_tokens']:,}" if "fragments" in job.facts else "",
-    "τ, last count": lambda job: (
-        f"{job.facts['threshold']}, {job.facts['last_count']}" if "stages" in job.facts else ""
-    ),
 }
 
 
@@ -113,25 +109,14 @@ def beside_peers(options: argparse.Namespace) -> bool:
 
 
 def by_size(options: argparse.Namespace) -> None:
-    """Print the times and memory of both phases for each amount of text, and of stock HF."""
-    phase1, rules = PHASE1[options.rules], PRESETS[options.rules]
-    job = {"pattern": options.pattern or phase1["pattern"], "unit": phase1["unit"], "rules": options.rules}
+    """Print the times and memory of both phases for each amount of text."""
+    phase1 = PHASE1[options.rules]
+    recipe = {"pattern": options.pattern or phase1["pattern"], "unit": phase1["unit"], "rules": options.rules}
     text = {"paths": options.paths, "field": options.field}
-    jobs = [ours(f"ours, {n or 'all'}", options, corpus=text | {"max_bytes": n}, **job) for n in options.sizes]
-    rows = [*jobs]
-    if "tokenizers" in options.peers:
-        lines, _ = harness.plain_text(harness.corpus(options.paths, options.field, options.hf_bytes), options.cache)
-        fences = [fence for fence in patterns.resolve(rules.fence).regex.split("\n") if fence]  # one regex per line
-        arguments = {"paths": [str(lines)], "vocab_size": options.vocab_size, "regexes": fences}
-        rows.append(Job("HF, from scratch", "train tokenizers", arguments, options.python))
-    harness.in_turn(rows, options.rounds)
-    if len(rows) > len(jobs):
-        rows[-1].facts["bytes"] = lines.stat().st_size
-    per_byte = [row.median("seconds") / row.facts["bytes"] for row in rows]
-    for row, seconds in zip(rows, per_byte, strict=True):
-        row.facts["per byte"] = f"{seconds / per_byte[len(jobs) - 1]:.2f}"
+    jobs = [ours(f"ours, {n or 'all'}", options, corpus=text | {"max_bytes": n}, **recipe) for n in options.sizes]
+    harness.in_turn(jobs, options.rounds)
     title = f"Both phases, {options.rules}, vocabulary {options.vocab_size:,}, transition {options.transition:,g}"
-    print_jobs(title, COLUMNS | _facts("per byte") | PHASES, rows, f"{_CAPTION}; per byte: times ours")
+    print_jobs(title, COLUMNS | PHASES, jobs, _CAPTION)
 
 
 def degenerate(options: argparse.Namespace) -> None:
@@ -157,7 +142,6 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--threads", type=whole(), default=None, help="our threads (default: all cores)")
     options.add_argument("--memory", type=size, metavar="SIZE", help="our limit in phase 2 (default: none)")
     options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
-    options.add_argument("--hf-bytes", type=size, default="5MB", metavar="SIZE", help="text for HF (5MB)")
 
 
 @harness.command

@@ -111,8 +111,9 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
         with suppress(ValueError):
             if above < (value := float(text)) <= most and math.isfinite(value):
                 return value
-        bound = "" if most == math.inf else f" and at most {most:g}"
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above {above:g}{bound}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number above {above:g}, up to {most:g}".removesuffix(", up to inf")
+        )
 
     return parse
 

@@ -96,7 +96,6 @@ def _print_cells(cells: Sequence[Record]) -> None:
             rows.append([*([""] * len(settings) if place else settings), arm.label, *measured])
     last = [key.rpartition(".")[2] for key in keys]
     names = [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
-    console.print()
     print_table("Sweep", ["", *names, "", *numbers], rows, text=range(len(keys) + 2))
     for reason in dict.fromkeys(arm.withheld for arm in arms if arm.withheld):
         console.print(Text(f"no verdict about the tokenizers: {reason}"), soft_wrap=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
+from experiments.report.characters import harmless
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate
@@ -82,11 +83,6 @@ def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
             end = _ENDS.get(sample.finish, "")
             reporter.say(f"#{n} {saved.label}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
             # Neither wrapped nor cut.
-            console.out(_shown(sample.prompt), style="dim", end="", highlight=False)
-            console.out(_shown(sample.text), highlight=False)
+            console.out(harmless(sample.prompt), style="dim", end="", highlight=False)
+            console.out(harmless(sample.text), highlight=False)
             console.print()
-
-
-def _shown(text: str) -> str:
-    """Escape control characters: a model may generate anything."""
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

@@ -41,8 +41,8 @@ def dots(
     title: str,
     *,
     ends: tuple[str, str],
+    line: float,
     groups: Sequence[str] = (),
-    line: float | None = None,
     form: str = ".3f",
 ) -> dict[str, Any]:
     """A number of each tokenizer with its interval, from left to right.
@@ -53,8 +53,8 @@ def dots(
         value: Field of the number.
         title: Title of the number.
         ends: Fields of the ends of the interval.
-        groups: Groups from top to bottom, each with one dot per tokenizer; without them, one line per tokenizer.
         line: Where to draw a vertical line.
+        groups: Groups from top to bottom, each with one dot per tokenizer; without them, one line per tokenizer.
         form: Format of the numbers.
     """
     x = {"title": title, "scale": alt.Scale(zero=False, padding=20), "axis": alt.Axis(format=form, tickCount=6)}
@@ -75,7 +75,5 @@ def dots(
         offset = alt.YOffset("tokenizer:N", sort=list(labels))
         point, whisker = point.encode(yOffset=offset, shape=shape(labels)), whisker.encode(yOffset=offset)
         height = len(groups) * max(26, 8 * len(labels) + 10) + 20
-    if line is None:
-        return spec(whisker + point, height=height, rows=rows)
     rule = data("line").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("value:Q", **x))
     return spec(rule + whisker + point, height=height, rows=rows, line=[{"value": line}])

@@ -174,30 +174,21 @@ def notes(report: Mapping[str, Any]) -> list[str]:
 
 def figures(report: Mapping[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
-    labels, drawn = [arm["name"] for arm in report["tokenizers"]], []
-    level = f"{100 * report['confidence']:g} % intervals over documents"
+    labels, drawn, reference = [arm["name"] for arm in report["tokenizers"]], [], report["reference"]
     source = f"{report['text']['documents']:,} documents, {report['made']}"
-    for by in ("all", "source", "script"):
-        names = _groups(report, by)
-        groups, rest = names[:GROUPS_DRAWN], len(names) > GROUPS_DRAWN
-        measure, name, title, axis = "parity", f"parity-{by}", f"Tokens per token of {report['reference']}, by {by}", ""
-        caption = f"Left of the line, a tokenizer needs fewer tokens for the same documents. {level}, paired."
-        if by == "all":
-            measure, name, title, groups, axis = "bytes_per_token", "bytes", "Bytes per token", [], "bytes per token"
-            caption = f"With {level}. Further right is fewer tokens. Larger vocabularies need fewer tokens, so compare "
-            caption += "tokenizers of about the same size."
-        elif len(names) < 2 or len(labels) < 2:
+    for by in ("source", "script") if len(labels) > 1 else ():
+        if len(names := _groups(report, by)) < 2:
             continue
-        ends = (f"{measure}_low", f"{measure}_high")
+        groups, fields = names[:GROUPS_DRAWN], ("tokenizer", "group", "parity", "parity_low", "parity_high")
         rows = [
-            {field: row[field] for field in ("tokenizer", "group", measure, *ends)}
+            {field: row[field] for field in fields}
             for row in report["rows"]
-            if row["by"] == by and (not groups or row["group"] in groups)
+            if row["by"] == by and row["group"] in groups
         ]
-        drawing = charts.dots(
-            rows, labels, measure, axis or "tokens per token of the reference",
-            ends=ends, groups=groups, line=1 if groups else None,
-        )  # fmt: skip
-        caption += f" The {len(groups)} largest of {len(names)}." * rest
-        drawn.append(Figure(name, title, drawing, caption, source))
+        title = "tokens per token of the reference"
+        drawing = charts.dots(rows, labels, "parity", title, ends=("parity_low", "parity_high"), groups=groups, line=1)
+        caption = "Left of the line, a tokenizer needs fewer tokens for the same documents. "
+        caption += f"{100 * report['confidence']:g} % intervals over documents, paired."
+        caption += f" The {len(groups)} largest of {len(names)}." * (len(names) > len(groups))
+        drawn.append(Figure(f"parity-{by}", f"Tokens per token of {reference}, by {by}", drawing, caption, source))
     return drawn

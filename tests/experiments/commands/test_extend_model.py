@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from experiments.cli import main
-from experiments.commands.extend_model import fitted_rows
+from lm.hf.extension import fitted_rows
 from superbpe import train_superbpe
 from tests import texts
 from tests.superbpe.oracle import batches

@@ -90,7 +90,3 @@ def test_folders_without_models(root, tmp_path, capsys):
     shutil.copytree(first.artifact.path, alone / first.artifact.name)
     with pytest.raises(UserError, match="neither in"):
         load_models([alone], "cpu")
-
-
-def test_control_characters_do_not_reach_the_terminal():
-    assert generate._shown("a\n\x1b[31mé\u202e中 \u200b") == "a\n\\x1b[31mé\\u202e中 \\u200b"
