@@ -197,15 +197,14 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
         UserError: Other software runs the tokenizer, which therefore has no byte-level merges.
     """
     from tokenizer import Tokenizer
-    from tokenizer.external.tokenizer import ExternalTokenizer
 
     found = open_any(source, **options).tokenizer
-    if isinstance(found, ExternalTokenizer):
+    if not isinstance(found, Tokenizer):
+        reason = getattr(found, "reason", "other software runs it")
         raise UserError(
-            f"{source} is not byte-level BPE ({found.reason}), and this command needs byte-level merges; "
-            "encode and fertility accept any tokenizer"
+            f"{source} is not byte-level BPE ({reason}), and this command needs byte-level merges; encode and fertility "
+            "accept any tokenizer"
         )
-    assert isinstance(found, Tokenizer)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,9 +62,8 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
 
 def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]], names: list[str]) -> Points:
     seeds, flops = (sorted(set(column)) for column in zip(*rows, strict=True))
-    for seed, each in itertools.product(seeds, flops):
-        if (seed, each) not in rows:
-            raise UserError(f"{path}: {arm} has no row of seed {seed:g} at {each:g} FLOPs")
+    if missing := [pair for pair in itertools.product(seeds, flops) if pair not in rows]:
+        raise UserError("{}: {} has no row of seed {:g} at {:g} FLOPs".format(path, arm, *missing[0]))
     bits = np.array([[[rows[seed, each][name] for name in names] for each in flops] for seed in seeds])
     first = next(iter(rows.values()))
     tokens = np.full(len(names), round(first["tokens_per_byte"] * _SOURCE_BYTES))
@@ -73,10 +73,9 @@ def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]
 
 
 def _number(at: str, name: str, text: str | None, *, least: float = math.ulp(0.0)) -> float:
-    try:
+    value = math.nan
+    with suppress(ValueError):
         value = float(text or "")
-    except ValueError:
-        value = math.nan
     if not least <= value < math.inf:
         raise UserError(f"{at}: {name} is {text!r}; write a number above 0")
     return value

@@ -9,15 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from lm.bits import bits
-from lm.evaluate.deployment import (
-    Deployment,
-    Phase,
-    Relative,
-    ServingCost,
-    relative_cost,
-    serving_cost,
-    training_flops,
-)
+from lm.evaluate.deployment import Deployment, Phase, Relative, ServingCost, relative_cost, serving_cost, training_flops
 from lm.scaling.equivalent import Equivalent, Place, answered, interpolate, place
 from lm.scaling.gaps import Gap, Losses, compare_arms
 from lm.scaling.points import HeldOut, Points
