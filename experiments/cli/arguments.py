@@ -202,8 +202,8 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     if not isinstance(found, Tokenizer):
         reason = getattr(found, "reason", "other software runs it")
         raise UserError(
-            f"{source} is not byte-level BPE ({reason}), and this command needs byte-level merges; encode and fertility "
-            "accept any tokenizer"
+            f"{source} is not byte-level BPE ({reason}), and this command needs byte-level merges; encode and "
+            "fertility accept any tokenizer"
         )
     return found
 

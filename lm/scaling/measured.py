@@ -62,8 +62,9 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
 
 def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]], names: list[str]) -> Points:
     seeds, flops = (sorted(set(column)) for column in zip(*rows, strict=True))
-    if missing := [pair for pair in itertools.product(seeds, flops) if pair not in rows]:
-        raise UserError("{}: {} has no row of seed {:g} at {:g} FLOPs".format(path, arm, *missing[0]))
+    for seed, each in itertools.product(seeds, flops):
+        if (seed, each) not in rows:
+            raise UserError(f"{path}: {arm} has no row of seed {seed:g} at {each:g} FLOPs")
     bits = np.array([[[rows[seed, each][name] for name in names] for each in flops] for seed in seeds])
     first = next(iter(rows.values()))
     tokens = np.full(len(names), round(first["tokens_per_byte"] * _SOURCE_BYTES))
