@@ -376,24 +376,24 @@ def _change(rng: random.Random, holder: list[Any] | dict[str, Any]) -> None:
     if not keys:
         return
     key = rng.choice(keys)
-    value = holder[key]  # type: ignore[index]
+    value = holder[key]
     if isinstance(value, list | dict) and value and rng.random() < 0.85:
         _change(rng, value)
         return
     match rng.randrange(6):
         case 0:
-            del holder[key]  # type: ignore[arg-type]
+            del holder[key]
         case 1:
             other = rng.choice(keys)
-            holder[key], holder[other] = holder[other], value  # type: ignore[index]
+            holder[key], holder[other] = holder[other], value
         case 2 if isinstance(holder, dict):
             holder[rng.choice([*_STRINGS, *map(str, keys[:3])])] = deepcopy(value)
         case 2:
             holder.insert(rng.randrange(len(keys) + 1), deepcopy(value))
         case 3 if isinstance(value, int):
-            holder[key] = value + rng.choice([-1, 1, 256])  # type: ignore[index]
+            holder[key] = value + rng.choice([-1, 1, 256])
         case 3 if isinstance(value, str):
             at = rng.randrange(len(value) + 1)
-            holder[key] = value[:at] + rng.choice(_STRINGS) + value[at + rng.randrange(2) :]  # type: ignore[index]
+            holder[key] = value[:at] + rng.choice(_STRINGS) + value[at + rng.randrange(2) :]
         case _:
-            holder[key] = deepcopy(rng.choice(_VALUES))  # type: ignore[index]
+            holder[key] = deepcopy(rng.choice(_VALUES))

@@ -13,12 +13,11 @@ import regex
 
 from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
-from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+from tokenizer import Batch, count_pretokens, train_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.tokenizer.corpus.endpoint import Endpoint
 
 # A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -42,24 +41,24 @@ def plane_of_scalars(plane: int) -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def scalars() -> str:
+def scalars():
     """Every Unicode scalar value of planes 0 to 3 and 14, in order: the others hold no letter, number or space."""
     return "".join(chr(code) for plane in (0, 1, 2, 3, 14) for code in plane_of_scalars(plane))
 
 
 @pytest.fixture(scope="session")
-def classes(scalars: str) -> dict[str, tuple[Mask, Mask]]:
+def classes(scalars):
     """By class of the named patterns: which scalars are in it in HF's engine, and in the `regex` module."""
     tokenizers = pytest.importorskip("tokenizers")
 
-    def hf_members(class_: str) -> Mask:
+    def hf_members(class_):
         members = np.ones(len(scalars), dtype=bool)
         split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(class_ + "+"), "removed")
         for _, (start, stop) in split.pre_tokenize_str(scalars):
             members[start:stop] = False
         return members
 
-    def regex_members(class_: str) -> Mask:
+    def regex_members(class_):
         members = np.zeros(len(scalars), dtype=bool)
         for match in regex.finditer(class_ + "+", scalars):
             members[slice(*match.span())] = True
@@ -69,14 +68,14 @@ def classes(scalars: str) -> dict[str, tuple[Mask, Mask]]:
 
 
 @pytest.fixture(scope="session")
-def disputed(scalars: str, classes: dict[str, tuple[Mask, Mask]]) -> set[str]:
+def disputed(scalars, classes):
     """Characters which the two put into different classes: newer versions of Unicode assign what was free."""
     differ = np.any([hf != newer for hf, newer in classes.values()], axis=0)
     return {scalars[i] for i in np.flatnonzero(differ)}
 
 
 @pytest.fixture(scope="session")
-def trained() -> dict[str, Tokenizer]:
+def trained():
     """Tokenizers of 1,200 tokens: plain ones by pattern, and superwords with one and with two passes."""
     batches = [Batch.from_texts(texts.sample(200_000))]
     plain = {name: train_bpe(count_pretokens(batches, name), 1200) for name in ("gpt2", "llama3", "superbpe", "none")}
@@ -100,7 +99,7 @@ def trained() -> dict[str, Tokenizer]:
 
 
 @pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+def endpoint(monkeypatch):
     """A loopback server of objects, with credentials for it in the environment."""
     from tests.tokenizer.corpus.endpoint import Endpoint
     from tokenizer.corpus import remote

@@ -26,7 +26,7 @@ SKIPPED = {"name": "b", "skip_reason": "Dependency not found on PyPI"}
 VULNERABLE = {"name": "c", "version": "2", "vulns": [{"id": "PYSEC-2024-1"}]}
 
 
-def test_findings_fail_and_unreachable_databases_do_not() -> None:
+def test_findings_fail_and_unreachable_databases_do_not():
     for out, errors, failed, text in [
         (answer(CLEAN, SKIPPED), "", False, "1 of 2"),
         (answer(CLEAN, VULNERABLE), "", True, "c 2: PYSEC-2024-1"),

@@ -135,7 +135,7 @@ def _run(block: _Block, page: Path, names: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="session")
-def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taken_for_granted(tmp_path_factory):
     """A folder with the text, tokenizers and models that the examples mention."""
     folder = tmp_path_factory.mktemp("docs")
     sources = itertools.cycle([b'{"source": "web", ', b'{"source": "code", '])
@@ -172,7 +172,7 @@ def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(taken_for_granted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(taken_for_granted, tmp_path, monkeypatch):
     """A copy of that folder, as the current one."""
     shutil.copytree(taken_for_granted, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -181,7 +181,7 @@ def place(taken_for_granted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
-def test_every_block_can_be_run_or_says_why_not(page: Path) -> None:
+def test_every_block_can_be_run_or_says_why_not(page):
     text, blocks = page.read_text(), _blocks(page)
     assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(blocks), "a block is not seen"
     assert text.count("<!-- not run:") == sum(bool(block.reason) for block in blocks), "a marker is not before a block"
@@ -196,8 +196,8 @@ def test_every_block_can_be_run_or_says_why_not(page: Path) -> None:
     ids=lambda page: page.stem,
 )
 @pytest.mark.usefixtures("place")
-def test_every_example_runs(page: Path) -> None:
-    names: dict[str, Any] = {"__name__": "__main__"}
+def test_every_example_runs(page):
+    names = {"__name__": "__main__"}
     if "--to my-tokenizer" in page.read_text():
         shutil.rmtree("my-tokenizer")
     for block in _blocks(page):
@@ -207,7 +207,7 @@ def test_every_example_runs(page: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((_ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_every_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_notebook_runs(path, tmp_path, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     notebook = nbformat.read(path, as_version=4)

@@ -43,7 +43,7 @@ def used(name: Name, modules: dict[Name, str]) -> set[Name]:
     return others - {name}
 
 
-def test_modules_have_no_import_cycle_and_use_only_earlier_rooms() -> None:
+def test_modules_have_no_import_cycle_and_use_only_earlier_rooms():
     modules = sources()
     graph = {name: used(name, modules) for name in modules}
     assert len(graph) > 30
@@ -54,7 +54,7 @@ def test_modules_have_no_import_cycle_and_use_only_earlier_rooms() -> None:
             assert ROOMS.index(other[0]) <= ROOMS.index(name[0]), f"{'::'.join(name)} uses {'::'.join(other)}"
 
 
-def test_a_parent_only_declares_its_children() -> None:
+def test_a_parent_only_declares_its_children():
     """Otherwise a child that uses an item of its parent would make a cycle."""
     modules = sources()
     for name in {child[:n] for child in modules for n in range(len(child))}:
@@ -62,6 +62,6 @@ def test_a_parent_only_declares_its_children() -> None:
             assert not re.search(r"\b(fn|struct|enum|trait|impl|const|static|type|use)\b", modules[name]), name
 
 
-def test_only_the_binding_uses_python() -> None:
+def test_only_the_binding_uses_python():
     for name, text in sources().items():
         assert name[:1] == ("python",) or not re.search(r"\b(pyo3|numpy)\b", text), name

@@ -14,7 +14,6 @@ import pytest
 from experiments.report.characters import harmless
 from tests.browser.pages import PAGES
 from tests.browser.waiting import wait_for
-from tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -33,11 +32,11 @@ Written = Callable[[str, str], Path]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Written:
+def written(tmp_path_factory, trained):
     """The file of a page whose names and texts are hostile, long or plain."""
-    made: dict[tuple[str, str], Path] = {}
+    made = {}
 
-    def write(name: str, kind: str) -> Path:
+    def write(name, kind):
         if (name, kind) not in made:
             file = made[name, kind] = tmp_path_factory.mktemp(kind) / f"{name}.html"
             arms = {"hostile": [f"{i} {HOSTILE}" for i in range(3)], "plain": ["a", "b", "c"], "long": ARMS}[kind]
@@ -73,7 +72,7 @@ class _Elements(HTMLParser):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_hostile_text_stays_text(written: Written, name: str) -> None:
+def test_hostile_text_stays_text(written, name):
     hostile, plain = (_Elements(written(name, kind).read_text(encoding="utf-8")) for kind in ("hostile", "plain"))
     # Text decides the number of rows, but adds no kind of element.
     assert set(hostile.tags) <= set(plain.tags)
@@ -85,8 +84,8 @@ def test_hostile_text_stays_text(written: Written, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written, name: str) -> None:
-    dialogs: list[str] = []
+def test_hostile_text_does_nothing_in_the_browser(opened, written, name):
+    dialogs = []
     opened.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     page = opened.open(written(name, "hostile"))
     if name == "vocabulary":
@@ -134,7 +133,7 @@ BROKEN = """() => {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phone_shows_whole_words_and_the_key_number(opened: Any, written: Written, name: str) -> None:
+def test_a_phone_shows_whole_words_and_the_key_number(opened, written, name):
     opened.page.set_viewport_size({"width": 390, "height": 844})
     page = opened.open(written(name, "long"))
     page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
@@ -167,7 +166,7 @@ def test_a_phone_shows_whole_words_and_the_key_number(opened: Any, written: Writ
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_arm_has_a_place_in_every_section(opened: Any, written: Written, name: str) -> None:
+def test_every_arm_has_a_place_in_every_section(opened, written, name):
     page = opened.open(written(name, "long"))
     if name == "vocabulary":
         page.wait_for_selector("html[data-ready=true]")

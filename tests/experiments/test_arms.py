@@ -1,13 +1,10 @@
 """Arms: recipes, their own settings, and the command line that chooses them."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +21,7 @@ from tokenizer.patterns import FULL_STRENGTH
 from tokenizer.tokenizer import Tokenizer
 
 
-def test_the_default_is_bpe_and_superbpe() -> None:
+def test_the_default_is_bpe_and_superbpe():
     bpe, superbpe = resolve_arms(load())
     assert (bpe.name, bpe.label, bpe.recipe) == ("bpe", "BPE", "bpe")
     assert (superbpe.name, superbpe.label, superbpe.recipe) == ("superbpe", "SuperBPE", "superbpe")
@@ -33,7 +30,7 @@ def test_the_default_is_bpe_and_superbpe() -> None:
     assert (superbpe.pattern, superbpe.bpe.unit) == (bpe.pattern, bpe.bpe.unit)
 
 
-def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
+def test_arms_keep_their_order_and_the_reference_comes_first():
     chosen = ["arms=[superbpe,llama3,bytes,bpe]", "arms.llama3.file=llama3/tokenizer.json"]
     assert [arm.name for arm in resolve_arms(load(chosen))] == ["superbpe", "llama3", "bytes", "bpe"]
     arms = resolve_arms(load([*chosen, "reference=bytes"]))
@@ -41,7 +38,7 @@ def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
     assert (arms[2].recipe, arms[2].source, arms[2].label) == ("file", "llama3/tokenizer.json", "llama3")
 
 
-def test_an_arm_overrides_any_setting() -> None:
+def test_an_arm_overrides_any_setting():
     config = load(
         [
             "arms=[bpe,superbpe,small]",
@@ -60,25 +57,25 @@ def test_an_arm_overrides_any_setting() -> None:
     assert small.pattern.name == "llama3" != superbpe.pattern.name
 
 
-def test_an_encoding_of_tiktoken_is_a_pretrained_arm() -> None:
+def test_an_encoding_of_tiktoken_is_a_pretrained_arm():
     arm = resolve_arms(load(["arms=[bpe,x]", "arms.x.pretrained=tiktoken:o200k_base"]))[1]
     assert (arm.recipe, arm.source) == ("pretrained", "tiktoken:o200k_base")
 
 
-def test_a_preset_brings_its_phase_1() -> None:
+def test_a_preset_brings_its_phase_1():
     arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
     assert part(Rules, arm.superbpe) == PRESETS["runs"]
     assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
 
 
-def test_a_preset_replaces_the_experiments_settings_of_superwords() -> None:
+def test_a_preset_replaces_the_experiments_settings_of_superwords():
     arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs", "superbpe.max_words=4"]
     runs = resolve_arms(load([*arms, "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]))[1]
     assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=5)
     assert runs.superbpe.transition == 0.8
 
 
-def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
+def test_names_of_arms_are_plain_words(tmp_path):
     for name in ("bpe:seed1", "bpe (1 layer, seed 0, 1k)", "1bpe", "bpe.x"):
         with pytest.raises(UserError, match="the name of an arm consists of letters"):
             check_name(name)
@@ -121,14 +118,14 @@ def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
         (["arms.superbpe.bpe.vocab_size=100"], "arm superbpe: bpe.vocab_size=100 is below"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_with_its_remedy(overrides, message):
     with pytest.raises(UserError, match=message) as caught:
         check(overrides)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
-def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) -> None:
+def test_another_reference_is_another_report(tiny, tmp_path):
     """The models are the same; the page's differences have another sign."""
     assert run("report", tiny) == 0
     assert run("report", [*tiny, "reference=superbpe", "arms.bpe.label=plain"]) == 0
@@ -140,21 +137,19 @@ def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) ->
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
 
 
-def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(
-    tiny: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(tiny, capsys):
     assert run("train_bpe", [*tiny, "arms=[bpe,x]", "arms.x.file=org/tokenizr"]) == 2
     assert "arms.x.file=org/tokenizr does not exist" in capsys.readouterr().err
 
 
-def test_arms_are_swept_over() -> None:
+def test_arms_are_swept_over():
     swept = check(["arms=[bpe,superbpe],[bpe,bytes]"], sweep=True)
     assert swept == {"arms": ["[bpe,superbpe]", "[bpe,bytes]"]}
     values = check(["arms.superbpe.superbpe.transition=0.7,0.8"], sweep=True)
     assert values == {"arms.superbpe.superbpe.transition": ["0.7", "0.8"]}
 
 
-def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
+def test_cfg_job_shows_every_arm(tiny):
     command = [sys.executable, "-m", "experiments", "pipeline", "--cfg", "job", *tiny]
     command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -164,7 +159,7 @@ def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path) -> None:
+def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
     """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     file = next((tmp_path / "artifacts").glob("tokenizer-*"))
@@ -193,7 +188,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path) -> None:
+def test_a_tokenizer_of_other_software_is_an_arm(tiny, tmp_path):
     """WordPiece drops white space: its lost text is in the table, and its model is scored all the same."""
     tokenizers = pytest.importorskip("tokenizers", reason="comes with the extra 'hf'")
     file = tmp_path / "wordpiece.json"
@@ -213,9 +208,7 @@ def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path
 
 
 @pytest.mark.slow
-def test_arms_that_are_lossy_diverged_smaller_or_of_another_pattern_in_one_comparison(
-    tiny: list[str], tmp_path: Path
-) -> None:
+def test_arms_that_are_lossy_diverged_smaller_or_of_another_pattern_in_one_comparison(tiny, tmp_path):
     """The first two are shown and decide nothing; the others are compared, and the page says what else differs."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     content = json.loads(next((tmp_path / "artifacts").glob("tokenizer-*/tokenizer.json")).read_text())

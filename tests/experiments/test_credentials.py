@@ -40,18 +40,18 @@ def leaks(command: list[str], folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_no_credential_is_written_by_a_run(tiny: list[str], tmp_path: Path) -> None:
+def test_no_credential_is_written_by_a_run(tiny, tmp_path):
     """Manifests, logs, pages, the configuration, and the folder of the logger's runs."""
     assert leaks([sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"], tmp_path) == {}
     for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log", "outputs/wandb/*/*.wandb"):
         assert list(tmp_path.glob(kind)), kind
 
 
-def test_no_credential_is_written_by_a_first_stage(tiny: list[str], tmp_path: Path) -> None:
+def test_no_credential_is_written_by_a_first_stage(tiny, tmp_path):
     assert leaks([sys.executable, "-m", "experiments", "pipeline", "--until", "count", *tiny], tmp_path) == {}
     assert list(tmp_path.glob("artifacts/*/manifest.json"))
 
 
-def test_a_credential_is_found(tmp_path: Path) -> None:
+def test_a_credential_is_found(tmp_path):
     program = "import os, pathlib, zlib; pathlib.Path('x').write_bytes(zlib.compress(os.environ['HF_TOKEN'].encode()))"
     assert leaks([sys.executable, "-c", program], tmp_path) == {str(tmp_path / "x"): ["HF_TOKEN"]}

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from tokenizer.errors import UserError
 
 
 @pytest.fixture(autouse=True)
-def _keep_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _keep_environment(monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
 
 
@@ -30,12 +29,10 @@ def _times(tmp_path: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "artifacts").glob("[a-z]*")}
 
 
-def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp_path, capsys):
     read = {"documents", "contamination", "shards"}
     news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, read, {"lm"}, {"evaluation"}, {"report"})
-    seen: set[str] = {".locks", ".runs"}
+    seen = {".locks", ".runs"}
     for stage, new in zip(STAGES, news, strict=True):
         if stage == "report":
             assert run(stage, tiny) == 0
@@ -84,9 +81,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
 
 
 @pytest.mark.slow
-def test_three_seeds_are_compared_as_pairs_of_runs(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_three_seeds_are_compared_as_pairs_of_runs(tiny, tmp_path, capsys):
     run_stages("evaluate", tiny, tmp_path / "outputs")
     one = set(names_by_stage(tmp_path)["lm"])
     capsys.readouterr()
@@ -111,14 +106,14 @@ def test_three_seeds_are_compared_as_pairs_of_runs(
     rejected("evaluate", [*tiny, "lm.n_seeds=0"], tmp_path)
 
 
-def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:
+def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny, tmp_path):
     assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 0
     found = names_by_stage(tmp_path)
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
 
 
 @pytest.mark.slow
-def test_a_sweep_over_sizes_reuses_longer_lists(tiny: list[str], tmp_path: Path) -> None:
+def test_a_sweep_over_sizes_reuses_longer_lists(tiny, tmp_path):
     assert run("train_superbpe", ["--multirun", *tiny, "bpe.vocab_size=350,400,380"]) == 0
     found = names_by_stage(tmp_path)
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 2, 3]
@@ -126,7 +121,7 @@ def test_a_sweep_over_sizes_reuses_longer_lists(tiny: list[str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_sweep_in_other_processes(tiny: list[str], tmp_path: Path) -> None:
+def test_a_sweep_in_other_processes(tiny, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     sweep = ["--multirun", "superbpe.transition=0.7,0.8,0.9", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
@@ -137,14 +132,12 @@ def test_a_sweep_in_other_processes(tiny: list[str], tmp_path: Path) -> None:
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
 
 
-def test_paths_with_the_embedded_corpus_are_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_paths_with_the_embedded_corpus_are_rejected(capsys, tmp_path):
     assert run("count", ["corpus.paths=[a.jsonl]", f"hydra.run.dir={tmp_path}"]) == 2
     assert "add corpus=files" in " ".join(capsys.readouterr().err.split())
 
 
-def test_text_that_is_too_small_is_rejected_before_it_is_read(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(Corpus, "batches", None)
     empty = tmp_path / "empty.txt"
     empty.touch()
@@ -152,23 +145,19 @@ def test_text_that_is_too_small_is_rejected_before_it_is_read(
     assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
 
 
-def test_a_budget_in_flops_that_repeats_the_text_too_often_is_rejected(tiny: list[str], tmp_path: Path) -> None:
+def test_a_budget_in_flops_that_repeats_the_text_too_often_is_rejected(tiny, tmp_path):
     flops = ["budget=equal_flops", "budget.train_flops=1e15", "arms=[bytes]"]
     assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, *flops], tmp_path)
 
 
 @pytest.mark.parametrize("key", ["hydra.run.dir", "artifacts"])
-def test_a_folder_that_cannot_be_made_is_one_line(
-    tiny: list[str], tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_made_is_one_line(tiny, tmp_path, key, capsys):
     (tmp_path / "file").touch()
     assert run("count", [*tiny, f"{key}={tmp_path / 'file'}"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_the_log_of_a_run_has_the_lines_for_developers(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_of_a_run_has_the_lines_for_developers(tiny, tmp_path, capsys):
     assert run("train_bpe", tiny) == 0
     out = capsys.readouterr().out
     assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
@@ -177,10 +166,8 @@ def test_the_log_of_a_run_has_the_lines_for_developers(
 
 
 @pytest.mark.slow
-def test_a_failing_cell_does_not_stop_the_others(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(context: Any, arm: Any, *rest: Any) -> Any:
+def test_a_failing_cell_does_not_stop_the_others(tiny, tmp_path, capsys, monkeypatch):
+    def failing(context, arm, *rest):
         if arm.superbpe.transition == 0.8:
             raise UserError("this cell cannot work; try another")
         return real(context, arm, *rest)
@@ -195,9 +182,7 @@ def test_a_failing_cell_does_not_stop_the_others(
     assert "Traceback" not in err
 
 
-def test_internal_errors_keep_their_traceback(
-    tiny: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_internal_errors_keep_their_traceback(tiny, capsys, monkeypatch):
     monkeypatch.setattr(phase1, "count", lambda *_: 1 / 0)
     assert run("count", tiny) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err
@@ -212,9 +197,7 @@ def test_internal_errors_keep_their_traceback(
         ("bpe.vocab_sise=3", "did you mean 'bpe.vocab_size'"),
     ],
 )
-def test_a_users_mistake_exits_2_and_leaves_nothing(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, message: str
-) -> None:
+def test_a_users_mistake_exits_2_and_leaves_nothing(tiny, tmp_path, capsys, override, message):
     assert run("report", [*tiny, override]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")
@@ -225,7 +208,7 @@ def test_a_users_mistake_exits_2_and_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
+def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny, tmp_path):
     arguments = [*tiny, "budget.train_bytes=8000000"]
     command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-lm", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -9,22 +6,19 @@ from experiments.arms import resolve_arms
 from experiments.cli.compose import load
 from experiments.settings import resolved
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def settings(corpus: Path) -> Any:
+def settings(corpus):
     """The settings of every arm of a command line, by the arm's name."""
 
-    def of(*overrides: str) -> dict[str, dict[str, Any]]:
+    def of(*overrides):
         config = load(["corpus=files", f"corpus.paths=[{corpus}]", *overrides])
         return {arm.name: resolved(config, arm, config.lm.model) for arm in resolve_arms(config)}
 
     return of
 
 
-def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
+def test_an_arm_has_the_settings_that_it_uses(settings):
     found = settings(
         "arms=[bpe,superbpe,bytes,gpt]", "arms.gpt.file=gpt.json", "superbpe=runs", "superbpe.vocab_size=900"
     )
@@ -42,7 +36,7 @@ def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
         assert json.loads(json.dumps(each)) == each
 
 
-def test_the_settings_of_an_arm_replace_those_of_the_experiment(settings: Any) -> None:
+def test_the_settings_of_an_arm_replace_those_of_the_experiment(settings):
     found = settings(
         "arms=[bpe,superbpe,a]",
         "arms.a.recipe=superbpe",

@@ -31,7 +31,7 @@ def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) 
 
 
 @pytest.mark.slow
-def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_path: Path) -> None:
+def test_the_first_process_runs_the_stages_and_all_train(tiny, tmp_path):
     out, err = (process := torchrun("report", tiny)).communicate(timeout=400)
     assert process.returncode == 0, out + err
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
@@ -40,7 +40,7 @@ def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_pa
 
 
 @pytest.mark.slow
-def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path: Path) -> None:
+def test_two_nodes_that_find_each_other_train_together(tiny, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
@@ -55,7 +55,7 @@ def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path
 
 
 @pytest.mark.slow
-def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
+def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny, tmp_path):
     longer = [*tiny, "budget.train_bytes=1228800", "lm.train.log_every=1"]
     process = torchrun("train_lm", longer)
     deadline = time.monotonic() + 300
@@ -81,7 +81,7 @@ def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[st
 
 
 @pytest.mark.slow
-def test_a_users_mistake_ends_all_processes(tiny: list[str]) -> None:
+def test_a_users_mistake_ends_all_processes(tiny):
     _, err = (process := torchrun("train_lm", [*tiny, "lm.train.bytes_per_step=512"])).communicate(timeout=300)
     assert process.returncode != 0
     assert "a batch of 1 rows" in err

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -37,7 +37,7 @@ def scored(
 ) -> ArmResult:
     summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
     model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
-    found = SimpleNamespace(
+    return SimpleNamespace(
         label=label,
         arm=SimpleNamespace(settings=settings or {}),
         tokenizer=SimpleNamespace(vocab_size=vocab_size),
@@ -47,7 +47,6 @@ def scored(
         heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
         barred=barred,
     )
-    return cast("ArmResult", found)
 
 
 def compared(difference: float, *, n_documents: int = 50, apart: bool = True, **settings: Any) -> Comparison:
@@ -186,14 +185,14 @@ def test_several_arms_are_each_compared_with_the_reference():
 def test_the_phase_1_of_superwords_alone_divides_the_difference():
     settings = [{"recipe": recipe, "pattern": pattern} for recipe, pattern in (("bpe", "o200k"), ("superbpe", "old"))]
     arms = [scored(f"arm {i}", 2.0, settings=each, n_seeds=3) for i, each in enumerate([*settings, {**settings[1]}])]
-    cast("Any", arms[2]).arm.settings["recipe"] = "bpe"
+    arms[2].arm.settings["recipe"] = "bpe"
     percent = {(0, 1): 0.2, (0, 2): -0.02, (1, 2): 0.0}
     said = detail(Result(arms, {pair: compared(difference) for pair, difference in percent.items()}))
     assert (
         "Of the +10.00 % of arm 1, pattern and unit account for −1.00 % (arm 2 against arm 0), and superwords for "
         "+11.11 % (arm 1 against arm 2)."
     ) in said
-    cast("Any", arms[2]).arm.settings["pattern"] = "o200k"
+    arms[2].arm.settings["pattern"] = "o200k"
     assert "account for" not in detail(Result(arms, {pair: compared(0.1) for pair in percent}))
 
 
@@ -215,7 +214,7 @@ def test_of_many_the_verdict_stays_a_sentence():
 def test_an_arm_that_loses_text_is_named():
     found = result(-0.2)
     loss = TextLoss(changed_documents=3, unknown_tokens=5, unaccounted_bytes=7)
-    cast("Any", found.arms[1]).heldout.contents.text_loss = loss
+    found.arms[1].heldout.contents.text_loss = loss
     assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes covered by no token)" in detail(found)
 
 
@@ -266,7 +265,7 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
 
 
 def test_worth_is_said_of_every_arm():
-    answers = {name: Equivalent(cast("Any", name), "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
+    answers = {name: Equivalent(name, "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
     assert worth_headline(answers, "bpe") == (
         "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "
         "bpe; undecided whether undecided is worth it; no verdict about unknown"

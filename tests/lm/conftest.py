@@ -1,18 +1,11 @@
 """Shards of a small tokenizer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from tests.lm import tiny
 from tokenizer import Batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXTS = [
     "the history of the town in the hills",
@@ -30,11 +23,11 @@ def texts():
 
 
 @pytest.fixture
-def make_shards(tmp_path: Path):
+def make_shards(tmp_path):
     """Write texts with a tokenizer (default: `tiny.words`) and open them."""
     count = iter(range(1000))
 
-    def make(texts=TEXTS, tokenizer=None, **options) -> Shards:
+    def make(texts=TEXTS, tokenizer=None, **options):
         tokenizer = tokenizer or tiny.words()
         folder = tmp_path / f"shards-{next(count)}"
         write_shards(folder, tokenizer, [Batch.from_texts(texts)], ShardConfig(**options))

@@ -82,7 +82,7 @@ def experiment(seed: int, folder: Path) -> Comparison:
 
 
 @pytest.mark.slow
-def test_equal_tokenizers_have_no_winner(tmp_path: Path) -> None:
+def test_equal_tokenizers_have_no_winner(tmp_path):
     found = [experiment(seed, tmp_path) for seed in range(3)]
     assert {each.withheld for each in found} == {""}
     assert all(each.percent for each in found), "the tokenizers differ"

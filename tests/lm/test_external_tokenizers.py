@@ -1,7 +1,5 @@
 """Shards, training, evaluation and samples of models whose tokenizer other software runs, and of plain bytes."""
 
-from __future__ import annotations
-
 import json
 import math
 import unicodedata

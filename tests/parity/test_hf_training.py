@@ -48,7 +48,7 @@ def _corpora(n: int) -> Iterator[tuple[list[str], str, bool]]:
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @pytest.mark.parametrize("n", [400, pytest.param(2500, marks=pytest.mark.slow)])
-def test_merges_of_generated_corpora_equal_hf(n: int) -> None:
+def test_merges_of_generated_corpora_equal_hf(n):
     for number, (documents, name, lines) in enumerate(_corpora(n)):
         theirs = _trained_by_hf(documents, patterns.resolve(name).regex, 40, lines=lines)
         counts = count_pretokens([Batch.from_texts(documents)], name, unit="line" if lines else "document", threads=1)

@@ -4,8 +4,6 @@ How they were recorded: see `tests.parity.kensho`. Its phase 1 counts as its pha
 pairs that one merge would join. Ours counts it as HF does; as a rule of phase 2 it can do the other, too.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -67,7 +67,7 @@ _PRESET = ["arms=[bpe_same,superbpe]", "superbpe=uw-2025"]
 
 @pytest.mark.parametrize("recipe", [_PRESET, ["experiment=uw_2025"]], ids=["preset", "experiment"])
 @pytest.mark.parametrize("number", range(3))
-def test_the_pipeline_gives_the_merges_of_the_released_trainer(number: int, recipe: list[str], tmp_path: Path) -> None:
+def test_the_pipeline_gives_the_merges_of_the_released_trainer(number, recipe, tmp_path):
     case, row = CASES[number]
     kept = min(case.kept, len(row["phase1"]))
     sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": kept + len(row["new"])}
@@ -76,7 +76,7 @@ def test_the_pipeline_gives_the_merges_of_the_released_trainer(number: int, reci
     assert _lines(both.merges[kept:]) == row["new"]
 
 
-def test_phase_1_of_real_text_equals_hf(tmp_path: Path) -> None:
+def test_phase_1_of_real_text_equals_hf(tmp_path):
     """Code and prose with numbers, punctuation and indented lines, read by HF's trainer as the released scripts do."""
     tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers comes with the extra 'hf'")
     text = "\n".join(texts.sample(120_000))

@@ -1,10 +1,6 @@
 """Names of tokenizers that commands print."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,8 +9,8 @@ from experiments.store import artifacts, records
 from tokenizer.errors import UserError
 
 
-def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def artifact_at(path: Path, _: Any) -> Any:
+def test_artifacts_have_the_names_of_their_arms(monkeypatch, tmp_path):
+    def artifact_at(path, _):
         return SimpleNamespace(name=path.name, folder=path) if "-" in path.name else None
 
     monkeypatch.setattr(artifacts, "artifact_at", artifact_at)
@@ -26,7 +22,7 @@ def test_artifacts_have_the_names_of_their_arms(monkeypatch: pytest.MonkeyPatch,
     assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
 
 
-def test_folders_with_the_same_name_are_told_apart_by_the_user(tmp_path: Path) -> None:
+def test_folders_with_the_same_name_are_told_apart_by_the_user(tmp_path):
     one, two = (str(tmp_path / parent / "tokenizer") for parent in ("one", "two"))
     with pytest.raises(UserError, match="two tokenizers are called 'tokenizer'; write NAME=PATH, as in other="):
         tokenizers_of([f"tokenizer={one}", f"tokenizer={two}"])

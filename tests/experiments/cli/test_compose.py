@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from experiments.cli.compose import check, load
@@ -49,25 +47,25 @@ from tokenizer.errors import UserError
         (["hydra/launcher=joblb"], "joblb"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_with_its_remedy(overrides, message):
     with pytest.raises(UserError, match=message) as caught:
         check(overrides)
     assert "\n" not in str(caught.value)
 
 
-def test_a_sweep_is_checked_value_by_value() -> None:
+def test_a_sweep_is_checked_value_by_value():
     assert check(["superbpe.transition=0.7,0.8", "logger=none"], sweep=True) == {"superbpe.transition": ["0.7", "0.8"]}
     with pytest.raises(UserError, match=r"1\.8"):
         check(["superbpe.transition=0.7,1.8"], sweep=True)
 
 
-def test_a_transition_is_a_number_or_a_fraction() -> None:
+def test_a_transition_is_a_number_or_a_fraction():
     assert load(["superbpe.transition=0.5"]).superbpe.transition == 0.5
     assert load(["superbpe.transition=5000"]).superbpe.transition == 5000
 
 
-def test_a_custom_configuration_folder(tmp_path: object) -> None:
-    folder = tmp_path / "experiment"  # type: ignore[operator]
+def test_a_custom_configuration_folder(tmp_path):
+    folder = tmp_path / "experiment"
     folder.mkdir()
     (folder / "mine.yaml").write_text("# @package _global_\nbpe:\n  vocab_size: 5000\n")
     assert load(["experiment=mine"], config_dir=str(tmp_path)).bpe.vocab_size == 5000

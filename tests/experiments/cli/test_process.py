@@ -22,7 +22,7 @@ CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Path:
+def script(tmp_path):
     """The installed script `superbpe`, as pip writes it."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     module, _, function = project["scripts"]["superbpe"].partition(":")
@@ -52,7 +52,7 @@ def stopped_after(module: str, number: signal.Signals, command: Sequence[str]) -
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("module", ["tokenizer", "hydra"])
 @pytest.mark.parametrize("entry", ["-m experiments", "script"])
-def test_a_signal_during_imports_ends_in_a_line(entry: str, module: str, number: signal.Signals, script: Path) -> None:
+def test_a_signal_during_imports_ends_in_a_line(entry, module, number, script):
     word, code = CODES[number]
     start = [str(script)] if entry == "script" else entry.split()
     # No corpus of this name exists: a command that runs to its end says so, with exit code 2.
@@ -69,7 +69,7 @@ def test_a_signal_during_imports_ends_in_a_line(entry: str, module: str, number:
 @pytest.mark.parametrize(
     "words", [["status", "artifacts=a"], ["train", "text.txt", "--vocab-size", "300", "--to", "to"]]
 )
-def test_closed_streams_do_not_matter(closed: str, words: list[str], script: Path, tmp_path: Path) -> None:
+def test_closed_streams_do_not_matter(closed, words, script, tmp_path):
     (tmp_path / "text.txt").write_text("some text " * 100)
     (tmp_path / "a").mkdir()
     line = f"{shlex.join([sys.executable, str(script), *words])} {closed}"
@@ -80,7 +80,7 @@ def test_closed_streams_do_not_matter(closed: str, words: list[str], script: Pat
         assert all(path.read_bytes().find(b"wrote:") < 0 for path in (tmp_path / "to").iterdir())
 
 
-def test_characters_that_an_encoding_lacks_are_question_marks(tiny: list[str], script: Path) -> None:
+def test_characters_that_an_encoding_lacks_are_question_marks(tiny, script):
     words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
     ran = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "cp1252"}, capture_output=True)
     assert ran.returncode == 0, ran.stderr
@@ -88,7 +88,7 @@ def test_characters_that_an_encoding_lacks_are_question_marks(tiny: list[str], s
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_under_the_log_is_not_a_traceback(tiny: list[str], script: Path) -> None:
+def test_a_full_disk_under_the_log_is_not_a_traceback(tiny, script):
     words = [sys.executable, str(script), "pipeline", "--until", "count", *tiny]
     words += ["hydra.job_logging.handlers.file.filename=/dev/full"]
     ran = subprocess.run(words, capture_output=True, text=True)
@@ -107,9 +107,7 @@ def test_a_full_disk_under_the_log_is_not_a_traceback(tiny: list[str], script: P
         ["pipeline", "--until", "count", "hydra.run.dir=loop/run"],
     ],
 )
-def test_symbolic_links_in_a_circle_are_one_line(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_symbolic_links_in_a_circle_are_one_line(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "a.txt").write_text("text")
@@ -120,8 +118,8 @@ def test_symbolic_links_in_a_circle_are_one_line(
     assert "loop" in error
 
 
-def test_a_thread_that_cannot_start_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def job() -> None:
+def test_a_thread_that_cannot_start_is_one_line(capsys):
+    def job():
         raise RuntimeError("can't start new thread")
 
     assert exit_code(job) == 2
@@ -131,7 +129,7 @@ def test_a_thread_that_cannot_start_is_one_line(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [AttributeError, UserError, KeyboardInterrupt])
 def test_a_library_cannot_hide_a_signal_behind_an_error(number, error, capsys):
-    def job() -> None:
+    def job():
         try:
             signal.raise_signal(number)
         finally:
@@ -164,7 +162,7 @@ def test_ignored_signals_stay_ignored_and_handlers_come_back():
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("number", CODES)
-def test_a_signal_while_the_interpreter_exits_does_not_change_the_exit_code(number: signal.Signals) -> None:
+def test_a_signal_while_the_interpreter_exits_does_not_change_the_exit_code(number):
     code = f"""if True:
         import os
         from experiments.cli.process import prepare

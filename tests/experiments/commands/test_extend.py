@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from experiments.cli import main
@@ -12,12 +10,9 @@ from tests import texts
 from tests.tokenizer.formats.other_formats import write_gpt2
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def text(tmp_path: Path) -> str:
+def text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("<|doc|>".join(texts.sample(60_000)), encoding="utf-8", newline="")
     return str(path)
@@ -28,9 +23,7 @@ def _small() -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", ["superbpe", "hf", "gpt2", "tiktoken"])
-def test_a_tokenizer_of_every_format_is_extended(
-    kind: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_of_every_format_is_extended(kind, text, tmp_path, capsys):
     small = _small()
     small.save(tmp_path / "small")
     start = tmp_path / ("start.tiktoken" if kind == "tiktoken" else "start")
@@ -55,7 +48,7 @@ def test_a_tokenizer_of_every_format_is_extended(
     ]
 
 
-def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
+def test_ids_known_to_a_model_do_not_change(text, tmp_path):
     small = _small()
     small.save(tmp_path / "small")
     arguments = [str(tmp_path / "small"), text, "--separator", "<|doc|>", "--vocab-size", "500", "--keep-ids"]
@@ -77,16 +70,14 @@ def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
         (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
     ],
 )
-def test_mistakes_exit_with_code_2(
-    arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_exit_with_code_2(arguments, message, text, tmp_path, capsys):
     _small().save(tmp_path / "small")
     assert main.run(["extend", str(tmp_path / "small"), text, *arguments, "--to", str(tmp_path / "large")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "large").exists()
 
 
-def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_folder_is_not_written_over(text, tmp_path, capsys):
     _small().save(tmp_path / "small")
     small = str(tmp_path / "small")
     assert main.run(["extend", small, text, "--vocab-size", "500", "--to", small]) == 2
@@ -94,7 +85,7 @@ def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize("rules", ["uw-2025", "runs"])
-def test_phase_2_continues_on_request(rules: str, text: str, tmp_path: Path) -> None:
+def test_phase_2_continues_on_request(rules, text, tmp_path):
     small = _small()
     small.save(tmp_path / "small")
     corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
@@ -111,7 +102,7 @@ def test_phase_2_continues_on_request(rules: str, text: str, tmp_path: Path) -> 
         assert len(direct.superword_ids())
 
 
-def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_path: Path) -> None:
+def test_imported_tokenizers_keep_their_ids_beneath_superwords(text, tmp_path):
     _small().save(tmp_path / "small")
     assert main.run(["export", str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
     start = Tokenizer.from_file(tmp_path / "start.tiktoken")
@@ -123,9 +114,7 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_pa
     assert (large.vocab_size, large.fence is None) == (450, False)
 
 
-def test_a_tokenizer_with_superwords_continues_phase_2(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_with_superwords_continues_phase_2(text, tmp_path, capsys):
     corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
     train_superbpe(_small(), corpus, vocab_size=400, rules="runs", transition=0.8).save(tmp_path / "start")
     assert (
@@ -143,9 +132,7 @@ def test_a_tokenizer_with_superwords_continues_phase_2(
         (["--superbpe", "runs", "--transition", "auto"], "superwords compete with"),
     ],
 )
-def test_mistakes_about_phase_2_exit_with_code_2(
-    arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_about_phase_2_exit_with_code_2(arguments, message, text, tmp_path, capsys):
     _small().save(tmp_path / "small")
     to = tmp_path / "large"
     assert main.run(["extend", str(tmp_path / "small"), text, "--vocab-size", "450", *arguments, "--to", str(to)]) == 2
@@ -153,7 +140,7 @@ def test_mistakes_about_phase_2_exit_with_code_2(
     assert not to.exists()
 
 
-def test_dropped_superwords_are_reported(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropped_superwords_are_reported(text, tmp_path, capsys):
     _small().save(tmp_path / "small")
     arguments = [text, "--separator", "<|doc|>", "--superbpe", "uw-2025"]
     first = [str(tmp_path / "small"), *arguments, "--vocab-size", "430", "--to", str(tmp_path / "first")]

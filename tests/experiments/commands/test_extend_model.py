@@ -24,7 +24,7 @@ DOCUMENTS = texts.english()[1][:3]
 
 
 @pytest.fixture(scope="module")
-def tokenizers() -> tuple[Tokenizer, Tokenizer]:
+def tokenizers():
     documents = texts.sample(40_000)
     old = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 350)
     return old, train_superbpe(old, batches(documents), vocab_size=420, rules="uw-2025", keep_ids=True)
@@ -62,9 +62,7 @@ def _rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor, bool]:
         (True, 448, torch.float32, 448),
     ],
 )
-def test_old_rows_stay_and_new_ones_are_means(
-    tied: bool, rows: int, dtype: torch.dtype, expected: int, tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path
-) -> None:
+def test_old_rows_stay_and_new_ones_are_means(tied, rows, dtype, expected, tokenizers, tmp_path):
     old, new = tokenizers
     _model(tmp_path / "model", old, tied=tied, rows=rows, dtype=dtype)
     new.save(tmp_path / "tokenizer")
@@ -96,9 +94,7 @@ def old_ids(old: Tokenizer, new: Tokenizer, token: int) -> list[int]:
     return [*old_ids(old, new, left), *old_ids(old, new, right)]
 
 
-def test_mistakes_are_reported_and_nothing_is_written(
-    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, capsys):
     old, new = tokenizers
     model, tokenizer, out = tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out"
     _model(model, old, tied=True)

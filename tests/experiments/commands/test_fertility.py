@@ -47,7 +47,7 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Made:
+def made(tmp_path_factory, trained):
     root = tmp_path_factory.mktemp("fertility")
     for name in ("superwords", "gpt2"):
         trained[name].save(root / name)
@@ -84,7 +84,7 @@ def measured(tally: Tally, documents: Documents, reference: Tally) -> list[dict[
     return measures.rows("x", tally, documents, reference, alpha=2.5, deployed=Deployment())
 
 
-def test_totals_equal_those_of_the_reference_encoder(made: Made, trained: dict[str, Tokenizer]) -> None:
+def test_totals_equal_those_of_the_reference_encoder(made, trained):
     arms = [trained["gpt2"], trained["superwords"]]
     documents, tallies = counted([*arms], made)
     every = [*made.english, *made.other]
@@ -123,8 +123,8 @@ def test_totals_equal_those_of_the_reference_encoder(made: Made, trained: dict[s
             assert (row["changed_documents"], row["lost_bytes"]) == (0, 0)
 
 
-def test_threads_and_batches_do_not_change_the_counts(made: Made, trained: dict[str, Tokenizer]) -> None:
-    arms: list[TokenizerLike] = [trained[name] for name in ("gpt2", "superwords", "llama3")]
+def test_threads_and_batches_do_not_change_the_counts(made, trained):
+    arms = [trained[name] for name in ("gpt2", "superwords", "llama3")]
     _, once = counted(arms, made)
     _, again = counted(arms, made, threads=3, batch_bytes=700)
     for one, other in zip(once, again, strict=True):
@@ -132,7 +132,7 @@ def test_threads_and_batches_do_not_change_the_counts(made: Made, trained: dict[
         assert (one.tokens == other.tokens).all()
 
 
-def test_few_documents_have_no_interval() -> None:
+def test_few_documents_have_no_interval():
     few = np.arange(1, measures.LEAST_DOCUMENTS)
     assert ratio(few, few * 2) == (0.5, None, None)
     assert ratio(few, few * 0) == (None, None, None)
@@ -140,10 +140,10 @@ def test_few_documents_have_no_interval() -> None:
     assert ratio(one_has_all, one_has_all) == (1.0, None, None)
 
 
-def test_only_the_largest_sources_are_measured_apart(made: Made) -> None:
+def test_only_the_largest_sources_are_measured_apart(made):
     text = Corpus(CorpusConfig(sources={f"{i}": str(path) for i, path in enumerate(_parts(made, 4))}))
 
-    def sources(most: int) -> dict[str, int]:
+    def sources(most):
         groups = read(text, most_sources=most).groups
         return {group.name: len(group.documents) for group in groups if group.by == SOURCE}
 
@@ -160,7 +160,7 @@ def _parts(made: Made, n: int) -> list[Path]:
     return paths
 
 
-def test_lost_text_is_counted(made: Made, tmp_path: Path) -> None:
+def test_lost_text_is_counted(made, tmp_path):
     path = other_tokenizers.write(tmp_path, "word_pieces")
     tokenizer = load_pretrained(path, add_special_tokens=[END_OF_TEXT]).tokenizer
     documents, (found,) = counted([tokenizer], made)
@@ -182,7 +182,7 @@ def run(out: Path, *arguments: str) -> dict[str, Any]:
     return report
 
 
-def test_the_command_writes_page_json_and_csv(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_page_json_and_csv(made, tmp_path, capsys):
     root, out = made.root, tmp_path / "out"
     given = [f"plain={root / 'gpt2'}", str(root / "superwords"), str(root / "english.jsonl")]
     report = run(out, *given, f"mixed={root / 'other.jsonl'}", "--reference", "superwords")
@@ -210,7 +210,7 @@ def test_the_command_writes_page_json_and_csv(made: Made, tmp_path: Path, capsys
     assert "Training text unknown" in said
 
 
-def test_a_source_may_have_no_tokens(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_may_have_no_tokens(made, tmp_path, capsys):
     pieces = other_tokenizers.write(tmp_path, "word_pieces")
     (tmp_path / "spaces.txt").write_text(" " * 100)
     given = [str(pieces), str(made.root / "gpt2"), str(tmp_path / "spaces.txt")]
@@ -222,16 +222,14 @@ def test_a_source_may_have_no_tokens(made: Made, tmp_path: Path, capsys: pytest.
     assert "word_pieces gives no token" in capsys.readouterr().err
 
 
-def test_a_text_may_have_sources_in_a_field_and_be_a_folder(made: Made, tmp_path: Path) -> None:
+def test_a_text_may_have_sources_in_a_field_and_be_a_folder(made, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.jsonl").write_bytes((made.root / "english.jsonl").read_bytes())
     report = run(tmp_path / "out", str(made.root / "gpt2"), "--text", str(tmp_path / "text"), "--source-field", "lang")
     assert {row["group"] for row in report["rows"] if row["by"] == "source"} == {"english"}
 
 
-def test_training_text_that_is_measured_is_named(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_text_that_is_measured_is_named(made, tmp_path, capsys):
     training = tmp_path / "trained-on.jsonl"
     documents = [*made.english[:7], "something else", made.other[0]]
     training.write_text("\n".join(json.dumps({"text": text}) for text in documents), encoding="utf-8")
@@ -255,7 +253,7 @@ def test_training_text_that_is_measured_is_named(
         assert "trained-on.jsonl" in said
 
 
-def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None:
+def test_splits_of_the_same_training_file_overlap_separately(made):
     path = str(made.root / "english.jsonl")
     configs = [CorpusConfig([path]), CorpusConfig([path], max_bytes=1000), CorpusConfig([path], heldout_fraction=0.5)]
     loaded = load_pretrained(made.root / "gpt2")
@@ -266,9 +264,7 @@ def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None
         assert overlap.sum() == len(list(arm.training[0].documents()))
 
 
-def test_the_training_text_in_a_tokenizers_own_folder_is_found(
-    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, capsys):
     (tmp_path / "some.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in made.english[:9]))
     trained = ["train", str(tmp_path / "some.jsonl"), "--vocab-size", "300", "--to", str(tmp_path / "trained")]
     assert main.run(trained) == 0
@@ -305,9 +301,7 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(
         (["{root}/gpt2", "{root}/english.jsonl", "--deployment", "dense-9b"], "dense-8b"),
     ],
 )
-def test_mistakes_give_one_line(
-    arguments: list[str], said: str, made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_give_one_line(arguments, said, made, tmp_path, capsys):
     given = [argument.format(root=made.root) for argument in arguments]
     assert main.run(["fertility", *given, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
@@ -316,8 +310,8 @@ def test_mistakes_give_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_ctrl_c_writes_nothing(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+def test_ctrl_c_writes_nothing(made, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Tally, "add", interrupted)
@@ -326,7 +320,7 @@ def test_ctrl_c_writes_nothing(made: Made, tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "out").exists()
 
 
-def test_an_empty_text_is_rejected(tmp_path: Path) -> None:
+def test_an_empty_text_is_rejected(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match=re.escape("empty.txt")):
         read(Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))

@@ -32,7 +32,7 @@ def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **cont
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     """A report with all that it was made of, a model that nothing needs, and one of each kind of damage."""
     store = Store(tmp_path / "artifacts")
     count = _make(store, "count")
@@ -56,7 +56,7 @@ def _states(store: Store) -> dict[str, list[str]]:
     return {state: sorted(stages) for state, stages in found.items()}
 
 
-def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_state_cost_and_origin(store, capsys):
     assert _states(store) == {
         "whole": ["bpe", "count", "evaluation", "lm", "report", "shards", "tokenizer"],
         "free": ["lm"],
@@ -71,14 +71,14 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
     assert evaluation.needs[0].startswith("lm-")
 
 
-def test_status_shows_an_artifact_without_a_manifest(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_an_artifact_without_a_manifest(store, capsys):
     (tokenizer,) = store.names("tokenizer-")
     (store.root / tokenizer / "manifest.json").unlink()
     assert main.run(["status", f"artifacts={store.root}", "--verify"]) == 2
     assert tokenizer in capsys.readouterr().err
 
 
-def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_verify_names_what_a_flipped_bit_damaged(store, capsys):
     (evaluation,) = store.names("evaluation-")
     data = store.root / evaluation / "data"
     content = data.read_bytes()
@@ -91,7 +91,7 @@ def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: py
     assert evaluation in complaint
 
 
-def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_lists_and_then_removes_unused_artifacts(store, capsys):
     before = sorted(path.name for path in store.root.iterdir())
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
     assert "2 artifacts" in capsys.readouterr().out
@@ -108,7 +108,7 @@ def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pyt
     assert _states(store) == {"unfinished": ["count", "lm"]}
 
 
-def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[str], tmp_path: Path) -> None:
+def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny, tmp_path):
     store = Store(tmp_path / "artifacts")
     assert run("train_superbpe", tiny) == 0
     names = set(store.names("c")) | set(store.names("b")) | set(store.names("s")) | set(store.names("t"))
@@ -122,7 +122,7 @@ def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[st
     assert records.entries(store) == []
 
 
-def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:
+def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny, tmp_path):
     """Among them is the tokenizer with all phase-1 merges, which is no arm's tokenizer."""
     used = []
     for name in ("first", "second"):
@@ -131,7 +131,7 @@ def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], t
     assert used[0] == used[1] == {path.name for path in (tmp_path / "artifacts").glob("[!.]*")}
 
 
-def test_a_stage_reports_its_artifact_once(tiny: list[str], tmp_path: Path) -> None:
+def test_a_stage_reports_its_artifact_once(tiny, tmp_path):
     used = []
     pipeline.run(load(tiny), "count", tmp_path, on_artifact=lambda artifact: used.append(artifact.name))
     assert len(used) == len(set(used)) > 0
@@ -150,9 +150,7 @@ def _hold(root: Path, folder: Path, started: Any) -> None:
         make(store, "demo", config={}, inputs={}, build=build)
 
 
-def test_nothing_that_a_live_run_uses_is_removed(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_that_a_live_run_uses_is_removed(store, tmp_path, capsys):
     processes = multiprocessing.get_context("spawn")
     started = processes.Event()
     process = processes.Process(target=_hold, args=(store.root, tmp_path / "run", started))
@@ -169,9 +167,7 @@ def test_nothing_that_a_live_run_uses_is_removed(
     assert set(_states(store)) == {"whole", "unfinished"}
 
 
-def test_folders_that_are_not_artifacts_are_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store
-) -> None:
+def test_folders_that_are_not_artifacts_are_errors(tmp_path, capsys, store):
     for command in (["status"], ["status", "--clean"]):
         assert main.run([*command, f"artifacts={tmp_path / 'nowhere'}"]) == 2
         assert "no such folder" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,10 +46,10 @@ def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> A
         artifacts = [
             SimpleNamespace(path=each, contents=SimpleNamespace(cost=cost), name="evaluation") for each in evaluations
         ]
-        return scored(Encoded(cast("Any", arm), shards, shards), cast("Any", [lm] * 3), cast("Any", artifacts))
+        return scored(Encoded(arm, shards, shards), [lm] * 3, artifacts)
 
 
-def test_a_lossy_arm_is_shown_and_decides_nothing() -> None:
+def test_a_lossy_arm_is_shown_and_decides_nothing():
     result = Result.of([_arm("bpe", 0.0), _arm("superbpe", 0.0), _arm("lower", -0.07, changed=_N)])
     assert (result.winner, result.leader, result.withheld) == (None, None, "")
     said = verdict(result)
@@ -63,7 +63,7 @@ def test_a_lossy_arm_is_shown_and_decides_nothing() -> None:
     assert [arm.withheld for arm in record(result).arms] == ["", "", _LOWER]
 
 
-def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None:
+def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
     result = Result.of([_arm("lower", -0.07, changed=_N), _arm("bpe", 0.0)])
     assert (result.winner, result.withheld, result.pair) == (None, _LOWER, (0, 1))
     assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
@@ -71,14 +71,14 @@ def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None
     assert [arm.withheld for arm in record(result).arms] == [_LOWER, _LOWER]
 
 
-def test_a_model_that_learned_nothing_decides_nothing() -> None:
+def test_a_model_that_learned_nothing_decides_nothing():
     result = Result.of([_arm("bytes", 0.0, scale=12_000.0), _arm("bpe", 0.0, scale=10_000.0)])
     assert result.winner is None
     assert verdict(result).startswith("No verdict about the tokenizers: a model of bytes needs 17,")
     assert "a model of bpe needs 14," in verdict(result)
 
 
-def test_documents_that_few_tokenizers_change_are_left_out_for_all() -> None:
+def test_documents_that_few_tokenizers_change_are_left_out_for_all():
     result = Result.of([_arm("bpe", 0.0), _arm("nfc", 0.0), _arm("sure", -0.1)])
     assert (result.documents, result.left_out) == (None, "")
     smaller = dataclasses.replace(_arm("nfc", 0.0, changed=1))

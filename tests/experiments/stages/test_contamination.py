@@ -28,7 +28,7 @@ def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
     return [*paths, "corpus.heldout_fraction=0"]
 
 
-def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> None:
+def test_clean_documents_are_scored_apart(tiny, tmp_path):
     overrides = [*tiny, *_shared_corpus(tmp_path, shared=15)]
     run_stages("report", overrides, tmp_path / "outputs")
     (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
@@ -49,7 +49,7 @@ def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> No
     assert names_by_stage(tmp_path) == before
 
 
-def test_contamination_can_be_off(tiny: list[str], tmp_path: Path) -> None:
+def test_contamination_can_be_off(tiny, tmp_path):
     overrides = [*tiny, *_shared_corpus(tmp_path, shared=1)]
     run_stages("shard", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
     assert "contamination" not in names_by_stage(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -35,10 +34,10 @@ def _result(*shifts: float, clean: int = 60) -> Result:
     totals = dict.fromkeys(("n_documents", "clean_documents", "whole_documents", "n_words", "shared_words"), 0)
     contents = Contamination(corpus="", ngram_words=13, training_bytes=0, **totals)
     comparisons = compare_all([arm.compared for arm in arms])
-    return Result(cast("Any", arms), comparisons, overlap=HeldoutOverlap("", contents, np.arange(_N) < clean))
+    return Result(arms, comparisons, overlap=HeldoutOverlap("", contents, np.arange(_N) < clean))
 
 
-def test_parts_without_text_are_left_out() -> None:
+def test_parts_without_text_are_left_out():
     result = _result(-0.05)
     for arm in result.arms:
         for each in arm.compared:
@@ -46,7 +45,7 @@ def test_parts_without_text_are_left_out() -> None:
     assert "s3" not in {row["group"] for row in differences(result)}
 
 
-def test_rows_cover_every_arm_and_part() -> None:
+def test_rows_cover_every_arm_and_part():
     result = _result(-0.05, 0.0)
     rows = differences(result)
     assert [sum(row["by"] == by for row in rows) for by in ("all", "clean", "source", "script")] == [3, 3, 36, 6]
@@ -74,7 +73,7 @@ def test_rows_cover_every_arm_and_part() -> None:
     assert better["low"] < low < high < better["high"] < 0
 
 
-def test_parts_are_compared_on_their_documents_alone() -> None:
+def test_parts_are_compared_on_their_documents_alone():
     result = _result(-0.05)
     rows = {(row["by"], row["group"]): row for row in differences(result) if row["tokenizer"] == "arm 1"}
     clean = rows["clean", ""]
@@ -91,6 +90,6 @@ def test_parts_are_compared_on_their_documents_alone() -> None:
     assert "effective documents, at least 10 are required" in source["withheld"]
 
 
-def test_text_that_is_clean_altogether_has_no_row_of_its_own() -> None:
+def test_text_that_is_clean_altogether_has_no_row_of_its_own():
     for clean in (0, _N):
         assert "clean" not in {row["by"] for row in differences(_result(0.0, clean=clean))}

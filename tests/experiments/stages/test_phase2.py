@@ -25,7 +25,7 @@ def trained(tmp_path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     return tokenizer, tokenizer.provenance["phase2"]
 
 
-def test_weights_of_sources_and_the_log_of_merges(tiny: list[str], corpus: Path, tmp_path: Path) -> None:
+def test_weights_of_sources_and_the_log_of_merges(tiny, corpus, tmp_path):
     more = tmp_path / "more.jsonl"
     more.write_text("".join(json.dumps({"text": f"{i} and so on and so on."}) + "\n" for i in range(400)))
     words = [word for word in tiny if not word.startswith("corpus.paths")]
@@ -46,7 +46,7 @@ def test_weights_of_sources_and_the_log_of_merges(tiny: list[str], corpus: Path,
     assert len(names_by_stage(tmp_path)["superbpe"]) == 2
 
 
-def test_rules_that_do_not_fit_are_rejected(tiny: list[str], tmp_path: Path) -> None:
+def test_rules_that_do_not_fit_are_rejected(tiny, tmp_path):
     for overrides, message in [
         (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find the transition themselves"),
         (["runner.memory_mb=0"], "runner.memory_mb=0 must be at least 1"),
@@ -70,9 +70,7 @@ PHRASES = {
         ("corpus.max_bytes=7_000", {"english"}),
     ],
 )
-def test_a_sample_has_superwords_of_all_concatenated_domains(
-    limit: str, languages: set[str], tiny: list[str], tmp_path: Path
-) -> None:
+def test_a_sample_has_superwords_of_all_concatenated_domains(limit, languages, tiny, tmp_path):
     rng = random.Random(0)
     paths = []
     for language, phrases in PHRASES.items():

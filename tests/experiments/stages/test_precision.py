@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,11 +23,11 @@ def said(folder: Path, n_sources: int, *overrides: str) -> str:
     documents = SimpleNamespace(path=folder, contents=SimpleNamespace(names={"source": [*map(str, range(n_sources))]}))
     lines: list[str] = []
     context = SimpleNamespace(reporter=SimpleNamespace(say=lambda line, **_: lines.append(line)))
-    announce(cast("Any", context), load(overrides), cast("Any", documents))
+    announce(context, load(overrides), documents)
     return " ".join(lines)
 
 
-def test_a_run_that_can_decide_says_how_precisely(tmp_path: Path) -> None:
+def test_a_run_that_can_decide_says_how_precisely(tmp_path):
     line = said(tmp_path, 20, "lm.n_seeds=5")
     assert "95 % interval, 5 seeds, held-out text that counts as 20.0 sources of equal size" in line
     widths = [float(said(tmp_path, 20, f"lm.n_seeds={n}").partition("±")[2].partition(" %")[0]) for n in (3, 5, 20)]
@@ -44,15 +44,13 @@ def test_a_run_that_can_decide_says_how_precisely(tmp_path: Path) -> None:
         (4, [], "add lm.n_seeds=3 and eval.cluster=document"),
     ],
 )
-def test_a_run_that_cannot_decide_names_the_change(
-    n_sources: int, overrides: list[str], remedy: str, tmp_path: Path
-) -> None:
+def test_a_run_that_cannot_decide_names_the_change(n_sources, overrides, remedy, tmp_path):
     line = said(tmp_path, n_sources, *overrides)
     assert remedy in line
     assert ("no verdict" in line) == bool(remedy)
 
 
-def test_the_expected_half_width_is_that_of_the_interval() -> None:
+def test_the_expected_half_width_is_that_of_the_interval():
     """Simulated: 20 units of equal size, 5 seeds, with the spreads that are expected."""
     generator = np.random.default_rng(0)
     widths = []

@@ -33,7 +33,7 @@ def fresh(made: list[Artifact], kind: str) -> list[int]:
     return [each.contents.summary.steps for each in models.values()]
 
 
-def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path) -> None:
+def test_rungs_are_the_models_of_single_budgets(tiny, tmp_path):
     train_bytes = load(tiny).budget.train_bytes
     single, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}"], tmp_path)
     (steps,) = set(fresh(made, "lm"))
@@ -48,7 +48,7 @@ def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> None:
+def test_longer_ladder_extends_the_trunk(tiny, tmp_path):
     train_bytes = load(tiny).budget.train_bytes
     _, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}", "budget.ladder=[0.5]"], tmp_path)
     trunks = fresh(made, "trunk")
@@ -61,7 +61,7 @@ def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("entry", ["0", "-1", "1e12"])
-def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, entry: str) -> None:
+def test_ladder_beyond_the_budget_is_rejected(tiny, tmp_path, entry):
     with pytest.raises(UserError, match=r"budget.ladder has .*: use shares of budget.train_bytes below 1, or bytes up"):
         run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
 
@@ -79,10 +79,8 @@ def own_flops(made: list[Artifact]) -> int:
 
 
 @pytest.mark.slow
-def test_finished_models_need_no_trunk(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flops: list[float] = []
+def test_finished_models_need_no_trunk(tiny, tmp_path, monkeypatch, capsys):
+    flops = []
     measured = outlook.flops_left
     monkeypatch.setattr(outlook, "flops_left", lambda *arguments: flops.append(measured(*arguments)) or flops[-1])
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)

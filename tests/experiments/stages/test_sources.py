@@ -6,8 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from experiments.results import Counts, TrainedTokenizer
 from experiments.store.artifacts import Store
 from tests.experiments.conftest import write_corpus
@@ -26,7 +24,7 @@ def trained(folder: Path, *settings: str) -> tuple[Counts, dict[str, Any], bytes
     return counts.contents, hashes, (counts.path / "counts.parquet").read_bytes()
 
 
-def test_a_weight_counts_documents_several_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_weight_counts_documents_several_times(tmp_path, capsys):
     for name in ("web", "code", "copies"):
         (tmp_path / name).mkdir()
     text = write_corpus(tmp_path / "web" / "a.jsonl").read_text().splitlines(keepends=True)
@@ -49,6 +47,6 @@ def test_a_weight_counts_documents_several_times(tmp_path: Path, capsys: pytest.
         assert getattr(copied, name) == 3 * web[name] + code[name]
 
 
-def test_sources_and_paths_together_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sources_and_paths_together_are_an_error(tmp_path, capsys):
     assert run("count", ["corpus=files", "corpus.paths=[a]", "corpus.sources={web: b}"]) == 2
     assert "corpus.paths and corpus.sources are both given" in capsys.readouterr().err

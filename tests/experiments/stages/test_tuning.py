@@ -31,13 +31,11 @@ def _rates(model: Artifact[Any]) -> list[float]:
     return [train[name] for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")]
 
 
-def test_models_are_trained_with_the_best_factor_of_their_arm(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, monkeypatch):
     losses = {("bpe", 0.5): 2.0, ("bpe", 1.0): 2.1, ("bpe", 2.0): 2.2}
     losses |= {("superbpe", 0.5): 2.2, ("superbpe", 1.0): 2.0, ("superbpe", 2.0): 2.1}
 
-    def scored(_context: Any, job: Any, _arm: Any, factor: float, _documents: Any) -> TuningRun:
+    def scored(_context, job, _arm, factor, _documents):
         return TuningRun(factor=factor, bits_per_byte=losses[job.name, factor])
 
     monkeypatch.setattr(tuning, "_run", scored)
@@ -52,7 +50,7 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(
 
 
 @pytest.mark.slow
-def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], tmp_path: Path) -> None:
+def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny, tmp_path):
     outcome, made = run(tiny, tmp_path, "report")
     runs = {each.name: each for each in made if each.name.startswith("tuning-")}
     assert all(each.fresh for each in runs.values())
@@ -77,9 +75,7 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], 
         assert documents.tolist() == [i for i in order if i in documents]
 
 
-def test_a_factor_that_diverges_is_not_chosen(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_factor_that_diverges_is_not_chosen(tiny, tmp_path, capsys):
     outcome, _ = run([*tiny, "arms=bpe", "lm.tune_rates=[1,2,1e30]"], tmp_path)
     (found,) = outcome.rungs[-1].tuning
     assert found.runs[-1] == TuningRun(factor=1e30)
@@ -87,7 +83,7 @@ def test_a_factor_that_diverges_is_not_chosen(
     assert "diverged at × 1e+30" in capsys.readouterr().out
 
 
-def test_a_best_factor_at_the_end_is_reported() -> None:
+def test_a_best_factor_at_the_end_is_reported():
     runs = [TuningRun(factor=factor, bits_per_byte=factor) for factor in (1.0, 2.0, 4.0)]
     assert "the best factor on the learning rates, 1, is at the end of those tried; smaller ones may be better" in (
         Tuning(factor=1.0, runs=runs).warning
@@ -103,8 +99,6 @@ def test_a_best_factor_at_the_end_is_reported() -> None:
         (["lm.tune_validation_bytes=0"], "lm.tune_validation_bytes=0 must be at least 1"),
     ],
 )
-def test_mistakes_are_found_before_training(
-    overrides: list[str], message: str, tiny_module: list[str], tmp_path: Path
-) -> None:
+def test_mistakes_are_found_before_training(overrides, message, tiny_module, tmp_path):
     assert message in rejected("train_lm", [*tiny_module, *TUNED, *overrides], tmp_path)
     assert "lm" not in names_by_stage(Path(tiny_module[3].partition("=")[2]).parent)

@@ -1,7 +1,5 @@
 """Byte probabilities against sums over sequences, each scored by a whole forward pass."""
 
-from __future__ import annotations
-
 import functools
 import math
 

@@ -1,7 +1,5 @@
 """TokenizationPaths against their definition: what the encoder makes of every text that begins with the string."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from bisect import bisect_left as bisect

@@ -1,7 +1,5 @@
 """A device computes what the CPU computes."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Training runs and evaluations on a device."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 

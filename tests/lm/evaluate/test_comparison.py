@@ -1,7 +1,5 @@
 """Intervals and verdicts on made-up losses whose spread is known."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Our models in lm-eval, compared with its own Hugging Face model with the same weights."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """Scores per token and per group, and scoring in several processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

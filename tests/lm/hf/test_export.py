@@ -1,7 +1,5 @@
 """Exported folders give the same results in `transformers`, or are not written."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A GGUF file has the weights and the tokenizer as llama.cpp reads them, or is not written."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

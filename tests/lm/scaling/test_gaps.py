@@ -1,7 +1,5 @@
 """Gaps over compute: known differences, slopes and crossings, and the budgets at which they are shown."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Two processes, as torchrun starts them, train what one process trains."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

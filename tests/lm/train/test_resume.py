@@ -1,7 +1,5 @@
 """Interrupted training: signals, checkpoints, and resuming exactly."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal

@@ -23,7 +23,7 @@ def _tokenizer() -> Tokenizer:
     )
 
 
-def test_words_are_the_parts_between_white_space() -> None:
+def test_words_are_the_parts_between_white_space():
     assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
         0,
         0,
@@ -34,7 +34,7 @@ def test_words_are_the_parts_between_white_space() -> None:
     ]
 
 
-def test_superwords_are_the_phase_2_tokens_of_two_words() -> None:
+def test_superwords_are_the_phase_2_tokens_of_two_words():
     words = inspection.superwords(_tokenizer())
     assert [(word.text, word.n_bytes, word.n_words, word.count) for word in words] == [
         ("bc a", 4, 2, 0),
@@ -42,19 +42,19 @@ def test_superwords_are_the_phase_2_tokens_of_two_words() -> None:
     ]
 
 
-def test_counts() -> None:
+def test_counts():
     tokenizer = _tokenizer()
     ids, _ = tokenizer.encode_batch(["bc a bc a", "x a a a a"])
     words = inspection.superwords(tokenizer, np.bincount(ids, minlength=tokenizer.vocab_size))
     assert {word.text: word.count for word in words} == {"bc a": 2, " a a": 2}
 
 
-def test_segments_spell_the_text_and_partial_characters_are_hex() -> None:
+def test_segments_spell_the_text_and_partial_characters_are_hex():
     pieces = inspection.segment(_tokenizer(), "bc a\U0001f600")
     assert [piece.text for piece in pieces] == ["bc a", r"\xf0\x9f", r"\x98", r"\x80"]
     assert [piece.superword for piece in pieces] == [True, False, False, False]
     assert [piece.partial for piece in pieces] == [False, True, True, True]
 
 
-def test_plain_bpe_has_no_superwords() -> None:
+def test_plain_bpe_has_no_superwords():
     assert inspection.superwords(_tokenizer().cut(259)) == []

@@ -18,10 +18,10 @@ def _tokenizer(**changes: object) -> Tokenizer:
     pairs = [(_RANK[ord(" ")], _RANK[ord("a")]), (_RANK[ord("A")], _RANK[ord(" ")]), (_RANK[ord("b")], _RANK[ord("c")])]
     pairs += [(258, 256), (_RANK[0xF0], _RANK[0x9F]), (256, _RANK[0xF0])]
     settings = {"n_phase1_merges": 3, "fence": patterns.resolve(r"\p{N}{1,3}")} | changes
-    return Tokenizer.from_ranks(pairs, pattern=patterns.resolve("gpt2"), special_tokens=["<|end|>"], **settings)  # type: ignore[arg-type]
+    return Tokenizer.from_ranks(pairs, pattern=patterns.resolve("gpt2"), special_tokens=["<|end|>"], **settings)
 
 
-def test_columns() -> None:
+def test_columns():
     about = tokens.describe(_tokenizer())
     assert about.text[256:] == [" a", "A ", "bc", "bc a", "\\xf0\\x9f", " a\\xf0", "<|end|>"]
     assert about.n_bytes[256:].tolist() == [2, 2, 2, 4, 2, 3, 7]
@@ -36,14 +36,14 @@ def test_columns() -> None:
     assert about.pretokens.name == "gpt2"
 
 
-def test_superwords_by_other_pretokens() -> None:
+def test_superwords_by_other_pretokens():
     about = tokens.describe(_tokenizer(), patterns.resolve("superbpe"))
     # A partial character at an end does not force a cut.
     assert [about.text[i] for i in np.flatnonzero(about.superword)] == ["bc a"]
     assert [about.text[i] for i in np.flatnonzero(about.crossing)] == ["A "]
 
 
-def test_a_pattern_that_joins_words_cannot_count_words(trained: dict[str, Tokenizer]) -> None:
+def test_a_pattern_that_joins_words_cannot_count_words(trained):
     both = trained["superwords"]
     imported = Tokenizer(
         Definition(
@@ -62,7 +62,7 @@ def test_a_pattern_that_joins_words_cannot_count_words(trained: dict[str, Tokeni
     assert not tokens.describe(trained["gpt2"]).superword.any()
 
 
-def test_unreachable_tokens_occur_in_no_context(trained: dict[str, Tokenizer]) -> None:
+def test_unreachable_tokens_occur_in_no_context(trained):
     for name in ("gpt2", "superwords", "two_pass"):
         tokenizer = trained[name]
         about = tokens.describe(tokenizer)
@@ -78,14 +78,14 @@ def test_unreachable_tokens_occur_in_no_context(trained: dict[str, Tokenizer]) -
             assert about.unreachable[i] == expected, (name, token)
 
 
-def test_tokens_that_occur_are_reachable(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_that_occur_are_reachable(trained):
     for name, tokenizer in trained.items():
         about = tokens.describe(tokenizer)
         ids, _ = tokenizer.encode_batch(texts.various())
         assert not about.unreachable[np.unique(ids)].any(), name
 
 
-def test_the_fence_makes_phase_1_tokens_unreachable() -> None:
+def test_the_fence_makes_phase_1_tokens_unreachable():
     tokenizer = _tokenizer(fence=patterns.resolve("[b]"))
     about = tokens.describe(tokenizer)
     assert [about.text[i] for i in np.flatnonzero(about.unreachable) if len(about.text[i]) < 4] == ["bc"]
@@ -107,11 +107,11 @@ def test_the_fence_makes_phase_1_tokens_unreachable() -> None:
         (' "the', "punctuation"),
     ],
 )
-def test_kinds(text: str, expected: str) -> None:
+def test_kinds(text, expected):
     assert KINDS[kind(text)] == expected
 
 
-def test_near_duplicates_differ_by_case_or_a_leading_space() -> None:
+def test_near_duplicates_differ_by_case_or_a_leading_space():
     pairs = [(_RANK[ord(a)], _RANK[ord(b)]) for a, b in (" a", " A", "bc", "Bc", "BC", "12", " 1")]
     tokenizer = Tokenizer.from_ranks(pairs, pattern=patterns.resolve("none"))
     about = tokens.describe(tokenizer)
@@ -121,7 +121,7 @@ def test_near_duplicates_differ_by_case_or_a_leading_space() -> None:
     assert not any("1" in text for group in groups for text in group)
 
 
-def test_tokens_missing_from_the_other_tokenizer(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_missing_from_the_other_tokenizer(trained):
     one, other = trained["superwords"], trained["gpt2"]
     about = tokens.describe(one)
     lacking = {one.vocab[i] for i in np.flatnonzero(tokens.missing(one, about, other)).tolist()}

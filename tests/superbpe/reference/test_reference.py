@@ -193,7 +193,7 @@ def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
             encoded = encode(text, phase1 + phase2, fence)
         else:
             encoded = encode_two_pass(text, phase1, phase2, GPT2, fence)
-        expected: Counter[bytes] = Counter()
+        expected = Counter()
         for piece, count in training_pieces([text], phase1, GPT2, rules).items():
             for token in trained(piece):
                 expected[token] += count
