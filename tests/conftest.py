@@ -99,6 +99,22 @@ def trained():
 
 
 @pytest.fixture
+def mistake(capsys):
+    """Runs a command that must exit with code 2 and one line of error, and returns that line."""
+    from experiments.cli import main
+
+    def run(*words):
+        capsys.readouterr()
+        assert main.run(list(map(str, words))) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1, error
+        return error
+
+    return run
+
+
+@pytest.fixture
 def endpoint(monkeypatch):
     """A loopback server of objects, with credentials for it in the environment."""
     from tests.tokenizer.corpus.endpoint import Endpoint

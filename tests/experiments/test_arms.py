@@ -85,45 +85,6 @@ def test_names_of_arms_are_plain_words(tmp_path):
         load(["experiment=mine"], config_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["arms=[]"], r"no arms to compare; choose some, such as arms=\[bpe,superbpe\]"),
-        (["arms=[bpe,supperbpe]"], r"arms.supperbpe has no recipe \(did you mean 'superbpe'\?\)"),
-        (["arms=[bpe,'a b']"], "the name of an arm consists of letters"),
-        (
-            ["arms=[bpe,x]", "arms.x.recipe=wordpiece"],
-            "'wordpiece'; it is one of: bpe, bpe_same, superbpe",
-        ),
-        (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
-        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "arms.x.file has no effect .* recipe=bpe; remove it"),
-        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "arms.x.revision has no effect"),
-        (["arms.bpe.preset=runs"], "arms.bpe.preset has no effect on an arm with recipe=bpe"),
-        (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'arms.bpe.label'\?\)"),
-        (
-            ["arms.bpe.bpe.vocab_sise=300"],
-            r"'arms.bpe.bpe.vocab_sise' \(did you mean 'vocab_size'\?\)",
-        ),
-        (["arms.bpe.bpe.vocab_size=many"], "arms.bpe.bpe.vocab_size: Value 'many'"),
-        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.bpe.vocab_size=200"], "arm x: .*use at least 257"),
-        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.preset=run"], r"did you mean 'runs'\?"),
-        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.label=BPE"], "two arms have the label 'BPE'"),
-        (["reference=bp"], r"reference=bp is not an arm \(did you mean 'bpe'\?\)"),
-        (["arms.other.file=x"], r"the arm 'other' is not chosen; add it to the list: arms=\[bpe,superbpe,other\]"),
-        (["arms.bytes.bpe.vocab_size=300"], "the arm 'bytes' is not chosen"),
-        (
-            ["arms=[bpe,x]", "arms.x.file=a", "arms.x.bpe.vocab_size=512"],
-            "bpe has no effect on an arm with recipe=file",
-        ),
-        (["arms.superbpe.bpe.vocab_size=100"], "arm superbpe: bpe.vocab_size=100 is below"),
-    ],
-)
-def test_a_mistake_is_one_line_with_its_remedy(overrides, message):
-    with pytest.raises(UserError, match=message) as caught:
-        check(overrides)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.slow
 def test_another_reference_is_another_report(tiny, tmp_path):
     """The models are the same; the page's differences have another sign."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from experiments.stages import STAGES, phase1, phase2
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, rejected, wait_until
+from tests.experiments.outputs import names_by_stage, rejected
 from tests.experiments.outputs import run_until as run
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
@@ -103,38 +99,12 @@ def test_three_seeds_are_compared_as_pairs_of_runs(tiny, tmp_path, capsys):
     metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
     (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
     assert len(compared["by_seed"]) == 3
-    rejected("evaluate", [*tiny, "lm.n_seeds=0"], tmp_path)
 
 
 def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny, tmp_path):
     assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 0
     found = names_by_stage(tmp_path)
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
-
-
-@pytest.mark.slow
-def test_a_sweep_over_sizes_reuses_longer_lists(tiny, tmp_path):
-    assert run("train_superbpe", ["--multirun", *tiny, "bpe.vocab_size=350,400,380"]) == 0
-    found = names_by_stage(tmp_path)
-    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 2, 3]
-    assert {name.rpartition("-")[2] for name in found["bpe"]} == {"350", "400"}  # 400 is cut to 380
-
-
-@pytest.mark.slow
-def test_a_sweep_in_other_processes(tiny, tmp_path):
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    sweep = ["--multirun", "superbpe.transition=0.7,0.8,0.9", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    # From a new process: a fork of this one may inherit locks that threads of earlier tests held.
-    subprocess.run(
-        [sys.executable, "-m", "experiments", "pipeline", "--until", "train-superbpe", *tiny, *sweep], check=True
-    )
-    found = names_by_stage(tmp_path)
-    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
-
-
-def test_paths_with_the_embedded_corpus_are_rejected(capsys, tmp_path):
-    assert run("count", ["corpus.paths=[a.jsonl]", f"hydra.run.dir={tmp_path}"]) == 2
-    assert "add corpus=files" in " ".join(capsys.readouterr().err.split())
 
 
 def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, tmp_path, monkeypatch):
@@ -194,7 +164,6 @@ def test_internal_errors_keep_their_traceback(tiny, capsys, monkeypatch):
         ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
         ("corpus.field=body", "body"),
         ("corpus.heldout_fraction=0.0001", "may choose none of only a few. A .txt file is one document"),
-        ("bpe.vocab_sise=3", "did you mean 'bpe.vocab_size'"),
     ],
 )
 def test_a_users_mistake_exits_2_and_leaves_nothing(tiny, tmp_path, capsys, override, message):
@@ -205,18 +174,3 @@ def test_a_users_mistake_exits_2_and_leaves_nothing(tiny, tmp_path, capsys, over
     assert len(err.splitlines()) == 1
     assert not list((tmp_path / "artifacts").glob("[!.]*"))
     assert not list((tmp_path / "artifacts").glob(".*.partial"))
-
-
-@pytest.mark.slow
-def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny, tmp_path):
-    arguments = [*tiny, "budget.train_bytes=8000000"]
-    command = [sys.executable, "-m", "experiments", "pipeline", "--until", "train-lm", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    metrics = tmp_path / "outputs" / "metrics.jsonl"
-    wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "the same command continues" in err
-    (partial,) = (tmp_path / "artifacts").glob(".lm-*.partial")
-    assert (partial / "checkpoint.safetensors").exists()

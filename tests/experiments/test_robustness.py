@@ -59,9 +59,9 @@ def test_scores_are_those_of_the_perturbed_documents(finished, tmp_path, capsys)
     assert not any(name == "decomposed" for name, _ in rows)  # the text is ASCII
 
 
-def test_mistakes_are_one_line(finished, tmp_path, capsys):
-    assert main.run(["compare", "--perturb", str(finished), "--documents", "0", "--out", str(tmp_path / "out")]) == 2
-    assert "--documents: '0' is not a whole number of at least 1" in " ".join(capsys.readouterr().err.split())
+def test_mistakes_are_one_line(finished, tmp_path, mistake):
+    error = mistake("compare", "--perturb", finished, "--documents", "0", "--out", tmp_path / "out")
+    assert "--documents: '0' is not a whole number of at least 1" in error
     assert not (tmp_path / "out").exists()
 
 

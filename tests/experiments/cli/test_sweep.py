@@ -16,7 +16,7 @@ from tests.experiments.outputs import command, wait_until
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
-JOBLIB = {"n_jobs": -1}
+CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,6 @@ def test_a_waiting_process_continues_when_the_holder_is_killed(tiny, tmp_path):
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        assert second.stdout is not None
         lines = []
         for line in second.stdout:
             lines.append(line)
@@ -191,15 +190,17 @@ def test_sigterm_stops_a_run_as_ctrl_c_does(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_sigterm_in_training_leaves_a_checkpoint(tiny, tmp_path):
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny, tmp_path, number):
     words = command("train-lm", [*tiny, "budget.train_bytes=8000000"])
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
-    process.terminate()
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert "terminated: the same command continues" in err
+    word, code = CODES[number]
+    assert process.returncode == code
+    assert f"{word}: the same command continues" in err
     assert len(list((tmp_path / "artifacts").glob(".lm-*.partial/checkpoint.safetensors"))) == 1
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
 

@@ -45,10 +45,13 @@ def report(text):
     return choose(text, text.parent / "out")
 
 
-def choose(text: Path, out: Path, *more: str, code: int = 0) -> dict[str, Any]:
-    words = ["choose", str(text), "--out", str(out), "--heldout", "0.4", "--source-field", "from", *GRID, *more]
-    assert main.run(words) == code
-    return json.loads((out / "choose.json").read_text(encoding="utf-8")) if code == 0 else {}
+def command_line(text: Path, out: Path, *more: str) -> list[str]:
+    return ["choose", str(text), "--out", str(out), "--heldout", "0.4", "--source-field", "from", *GRID, *more]
+
+
+def choose(text: Path, out: Path, *more: str) -> dict[str, Any]:
+    assert main.run(command_line(text, out, *more)) == 0
+    return json.loads((out / "choose.json").read_text(encoding="utf-8"))
 
 
 def test_the_grid_has_every_combination_once():
@@ -238,11 +241,8 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
         (["--heldout", "0.01"], "documents are held out"),
     ],
 )
-def test_mistakes_are_one_line(text, tmp_path, more, message, capsys):
-    choose(text, tmp_path / "out", *more, code=2)
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+def test_mistakes_are_one_line(text, tmp_path, more, message, mistake):
+    assert message in mistake(*command_line(text, tmp_path / "out", *more))
 
 
 def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):
@@ -250,7 +250,7 @@ def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("experiments.fertility.grid.train_superbpe", stop)
-    choose(text, tmp_path / "out", code=130)
+    assert main.run(command_line(text, tmp_path / "out")) == 130
     assert "the same command resumes after them" in capsys.readouterr().err
     assert len(list((tmp_path / "out" / "trained").glob("*.npy"))) == 2  # phase 1 of documents and lines
     assert not (tmp_path / "out" / "choose.html").exists()

@@ -101,12 +101,9 @@ def test_an_imported_tokenizer_json(folders, tmp_path):
         (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
     ],
 )
-def test_mistakes_are_one_line(arguments, said, folders, tmp_path, capsys):
+def test_mistakes_are_one_line(arguments, said, folders, tmp_path, mistake):
     command = [argument.format(root=folders) for argument in arguments]
-    assert main.run(["inspect", *command, "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert "Traceback" not in error
+    assert said in mistake("inspect", *command, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -12,7 +12,6 @@ from experiments import pipeline
 from experiments.cli.compose import load
 from experiments.stages import outlook
 from experiments.store.artifacts import Artifact
-from tokenizer.errors import UserError
 
 LADDER = [
     "lm.train.warmup_steps=2",
@@ -58,12 +57,6 @@ def test_longer_ladder_extends_the_trunk(tiny, tmp_path):
     assert len(outcome.rungs) == 3
     budgets = [[arm.lm.contents.summary.flops for arm in each.arms] for each in outcome.rungs]
     assert budgets == sorted(budgets)
-
-
-@pytest.mark.parametrize("entry", ["0", "-1", "1e12"])
-def test_ladder_beyond_the_budget_is_rejected(tiny, tmp_path, entry):
-    with pytest.raises(UserError, match=r"budget.ladder has .*: use shares of budget.train_bytes below 1, or bytes up"):
-        run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
 
 
 def own_flops(made: list[Artifact]) -> int:

@@ -45,8 +45,3 @@ def test_a_weight_counts_documents_several_times(tmp_path, capsys):
     for name in ("n_documents", "n_bytes", "n_pretokens"):
         assert getattr(counts, name) == web[name] + code[name]
         assert getattr(copied, name) == 3 * web[name] + code[name]
-
-
-def test_sources_and_paths_together_are_an_error(tmp_path, capsys):
-    assert run("count", ["corpus=files", "corpus.paths=[a]", "corpus.sources={web: b}"]) == 2
-    assert "corpus.paths and corpus.sources are both given" in capsys.readouterr().err
