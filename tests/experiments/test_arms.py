@@ -141,7 +141,6 @@ def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
     assert by_label["mine"]["bits_per_byte"] == by_label["BPE"]["bits_per_byte"]  # the same tokenizer, the same model
     assert len(list((tmp_path / "artifacts").glob("bpe-*"))) == 1  # one list of merges for all four trained arms
     (found,) = records.find(tmp_path / "outputs")
-    assert found.results is not None
     assert [arm.label for arm in found.results.arms] == labels
     page = report.with_name("report.html").read_text()
     assert all(label in page for label in labels)

@@ -177,9 +177,9 @@ def test_launchers_that_start_processes(tiny, tmp_path, launcher):
     assert len(threads) == (launcher == "joblib")  # whose cells share this machine's cores
 
 
-def test_a_missing_launcher_is_an_error(capsys):
-    assert run("count", ["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"]) == 2
-    assert "launchers come with the extra: pip install 'superbpe-framework[sweep]'" in capsys.readouterr().err
+def test_a_missing_launcher_is_an_error(mistake):
+    error = mistake("pipeline", "--until", "count", "-m", "pattern=gpt2,llama3", "hydra/launcher=ray")
+    assert "launchers come with the extra: pip install 'superbpe-framework[sweep]'" in error
 
 
 def test_sigterm_stops_a_run_as_ctrl_c_does(tiny, tmp_path, monkeypatch):

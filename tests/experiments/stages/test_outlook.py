@@ -76,7 +76,6 @@ FEW = {"too_few": True, "effective_clusters": 5.0}
 )
 def test_one_command_would_settle_what_is_open(changes, settings, words, seconds):
     step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline 'a=b c' lm.n_seeds=1", 100.0)
-    assert step is not None
     kept = "superbpe pipeline 'a=b c' " + ("" if words[0].startswith("lm.n_seeds") else "lm.n_seeds=1 ")
     assert step.command == kept + " ".join(words)
     assert step.seconds == seconds
@@ -93,7 +92,6 @@ def test_one_command_would_settle_what_is_open(changes, settings, words, seconds
 )
 def test_without_a_setting_the_change_is_named(changes, settings, what):
     step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline", 100.0)
-    assert step is not None
     assert (step.command, what in step.what) == ("", True)
 
 
