@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.lm.ranks import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +42,7 @@ def test_the_first_process_runs_the_stages_and_all_train(tiny, tmp_path):
 
 @pytest.mark.slow
 def test_two_nodes_that_find_each_other_train_together(tiny, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    endpoint = f"127.0.0.1:{free_port()}"
     options = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-id=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
     options.append("--local-addr=127.0.0.1")
     nodes = [torchrun("evaluate", tiny, options) for _ in range(2)]

@@ -1,10 +1,9 @@
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from experiments.stages.comparison import ArmResult, Result
+from experiments.stages.comparison import Result
 from experiments.verdict import (
     decision,
     decisions,
@@ -14,57 +13,15 @@ from experiments.verdict import (
     worth_headline,
 )
 from lm.data.shards import TextLoss
-from lm.evaluate.comparison import Comparison
 from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
 from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
+from tests.experiments.arms import compared, scored
 from tests.lm.scaling.ladders import SIZES, SOURCES, gap, points
 from tests.lm.scaling.ladders import compared as compared_over_compute
 
 _REQUIRES = " A verdict about the tokenizers requires 3 seeds."
-
-
-def scored(
-    label: str,
-    bits: float,
-    vocab_size: int = 8192,
-    parameters: int = 1000,
-    layers: int = 600,
-    n_seeds: int = 1,
-    barred: str = "",
-    settings: dict[str, str] | None = None,
-) -> ArmResult:
-    summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
-    model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
-    return SimpleNamespace(
-        label=label,
-        arm=SimpleNamespace(settings=settings or {}),
-        tokenizer=SimpleNamespace(vocab_size=vocab_size),
-        lm=model,
-        lms=[model] * n_seeds,
-        scores=SimpleNamespace(bits_per_byte=bits),
-        heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
-        barred=barred,
-    )
-
-
-def compared(difference: float, *, n_documents: int = 50, apart: bool = True, **settings: Any) -> Comparison:
-    """A comparison with 2 bits per byte, whose interval contains 0 unless `apart`."""
-    percent = 50 * difference
-    interval = (percent, percent) if apart else (-abs(percent), abs(percent))
-    counts = {"n_clusters": n_documents, "effective_clusters": float(n_documents), "n_seeds": 3}
-    interval = settings.pop("interval", interval)
-    settings = {**counts, "seed_error": 0.21, "document_error": 0.13, **settings}
-    return Comparison(
-        bits_per_byte_a=2.0,
-        bits_per_byte_b=2.0 + difference,
-        percent=percent,
-        interval=interval,
-        confidence=0.95,
-        n_documents=n_documents,
-        **settings,
-    )
 
 
 def result(difference: float, **settings: Any) -> Result:

@@ -1,5 +1,7 @@
 """Shards of a small tokenizer."""
 
+import random
+
 import pytest
 
 from lm.data.sharding import ShardConfig, write_shards
@@ -34,3 +36,16 @@ def make_shards(tmp_path):
         return Shards.open(folder, tokenizer)
 
     return make
+
+
+@pytest.fixture
+def corpus():
+    """Text to train on."""
+    rng = random.Random(0)
+    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
+    return [" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)]
+
+
+@pytest.fixture
+def shards(make_shards, corpus):
+    return make_shards(corpus)

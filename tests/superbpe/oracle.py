@@ -102,21 +102,6 @@ def pieces_of(documents: Sequence[str], phase1: Tokenizer, rules: Rules, n_kept:
     )
 
 
-def expected(
-    documents: Sequence[str],
-    phase1: Tokenizer,
-    rules: Rules,
-    n_kept: int,
-    n_new: int,
-    tie_break: str = "lowest-ids",
-) -> tuple[Counter[Word], list[Merge]]:
-    """The reference's pieces and merges."""
-    kept, specials = phase1.merges[:n_kept], list(phase1.special_tokens)
-    pieces = pieces_of(documents, phase1, rules, n_kept)
-    existing = [left + right for left, right in kept]
-    return pieces, reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials)
-
-
 def expected_lists(
     documents: Sequence[str],
     phase1: Tokenizer,

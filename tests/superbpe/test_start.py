@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
-from superbpe.start import resolve_start
 from tests.superbpe.oracle import batches, documents_of, imported, pairs, pieces_of
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
@@ -167,18 +166,3 @@ def test_ignore_merges_does_not_matter_where_merges_make_every_token(rules):
         for start in (base, ignoring)
     ]
     assert grown[0].sha256 == grown[1].sha256
-
-
-def test_a_start_is_resolved_before_text_is_read():
-    phase1 = train_bpe(count_pretokens([Batch.from_texts(["low lower lowest newer newest"] * 5)], "gpt2"), 256 + 12 + 1)
-    cut = resolve_start(phase1, PRESETS["uw-2025"], 266, transition=0.98)
-    assert (len(cut.ranks), cut.n_merges, cut.competing, cut.keeps_ids) == (5, 9, False, False)
-    assert cut.ids.tolist() == phase1.ordinary_ids()[: 256 + 5].tolist()
-    competing = resolve_start(phase1, PRESETS["boundless"], 266)
-    assert (len(competing.ranks), competing.n_merges, competing.competing, competing.keeps_ids) == (9, 9, True, False)
-    kept = resolve_start(phase1, PRESETS["uw-2025"], 280, keep_ids=True)
-    assert (len(kept.ranks), kept.n_merges, kept.competing, kept.keeps_ids) == (12, 12 + 280 - 269, False, True)
-    foreign = imported(random.Random(0), ignore_merges=False)
-    moved = resolve_start(foreign, PRESETS["uw-2025"], 300, transition_merges=12)
-    assert moved.keeps_ids
-    assert moved.tokenizer.vocab_size < foreign.vocab_size

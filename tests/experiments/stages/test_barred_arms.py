@@ -15,7 +15,7 @@ from experiments.stages.differences import differences
 from experiments.stages.shards import Encoded
 from experiments.verdict import detail, verdict
 from lm.data.shards import TextLoss
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 
 _N = 98
 _LOWER = "lower changes or loses text in 98 of 98 documents, 100 % of the bytes"

@@ -13,7 +13,7 @@ from experiments.stages.contamination import HeldoutOverlap
 from experiments.stages.differences import differences
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 
 _N = 120
 _SOURCES = Grouping(tuple(f"s{i}" for i in range(12)), np.arange(_N, dtype=np.int32) % 12)

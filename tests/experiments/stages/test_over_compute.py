@@ -14,7 +14,7 @@ from experiments.stages.over_compute import ArmRuns, Assumptions, describe, repr
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
 from tests.experiments.outputs import run_until as run
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
 
 RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "deployment.batch=8"]

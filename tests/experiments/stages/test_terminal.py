@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from experiments.stages.comparison import ArmResult, Result
 from experiments.stages.terminal import show_result
 from lm.data.shards import TextLoss
-from tests.experiments.test_verdict import compared, scored
+from tests.experiments.arms import compared, scored
 
 
 def _arm(label: str, bits: float) -> ArmResult:

@@ -10,7 +10,7 @@ import pytest
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all, eligible
 from lm.evaluate.significance import t_quantile
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
 
 LOG2 = math.log(2)

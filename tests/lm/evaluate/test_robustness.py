@@ -7,7 +7,7 @@ import pytest
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
 from tests.lm import tiny
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 
 DOCUMENTS = ["a quiet town", "UP", "the hills", "1234"]
 

@@ -11,7 +11,7 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.significance import Ratio
 from lm.scaling.gaps import Losses
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
 
 

@@ -6,17 +6,13 @@ import pytest
 
 from superbpe.inspection import measures, tokens
 from tests import texts
-from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.definition import ALPHABET
+from tests.generated import merged
+from tokenizer import Batch, UserError
 
 
 @pytest.fixture(scope="module")
 def tiny():
-    """One merge, "ab"."""
-    rank = {byte: place for place, byte in enumerate(ALPHABET)}
-    return Tokenizer.from_ranks(
-        [(rank[ord("a")], rank[ord("b")])], pattern=patterns.resolve("none"), special_tokens=["<e>"]
-    )
+    return merged([(b"a", b"b")], "none", special_tokens=["<e>"])
 
 
 def test_measures_by_hand(tiny):
