@@ -153,8 +153,9 @@ def ids(tokenizer: Tokenizer) -> list[list[int]]:
     return [tokenizer.encode_ordinary(text) for text in TEXTS]
 
 
-def content(tokenizer: Tokenizer) -> tuple[str, list[list[int]], list[bytes]]:
-    """Definition and behaviour of a tokenizer."""
+def load_folder(folder: Path) -> tuple[str, list[list[int]], list[bytes]]:
+    """Definition and behaviour of a tokenizer in a folder of ours."""
+    tokenizer = Tokenizer.load(folder)
     return tokenizer.sha256, ids(tokenizer), list(tokenizer.vocab)
 
 
@@ -280,13 +281,9 @@ def read_table(folder: Path) -> list[str]:
 
 
 KINDS = {
-    "folder": Kind(plain().save, lambda folder: content(Tokenizer.load(folder))),
-    "folder of superwords": Kind(
-        lambda folder: superwords("one-pass").save(folder), lambda folder: content(Tokenizer.load(folder))
-    ),
-    "folder of two passes": Kind(
-        lambda folder: superwords("two-pass").save(folder), lambda folder: content(Tokenizer.load(folder))
-    ),
+    "folder": Kind(plain().save, load_folder),
+    "folder of superwords": Kind(lambda folder: superwords("one-pass").save(folder), load_folder),
+    "folder of two passes": Kind(lambda folder: superwords("two-pass").save(folder), load_folder),
     "hf": Kind(
         write_hf,
         lambda folder: ids(Tokenizer.from_file(folder / "tokenizer.json")),

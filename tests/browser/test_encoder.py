@@ -12,7 +12,6 @@ import pytest
 from experiments.report import packing, vocabulary, vocabulary_page
 from tests import texts
 from tokenizer import Tokenizer, _native, patterns
-from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
 
@@ -55,10 +54,8 @@ def test_heldout_text_is_encoded_as_python_does(page, trained):
 
 def test_whole_pieces(page, trained):
     plain = trained["gpt2"]
-    whole = Tokenizer(Definition(
-        byte_ids=plain.byte_ids, merge_ids=plain.merge_ids, n_phase1_merges=plain.n_phase1_merges,
-        pattern=plain.pattern, ignore_merges=True, unmerged={b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002},
-    ))  # fmt: skip
+    unmerged = {b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002}
+    whole = Tokenizer(dataclasses.replace(plain.definition, ignore_merges=True, unmerged=unmerged))
     _compare(page, whole, [*texts.various(), "a zebra qqq é! xqqq"], "whole")
 
 
@@ -91,7 +88,6 @@ def test_lone_surrogates_are_replacement_characters(page, trained):
 def test_columns_of_every_width_are_unpacked(page):
     columns = {f"to{highest}": [0, 1, highest // 3, highest] for highest in (1, 255, 256, 70_000, 1 << 24, 2**32 - 1)}
     packed = packing.pack({"name": "é</script>"}, {**columns, "empty": []})
-    script = (
-        "async (packed) => JSON.stringify(await unpack(packed), (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v)"
-    )
+    listed = "(_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v"
+    script = f"async (packed) => JSON.stringify(await unpack(packed), {listed})"
     assert json.loads(page.evaluate(script, packed)) == {"name": "é</script>", **columns, "empty": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from superbpe.inspection import tokens
 from tests import texts
 from tests.browser.waiting import wait_for
 from tokenizer import Tokenizer, patterns
-from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
 
@@ -117,11 +117,7 @@ def test_tokens_are_shown_as_in_python(page):
 
 
 def test_a_pattern_that_cannot_run_shows_the_first_text_and_the_rest_works(opened, trained, tmp_path):
-    plain = trained["gpt2"]
-    custom = Tokenizer(Definition(
-        byte_ids=plain.byte_ids, merge_ids=plain.merge_ids, n_phase1_merges=plain.n_phase1_merges,
-        pattern=patterns.resolve(r"(\w)\1|\w+"),
-    ))  # fmt: skip
+    custom = Tokenizer(replace(trained["gpt2"].definition, pattern=patterns.resolve(r"(\w)\1|\w+")))
     one = vocabulary.side("custom", "nowhere", custom, [], alpha=2.5)
     report = vocabulary.gather([one], None)
     path = tmp_path / "precomputed.html"

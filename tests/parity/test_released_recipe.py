@@ -15,7 +15,6 @@ from tests import texts
 from tests.experiments.outputs import run_until as run
 from tests.parity import released
 from tokenizer import Tokenizer
-from tokenizer.definition import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,10 +46,6 @@ def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[To
     return found[0], found[-1]
 
 
-def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
-    return [f"{printable(left)} {printable(right)}" for left, right in merges]
-
-
 def _cases() -> list[tuple[released.Case, dict[str, list[str]]]]:
     """Corpora for which the merges of the recipe `uw-2025` are recorded in full."""
     recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))[: released.N_SPELLED]
@@ -72,8 +67,8 @@ def test_the_pipeline_gives_the_merges_of_the_released_trainer(number, recipe, t
     kept = min(case.kept, len(row["phase1"]))
     sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": kept + len(row["new"])}
     phase1, both = _train(tmp_path, case.text, recipe, **sizes)
-    assert _lines(phase1.merges) == row["phase1"]
-    assert _lines(both.merges[kept:]) == row["new"]
+    assert released.lines(phase1.merges) == row["phase1"]
+    assert released.lines(both.merges[kept:]) == row["new"]
 
 
 def test_phase_1_of_real_text_equals_hf(tmp_path):
@@ -91,4 +86,4 @@ def test_phase_1_of_real_text_equals_hf(tmp_path):
     size = len(set(text.encode())) + 1500
     theirs.train([str(tmp_path / "text.txt")], tokenizers.trainers.BpeTrainer(show_progress=False, vocab_size=size))
     merges = json.loads(theirs.to_str())["model"]["merges"]
-    assert _lines(phase1.merges) == [" ".join(merge) for merge in merges]
+    assert released.lines(phase1.merges) == [" ".join(merge) for merge in merges]

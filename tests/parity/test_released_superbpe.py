@@ -16,14 +16,9 @@ import pytest
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests.parity import released
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
-from tokenizer.definition import printable
 from tokenizer.reference import as_bytes, replace_pair
 
 RULES = {recipe: PRESETS[recipe] for recipe in released.REGEXES}
-
-
-def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
-    return [f"{printable(left)} {printable(right)}" for left, right in merges]
 
 
 def _matches(found, recorded):
@@ -49,7 +44,7 @@ def trained():
             transition_merges=kept,
             threads=1,
         )
-        rows.append((case, row, phase1, _lines(phase1.merges), _lines(extended.merges[kept:])))
+        rows.append((case, row, phase1, released.lines(phase1.merges), released.lines(extended.merges[kept:])))
     return rows
 
 
@@ -108,7 +103,7 @@ def test_inherited_merges_are_left_out_only_without_their_pair(trained):
         if _matches(inherited, row["inherited"]) and case.kept % 5:
             continue  # the replay is slow: of the cases where nothing is left out, a part will do
         fence = patterns.resolve(RULES[case.recipe].fence).regex
-        replayed = _lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
+        replayed = released.lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
         assert _matches(replayed, row["inherited"]), case
         left_out += replayed != inherited
     assert left_out > 50

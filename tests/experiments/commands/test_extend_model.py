@@ -86,7 +86,7 @@ def old_ids(old: Tokenizer, new: Tokenizer, token: int) -> list[int]:
     return [*old_ids(old, new, left), *old_ids(old, new, right)]
 
 
-def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, mistake):
+def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, capsys):
     old, new = tokenizers
     model, tokenizer, out = tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out"
     _model(model, old, tied=True)
@@ -110,5 +110,6 @@ def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, mist
         ([tmp_path / "few", tokenizer, out], "the model has 340 rows, but its tokenizer has 350 ids"),
         ([model, tokenizer, "/proc/out"], "/proc: cannot write there"),
     ):
-        assert message in mistake("extend-model", *arguments)
+        assert main.run(["extend-model", *map(str, arguments)]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
         assert sorted(path.name for path in tmp_path.iterdir()) == present
