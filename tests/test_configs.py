@@ -1,7 +1,5 @@
 """Every choice of every configuration group composes."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -9,14 +7,14 @@ import pytest
 import torch
 
 import configs
-from experiments.arms import Arm, resolve_arms
+from experiments.arms import resolve_arms
 from experiments.cli.compose import check, choices, load
-from experiments.config import BUDGETS, Config, part
+from experiments.config import BUDGETS, part
 from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 
 
-def _superbpe(config: Config) -> Arm:
+def _superbpe(config):
     (arm,) = (arm for arm in resolve_arms(config) if arm.recipe == "superbpe")
     return arm
 

@@ -1,7 +1,5 @@
 """The README, CONTRIBUTING and the pages in docs/: links, images, commands, settings and Python."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re
@@ -20,15 +18,15 @@ _IDS = [str(path.relative_to(_ROOT)) for path in _PAGES]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def _code(page: Path, language: str) -> list[str]:
+def _code(page, language):
     return [code for name, code in _FENCE.findall(page.read_text()) if name == language]
 
 
-def _inline(page: Path) -> list[str]:
+def _inline(page):
     return re.findall(r"`([^`\n]+)`", _FENCE.sub("", page.read_text()))
 
 
-def _commands(page: Path) -> list[list[str]]:
+def _commands(page):
     """The commands of a page that run one of our modules: the module or the command, then its arguments."""
     lines = [line for code in _code(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     found = []
@@ -42,7 +40,7 @@ def _commands(page: Path) -> list[list[str]]:
     return found
 
 
-def _slugs(page: Path) -> set[str]:
+def _slugs(page):
     """Anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -98,7 +96,7 @@ def test_every_command_exists_and_takes_its_arguments(page):
                 check(overrides, sweep="--multirun" in flags)
 
 
-def _is_importable(name: str) -> bool:
+def _is_importable(name):
     try:
         pkgutil.resolve_name(name)
     except (AttributeError, ModuleNotFoundError):

@@ -3,8 +3,6 @@
 Blocks of a page run in order in a folder of its own, in this process. Corpus and models are tiny.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -16,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 from pydoc_data.topics import topics
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,11 +75,11 @@ class _Block(NamedTuple):
     code: str
 
 
-def _blocks(page: Path) -> list[_Block]:
+def _blocks(page):
     return [_Block(*groups) for groups in _BLOCK.findall(page.read_text())]
 
 
-def _overrides(written: list[str]) -> dict[str, str]:
+def _overrides(written):
     """Settings of a tiny run, and the documented ones where they do not make it longer."""
     documented = dict(word.split("=", 1) for word in written)
     ladder = documented.get("experiment") == "bakeoff"
@@ -93,7 +91,7 @@ def _overrides(written: list[str]) -> dict[str, str]:
     return {**tiny, **documented, **bakeoff, **small, **steps, "corpus.heldout_fraction": "0.1"}
 
 
-def _run_command(line: str) -> None:
+def _run_command(line):
     program, *words = shlex.split(line, comments=True)
     if program == "python":
         sys.argv = words[1:]
@@ -110,7 +108,7 @@ def _run_command(line: str) -> None:
     assert main.run([name, *words]) == 0, line
 
 
-def _small(code: str) -> str:
+def _small(code):
     """The code with smaller sizes, and with names of this folder where it has examples of names."""
     code = re.sub(r"\b[2-6]0_?000\b|\b32_000\b", lambda size: _SIZES[size[0]], code)
     code = code.replace("--max-bytes 100kB", "--max-bytes 5kB")
@@ -123,7 +121,7 @@ def _small(code: str) -> str:
     return re.sub(r"\bRUN\b", "outputs", code)
 
 
-def _run(block: _Block, page: Path, names: dict[str, Any]) -> None:
+def _run(block, page, names):
     code = _small(block.code)
     if block.language == "sh":
         for line in code.replace("\\\n", " ").splitlines():

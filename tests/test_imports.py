@@ -1,7 +1,5 @@
 """Imports have no cycles, and packages import each other one way; imports inside functions count."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -22,9 +20,9 @@ MAY_IMPORT = {
 ONLY_EXPERIMENTS = {"hydra", "omegaconf"}
 
 
-def imported_names(source: str) -> set[str]:
+def imported_names(source):
     """Full names that a module imports anywhere except for types: `from a import b` is a.b."""
-    names: set[str] = set()
+    names = set()
     nodes = list(ast.walk(ast.parse(source)))
     conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     of_types = [inner for node in conditional for inner in node.body]

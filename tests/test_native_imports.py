@@ -1,7 +1,5 @@
 """The modules of the Rust core use each other without cycles, and only the binding knows Python."""
 
-from __future__ import annotations
-
 import re
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,7 +11,7 @@ ROOMS = ["runtime", "vocabulary", "text", "pretokenize", "count", "encode", "tra
 Name = tuple[str, ...]
 
 
-def sources() -> dict[Name, str]:
+def sources():
     """Each module's source without comments, strings and unit tests: ("text", "batch") is text/batch.rs."""
     found = {}
     for path in (path for path in SOURCE.rglob("*.rs") if path.name != "tests.rs"):
@@ -24,7 +22,7 @@ def sources() -> dict[Name, str]:
     return found
 
 
-def used(name: Name, modules: dict[Name, str]) -> set[Name]:
+def used(name, modules):
     """The other modules whose items a module names by a path from `crate` or `super`."""
     text = modules[name]
     # a::{b, c::{self, d}} is a::b, a::c::self and a::c::d; the innermost braces first.

@@ -1,11 +1,8 @@
 """The encoder in the page gives Python's ids, and its regexes cut as ours do."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.resources
 import json
-from typing import Any
 
 import pytest
 
@@ -25,12 +22,12 @@ def page(opened, tmp_path):
     opened.check()
 
 
-def _packed(tokenizer: Tokenizer) -> str:
+def _packed(tokenizer):
     one = vocabulary.side("one", "nowhere", tokenizer, [], alpha=2.5)
     return vocabulary_page._packed(one, [], "")
 
 
-def _compare(page: Any, tokenizer: Tokenizer, documents: list[str], what: str) -> None:
+def _compare(page, tokenizer, documents, what):
     script = """async ([packed, texts]) => {
         const encoder = new Encoder(await unpack(packed));
         return JSON.stringify(texts.map((text) => encoder.encode(text)));
@@ -40,7 +37,7 @@ def _compare(page: Any, tokenizer: Tokenizer, documents: list[str], what: str) -
         assert ids == tokenizer.encode_ordinary(document), (what, document[:200])
 
 
-def _heldout() -> list[str]:
+def _heldout():
     return [*texts.various(), *texts.english()[1], *(texts.generated(seed, 300) for seed in range(100, 110))]
 
 

@@ -1,7 +1,5 @@
 """Every page with hostile text, and with long names on a phone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

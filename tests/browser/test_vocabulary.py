@@ -1,10 +1,7 @@
 """The vocabulary page in a browser: search, details, live segmentation, rejections, and no external resources."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -42,7 +39,7 @@ def page(opened, folder):
     opened.check()
 
 
-def _tokens(page: Any, side: int) -> list[str]:
+def _tokens(page, side):
     return [text.replace("↵\n", "↵") for text in page.locator(f".pane[data-side='{side}'] .text i").all_text_contents()]
 
 

@@ -1,13 +1,10 @@
 """Credentials in the environment do not reach any file of a run, or its output."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ PLANTED = {
 }
 
 
-def secrets_in(content: bytes) -> list[str]:
+def secrets_in(content):
     """Names of the credentials in a file, which may be compressed with gzip or zlib."""
     for decompress in (gzip.decompress, zlib.decompress):
         try:
@@ -28,7 +25,7 @@ def secrets_in(content: bytes) -> list[str]:
     return [name for name, value in PLANTED.items() if value.encode() in content]
 
 
-def leaks(command: list[str], folder: Path) -> dict[str, list[str]]:
+def leaks(command, folder):
     """Run a command with the credentials in its environment; return the files that contain one, with its names."""
     own = {f"WANDB_{name}_DIR": str(folder / name) for name in ("CACHE", "CONFIG", "DATA")}
     ran = subprocess.run(command, env={**os.environ, **own, **PLANTED}, capture_output=True, check=False, cwd=folder)

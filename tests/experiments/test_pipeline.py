@@ -1,7 +1,5 @@
 """The whole experiment on a tiny corpus, through the command line's own entry point."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -21,7 +19,7 @@ def _keep_environment(monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
 
 
-def _times(tmp_path: Path) -> dict[str, int]:
+def _times(tmp_path):
     return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "artifacts").glob("[a-z]*")}
 
 

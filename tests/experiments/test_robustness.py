@@ -1,7 +1,5 @@
 """Tokenizers and models of a run on perturbed text."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -30,7 +28,7 @@ def finished(tiny_module):
     return Path(text.partition("=")[2])
 
 
-def measured(finished: Path, out: Path, *options: str) -> dict:
+def measured(finished, out, *options):
     assert main.run(["compare", "--perturb", str(finished), "--documents", "12", "--out", str(out), *options]) == 0
     return json.loads((out / "robustness.json").read_text())
 

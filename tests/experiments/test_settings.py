@@ -34,17 +34,3 @@ def test_an_arm_has_the_settings_that_it_uses(settings):
         assert {"lm.model.n_layers", "lm.train.context_bytes", "budget.mode", "corpus.heldout_salt"} <= each.keys()
         assert not {"lm.train.seed", "lm.train.device", "superbpe.phase1_unit"} & each.keys()
         assert json.loads(json.dumps(each)) == each
-
-
-def test_the_settings_of_an_arm_replace_those_of_the_experiment(settings):
-    found = settings(
-        "arms=[bpe,superbpe,a]",
-        "arms.a.recipe=superbpe",
-        "arms.a.superbpe.transition=296",
-        "superbpe.max_words=3",
-        "superbpe.transition=0.7",
-        "arms.superbpe.superbpe.max_words=2",
-    )
-    assert (found["superbpe"]["superbpe.max_words"], found["a"]["superbpe.max_words"]) == (2, 3)
-    assert found["superbpe"]["superbpe.transition"] == 0.7
-    assert found["a"]["superbpe.transition"] == 296

@@ -1,7 +1,5 @@
 """The command line in several processes: `torchrun --nproc-per-node 2 -m experiments pipeline ...`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,14 +7,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lm.ranks import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ROOT = Path(__file__).parents[2]
 
@@ -24,7 +18,7 @@ _ROOT = Path(__file__).parents[2]
 _ALONE = ("--standalone", "--nproc-per-node=2")
 
 
-def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) -> subprocess.Popen[str]:
+def torchrun(stage, overrides, options=_ALONE):
     command = [sys.executable, "-m", "torch.distributed.run", *options]
     command += ["-m", "experiments", "pipeline", "--until", stage.replace("_", "-"), *overrides]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}

@@ -1,6 +1,3 @@
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from experiments.stages.comparison import Result
@@ -24,7 +21,7 @@ from tests.lm.scaling.ladders import compared as compared_over_compute
 _REQUIRES = " A verdict about the tokenizers requires 3 seeds."
 
 
-def result(difference: float, **settings: Any) -> Result:
+def result(difference, **settings):
     n = settings.get("n_seeds", 3)
     both = [scored("BPE", 2.0, n_seeds=n), scored("SuperBPE", 2.0 + difference, n_seeds=n)]
     return Result(both, {(0, 1): compared(difference, **settings)})
@@ -100,7 +97,7 @@ def test_an_interval_that_is_longer_on_one_side_says_why():
     )
 
 
-def result_of_many(*bits: float, undecided: Sequence[int] = (), n_seeds: int = 3, **settings: Any) -> Result:
+def result_of_many(*bits, undecided=(), n_seeds=3, **settings):
     """Arms of which the first is the reference; the other pairs are not tested."""
     arms = [scored(f"t={i}", each, n_seeds=n_seeds) for i, each in enumerate(bits)]
     pairs = {

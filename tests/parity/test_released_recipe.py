@@ -4,10 +4,7 @@
 but sizes: pattern, unit, fence and vetoes come from the configuration.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,13 +13,10 @@ from tests.experiments.outputs import run_until as run
 from tests.parity import released
 from tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
 
-def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[Tokenizer, Tokenizer]:
+def _train(folder, text, recipe, **sizes):
     """Train both phases on a file; return the tokenizers of phase 1 and of both."""
     file, heldout = folder / "text.txt", folder / "heldout.txt"
     file.write_bytes(text.encode())
@@ -46,7 +40,7 @@ def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[To
     return found[0], found[-1]
 
 
-def _cases() -> list[tuple[released.Case, dict[str, list[str]]]]:
+def _cases():
     """Corpora for which the merges of the recipe `uw-2025` are recorded in full."""
     recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))[: released.N_SPELLED]
     return [

@@ -4,8 +4,6 @@ How they were recorded: see `tests.parity.released`. What the released trainer d
 merges: it applies them to the text of stage 2 one by one, and leaves out those whose pair is not there.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter
@@ -78,7 +76,7 @@ def test_the_cases_cover_their_rules(trained):
     assert any(token.endswith("Ċ") for token in tokens)
 
 
-def _replayed(text: str, regex: str, merges: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _replayed(text, regex, merges):
     """The inherited merges that the released trainer keeps, by doing as it does.
 
     A pair is noted when its newer part is made (or at the beginning), if it is still somewhere at the end of that

@@ -47,7 +47,7 @@ def segmentation(documents, tokenizer, phase1, rules):
     """Tokens of all pieces after the last merge, each merge made everywhere before the next."""
     phase2 = tokenizer.merges[tokenizer.n_phase1_merges :]
     kept = ranks_of(tokenizer.merges[: tokenizer.n_phase1_merges])
-    tokens: Counter[bytes] = Counter()
+    tokens = Counter()
     for piece, count in pieces_of(documents, phase1, rules, len(phase1.merges)).items():
         trained = piece
         for merge in phase2:

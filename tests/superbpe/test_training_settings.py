@@ -7,10 +7,10 @@ import pytest
 from superbpe import Rules, train_superbpe
 from superbpe.search import Search
 from tests.superbpe.oracle import RULES, batches
-from tokenizer import Tokenizer, UserError, patterns
+from tokenizer import UserError, patterns
 
 
-def trained(larger, rules, size=None, **options) -> Tokenizer:
+def trained(larger, rules, size=None, **options):
     documents, phase1 = larger
     transition = "auto" if rules.interleave else 800
     return train_superbpe(

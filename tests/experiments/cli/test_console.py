@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import io
 import logging
@@ -127,7 +125,7 @@ ARMS = [
 ]
 
 
-def shown(header: list[str], rows: list[list[str]], width: int = 80) -> str:
+def shown(header, rows, width=80):
     out = io.StringIO()
     Reporter(Console(file=out, width=width)).table("Held-out text", header, rows)
     return out.getvalue()

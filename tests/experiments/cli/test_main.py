@@ -1,7 +1,5 @@
 """The command `superbpe`, and the commands that need no configuration."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import errno
@@ -10,14 +8,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from experiments.cli import main
-from experiments.cli.arguments import size, whole
+from experiments.cli.arguments import size, tokenizers_of, whole
 from experiments.cli.compose import load
 from experiments.cli.console import exit_code
 from experiments.commands import train
+from experiments.store import artifacts, records
 from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
 from superbpe import PHASE1, PRESETS, train_superbpe
@@ -46,7 +46,7 @@ def test_unknown_commands_and_options_are_one_line(capsys, mistake):
     assert "unknown option --seperator (did you mean '--separator'?); superbpe encode --help" in error
 
 
-def full_disk(*_: object) -> None:
+def full_disk(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -311,3 +311,18 @@ def test_numbers_have_bounds():
     for wrong in ("1", "5", "3.0", "5,00", "-3", "3kB", "many", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a whole number from 2 to 4"):
             whole(2, 4)(wrong)
+
+
+def test_artifacts_have_the_names_of_their_arms(monkeypatch, tmp_path):
+    def artifact_at(path, _):
+        return SimpleNamespace(name=path.name, folder=path) if "-" in path.name else None
+
+    monkeypatch.setattr(artifacts, "artifact_at", artifact_at)
+    monkeypatch.setattr(records, "arm_labels", lambda _: {"tokenizer-4444": ["my arm"]})
+    names = ("tokenizer-1111", "tokenizer-4444", "plain")
+    for name in names:
+        (tmp_path / name).mkdir()
+    found = list(tokenizers_of([*(str(tmp_path / name) for name in names), "openai/gpt2"]))
+    assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
+    a, b = (str(tmp_path / parent / "tokenizer") for parent in ("one", "two"))
+    assert tokenizers_of([f"a={a}", f"b={b}"]) == {"a": a, "b": b}

@@ -1,14 +1,11 @@
 """A signal at any time gives one line and the exit code that a shell expects, also while a command is importing."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +30,7 @@ def script(tmp_path):
     return path
 
 
-def stopped_after(module: str, number: signal.Signals, command: Sequence[str]) -> tuple[int, list[str]]:
+def stopped_after(module, number, command):
     """Exit code and lines of stderr of a command that gets a signal as soon as it has imported a module."""
     interpreter = [sys.executable, "-X", "importtime"]
     with subprocess.Popen(

@@ -1,11 +1,8 @@
 """`superbpe choose`: the grid, its prices, the finalists and the command that compares them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,9 +22,6 @@ from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, t
 from tokenizer.errors import UserError
 from tokenizer.files import digest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 GRID = ["--patterns", "o200k", "--presets", "uw-2025", "--transitions", "0.5", "--sizes", "600", "1200"]
 
 
@@ -45,11 +39,11 @@ def report(text):
     return choose(text, text.parent / "out")
 
 
-def command_line(text: Path, out: Path, *more: str) -> list[str]:
+def command_line(text, out, *more):
     return ["choose", str(text), "--out", str(out), "--heldout", "0.4", "--source-field", "from", *GRID, *more]
 
 
-def choose(text: Path, out: Path, *more: str) -> dict[str, Any]:
+def choose(text, out, *more):
     assert main.run(command_line(text, out, *more)) == 0
     return json.loads((out / "choose.json").read_text(encoding="utf-8"))
 

@@ -1,11 +1,8 @@
 """Two runs on one page, through the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,7 +34,7 @@ def numbers(sweep, tmp_path_factory):
     return json.loads((out / "comparison.json").read_text())
 
 
-def _pairs(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+def _pairs(numbers):
     return [row for row in numbers["differences"] if row["by"] == "all"]
 
 

@@ -1,7 +1,5 @@
 """A tokenizer of any format becomes a larger one, by the command line's own entry point."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.cli import main
@@ -35,7 +33,7 @@ def small(trained, tmp_path):
     return trained
 
 
-def extend(start: object, text: str, *options: object) -> int:
+def extend(start, text, *options):
     return main.run(["extend", str(start), text, "--separator", "<|doc|>", *map(str, options)])
 
 

@@ -1,9 +1,6 @@
 """A tiny model gets rows for superwords: old rows to the bit, new ones the mean of their tokens' rows."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -17,9 +14,6 @@ from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 
 transformers = pytest.importorskip("transformers")
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 DOCUMENTS = texts.english()[1][:3]
 
 
@@ -30,7 +24,7 @@ def tokenizers():
     return old, train_superbpe(old, batches(documents), vocab_size=420, rules="uw-2025", keep_ids=True)
 
 
-def _model(folder: Path, old: Tokenizer, *, tied: bool, rows: int = 350, dtype: torch.dtype = torch.float32) -> None:
+def _model(folder, old, *, tied, rows=350, dtype=torch.float32):
     torch.manual_seed(0)
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     ends = {"max_position_embeddings": 64, "bos_token_id": 349, "eos_token_id": 349}
@@ -39,7 +33,7 @@ def _model(folder: Path, old: Tokenizer, *, tied: bool, rows: int = 350, dtype: 
     old.save(folder)
 
 
-def _rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor, bool]:
+def _rows(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     embedding, head = model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach()
     return embedding, head, embedding.data_ptr() == head.data_ptr()
@@ -78,7 +72,7 @@ def test_old_rows_stay_and_new_ones_are_means(tied, rows, dtype, expected, token
         assert torch.equal(after[420:], filler.expand(expected - 420, -1))
 
 
-def old_ids(old: Tokenizer, new: Tokenizer, token: int) -> list[int]:
+def old_ids(old, new, token):
     """A token's derivation, followed from its end."""
     if token < old.vocab_size:
         return [token]

@@ -1,13 +1,11 @@
 """Tokens that tokenizers need for a text: the numbers, their intervals, the command and its page."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ import pytest
 from experiments.cli import main
 from experiments.commands import fertility as command
 from experiments.fertility import measures
-from experiments.fertility.counting import ALL, SCRIPT, SOURCE, Documents, Tally, read, tally
+from experiments.fertility.counting import ALL, SCRIPT, SOURCE, Tally, read, tally
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
 from lm.data.shards import END_OF_TEXT
@@ -25,7 +23,6 @@ from tests import other_tokenizers, texts
 from tokenizer import Corpus, CorpusConfig, Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
-from tokenizer.interface import TokenizerLike
 from tokenizer.reference import encoding
 
 MIXED = [
@@ -60,27 +57,25 @@ def made(tmp_path_factory, trained):
     return Made(root, english, other)
 
 
-def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+def encode(tokenizer, text):
     """Ids of the reference encoder."""
     ids = {token: i for i, token in enumerate(tokenizer.vocab)}
     pattern = tokenizer.pattern if tokenizer.fence is None else tokenizer.fence
     return [ids[token] for token in encoding.encode(text, tokenizer.merges, pattern.regex)]
 
 
-def text_of(made: Made, **settings: Any) -> Corpus:
+def text_of(made, **settings):
     sources = {"english.jsonl": str(made.root / "english.jsonl"), "mixed": str(made.root / "other.jsonl")}
     return Corpus(CorpusConfig(sources=sources, **settings))
 
 
-def counted(
-    tokenizers: list[TokenizerLike], made: Made, threads: int = 2, **settings: Any
-) -> tuple[Documents, list[Tally]]:
+def counted(tokenizers, made, threads=2, **settings):
     text = text_of(made, **settings)
     documents = read(text)
     return documents, tally(tokenizers, text, documents, threads=threads)
 
 
-def measured(tally: Tally, documents: Documents, reference: Tally) -> list[dict[str, Any]]:
+def measured(tally, documents, reference):
     return measures.rows("x", tally, documents, reference, alpha=2.5, deployed=Deployment())
 
 
@@ -147,7 +142,7 @@ def test_only_the_largest_sources_are_measured_apart(made):
     assert sources(3) == {"3": 4, "2": 3, "1": 2}
 
 
-def _parts(made: Made, n: int) -> list[Path]:
+def _parts(made, n):
     paths = []
     for i in range(n):
         path = made.root / f"part-{i}.jsonl"
@@ -172,10 +167,9 @@ def test_lost_text_is_counted(made, tmp_path):
     assert 0 < rows["Latin"]["lost_bytes"] < rows["Latin"]["bytes"]
 
 
-def run(out: Path, *arguments: str) -> dict[str, Any]:
+def run(out, *arguments):
     assert main.run(["fertility", *arguments, "--out", str(out)]) == 0
-    report: dict[str, Any] = json.loads((out / "fertility.json").read_text(encoding="utf-8"))
-    return report
+    return json.loads((out / "fertility.json").read_text(encoding="utf-8"))
 
 
 def test_the_command_writes_page_json_and_csv(made, tmp_path, capsys):

@@ -1,13 +1,10 @@
 """The command `status`, which also removes artifacts."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,12 +16,9 @@ from experiments.store.artifacts import Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **contents: Any) -> Any:
-    def build(folder: Path) -> dict[str, Any]:
+def _make(store, stage, inputs=None, **contents):
+    def build(folder):
         (folder / "data").write_text("x" * 1000)
         return contents
 
@@ -49,8 +43,8 @@ def store(tmp_path):
     return store
 
 
-def _states(store: Store) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _states(store):
+    found = {}
     for item in inventory.take(store):
         found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(item.stage)
     return {state: sorted(stages) for state, stages in found.items()}
@@ -137,10 +131,10 @@ def test_a_stage_reports_its_artifact_once(tiny, tmp_path):
     assert len(used) == len(set(used)) > 0
 
 
-def _hold(root: Path, folder: Path, started: Any) -> None:
+def _hold(root, folder, started):
     store = Store(root)
 
-    def build(_: Path) -> dict[str, Any]:
+    def build(_):
         started.set()
         signal.pause()
         return {}

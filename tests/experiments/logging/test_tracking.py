@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 from unittest.mock import Mock, call
 
 import pytest
@@ -16,9 +13,6 @@ from experiments.results import Folder
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import Manifest
 from tokenizer.errors import UserError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path):
@@ -47,7 +41,7 @@ def started(monkeypatch):
     return runs
 
 
-def _made(folder: Path, stage: str, name: str, inputs: dict[str, str], *, fresh: bool = True) -> Artifact[Folder]:
+def _made(folder, stage, name, inputs, *, fresh=True):
     manifest = Manifest(stage, f"hash of {name}", 3, inputs, {}, {}, {"a": 1}, seconds=1.5)
     return Artifact(folder / name, manifest, Folder(), fresh)
 

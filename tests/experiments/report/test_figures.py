@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 
 from experiments.report import charts
@@ -13,7 +11,7 @@ ROWS = [
 TRANSITIONS = [{"tokenizer": "BPE", "vocab_size": 1500}]
 
 
-def _figure() -> Figure:
+def _figure():
     return Figure("growth", "Growth", charts.compression(ROWS, ["BPE", 'Super, "200k"'], TRANSITIONS))
 
 

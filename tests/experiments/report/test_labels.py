@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from dataclasses import asdict
-from typing import Any
 
 from experiments.report.labels import describe_phase1, label_all
 from superbpe.rules import PHASE1, PRESETS
@@ -10,7 +7,7 @@ from tokenizer import train_bpe
 BPE = {"recipe": "bpe", "vocab_size": 400, "pattern": "superbpe", "bpe.unit": "line", "lm.model.n_layers": 1}
 
 
-def superword(preset: str = "uw-2025", **changes: Any) -> dict[str, Any]:
+def superword(preset="uw-2025", **changes):
     """Settings of an arm with phase 2; `changes` has `_` for the dot of a key."""
     rules = {f"superbpe.{key}": value for key, value in asdict(PRESETS[preset]).items()}
     rules["superbpe.forbid"] = list(PRESETS[preset].forbid)
@@ -19,7 +16,7 @@ def superword(preset: str = "uw-2025", **changes: Any) -> dict[str, Any]:
     return {**BPE, "recipe": "superbpe", "superbpe.transition": 0.8, **rules, **phase1, **changed}
 
 
-def labelled(*settings: dict[str, Any]) -> list[str]:
+def labelled(*settings):
     kinds = ["BPE" if each.get("recipe") == "bpe" else "SuperBPE" for each in settings]
     return label_all(kinds, settings, [f"lm-{i}" for i in range(len(settings))])
 

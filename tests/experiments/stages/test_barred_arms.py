@@ -1,16 +1,13 @@
 """Arms that change text or learned nothing are shown, and take part in no verdict, table, record or sweep."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from experiments.pipeline import record
-from experiments.stages.comparison import ArmResult, Result, scored
+from experiments.stages.comparison import Result, scored
 from experiments.stages.differences import differences
 from experiments.stages.shards import Encoded
 from experiments.verdict import detail, verdict
@@ -21,7 +18,7 @@ _N = 98
 _LOWER = "lower changes or loses text in 98 of 98 documents, 100 % of the bytes"
 
 
-def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> ArmResult:
+def _arm(label, shift, *, changed=0, scale=1.0):
     """An arm with three seeds, whose tokenizer changes this many documents of equal size."""
     rng, sizes = np.random.default_rng(0), np.full(_N, 1000)
     base = sizes * rng.normal(1.0, 0.2, _N)
@@ -39,7 +36,7 @@ def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> A
         record=None,
         counts=None,
     )
-    shards: Any = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
+    shards = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
     cost = {"prefill_flops_per_byte": 1.0, "decode_flops_per_byte": 1.0, "kv_bytes_per_byte": 1.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)

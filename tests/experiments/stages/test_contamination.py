@@ -1,10 +1,7 @@
 """Overlap of held-out text with training text, and the loss on the clean part."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +10,7 @@ from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage
 
 
-def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
+def _shared_corpus(folder, *, shared):
     """Overrides with 60 held-out documents, of which the first share a sequence of 13 words with the training text."""
     quoted = " ".join(f"quoted{i}" for i in range(13))
     with (folder / "train.jsonl").open("w") as file:

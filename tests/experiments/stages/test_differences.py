@@ -1,7 +1,5 @@
 """Differences from the reference on all held-out text and on parts of it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +18,7 @@ _SOURCES = Grouping(tuple(f"s{i}" for i in range(12)), np.arange(_N, dtype=np.in
 _SCRIPTS = Grouping(("Latin", "Greek"), (np.arange(_N) >= 100).astype(np.int32))
 
 
-def _result(*shifts: float, clean: int = 60) -> Result:
+def _result(*shifts, clean=60):
     """Arms with three seeds, whose losses differ from those of the first by these shifts."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(500, 900, _N)

@@ -1,7 +1,5 @@
 """Time left, and the command that would settle what is open."""
 
-from __future__ import annotations
-
 import io
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +18,10 @@ from lm.evaluate.significance import Needed
 MODEL: Any = Training(Run("bpe", 4, 0, 1), None)
 
 
-def _training(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> tuple[TimeLeft, io.StringIO]:
+def _training(monkeypatch, now):
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
-    context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
+    context = SimpleNamespace(reporter=Reporter(Console(file=out)))
     return TimeLeft(context, [1000.0, 2000.0]), out
 
 
@@ -54,7 +52,7 @@ def test_finished_models_are_not_in_the_estimate(monkeypatch):
     assert not out.getvalue()
 
 
-def _compared(**changes: Any) -> Any:
+def _compared(**changes):
     usual = {"barred": "", "decided": False, "needed": Needed(150, 3), "n_seeds": 3, "n_clusters": 200}
     usual |= {"effective_clusters": 100.0, "cluster": "document", "too_few": False}
     return SimpleNamespace(**usual | changes)

@@ -1,7 +1,5 @@
 """A ladder of budgets: what the run writes, and its measurements under other assumptions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +33,7 @@ def ladder(tiny_module):
     return Path(text.partition("=")[2])
 
 
-def repriced(ladder: Path, out: Path, *settings: str) -> dict:
+def repriced(ladder, out, *settings):
     reprice(ladder, settings, out)
     return json.loads((out / "ladder.json").read_text())
 

@@ -1,13 +1,9 @@
 """Phase 1 as a stage: lists of merges that several vocabularies share."""
 
 import shutil
-from typing import TYPE_CHECKING
 
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny, tmp_path, capsys):

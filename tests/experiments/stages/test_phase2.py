@@ -1,13 +1,9 @@
 """Phase 2 as a stage: its text, its rules and its log."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +14,7 @@ from tokenizer import Tokenizer
 from tokenizer.external.load import load_saved
 
 
-def trained(tmp_path: Path) -> tuple[Tokenizer, dict[str, Any]]:
+def trained(tmp_path):
     """The superword tokenizer of a run, and the statistics of its phase 2."""
     tokenizer = load_saved(tmp_path / "artifacts" / manifest(tmp_path, "superbpe")["contents"]["tokenizer"])
     assert isinstance(tokenizer, Tokenizer)

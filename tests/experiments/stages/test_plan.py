@@ -1,11 +1,8 @@
 """Equal budgets through the stages themselves: two real tokenizers, shards, plans and short runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,30 +15,25 @@ from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
-if TYPE_CHECKING:
-    from lm.train.config import TrainConfig
-
 STEPS = {
     "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6, deployed_flops=12e12),
     "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6, deployed_flops=10e12),
 }
 
 
-def planned(
-    monkeypatch: pytest.MonkeyPatch, overrides: list[str], second: Amounts | None = None
-) -> dict[Run, TrainConfig]:
+def planned(monkeypatch, overrides, second=None):
     """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`.
 
     `second` are those of the reference's model with another seed than the first.
     """
     config = load(overrides)
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
-    arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
+    arms = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
 
-    def measure(_: Any, settings: TrainConfig, arm: Any, *__: Any) -> Amounts:
+    def measure(_, settings, arm, *__):
         return second if second and settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key]
 
-    def tokens_of_steps(settings: TrainConfig, arm: Any, steps: int) -> Any:
+    def tokens_of_steps(settings, arm, steps):
         return np.full(steps, measure(None, settings, arm).tokens)
 
     monkeypatch.setattr(plan, "measure", measure)
@@ -50,7 +42,7 @@ def planned(
     return plan.plan(runs, arms, config.lm, config.budget)
 
 
-def steps(monkeypatch: pytest.MonkeyPatch, overrides: list[str], **more: Amounts) -> list[int]:
+def steps(monkeypatch, overrides, **more):
     """Steps of the plans, in the order of the runs."""
     return [settings.steps for settings in planned(monkeypatch, overrides, **more).values()]
 
@@ -84,6 +76,8 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
         "bpe (2 layers, seed 7, 8.19M)",
         "superbpe (2 layers, seed 7, 4.1M)",
     ]
+    assert str(Run("bpe", 1, 0, 12_000_000)) == "bpe (1 layer, seed 0, 12M)"
+    assert len({str(run_) for run_ in plans}) == len(plans)
     for run_, settings in plans.items():
         assert (settings.seed, settings.train_bytes) == (run_.seed, run_.budget)
     assert {run_.size for run_ in plans} == {2, 3}

@@ -1,27 +1,23 @@
 """The announcement of a comparison's precision before its models are trained."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from experiments.cli.compose import load
+from experiments.stages.heldout import groupings
 from experiments.stages.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
 from lm.evaluate.significance import Ratio
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tokenizer.errors import UserError
 
 
-def said(folder: Path, n_sources: int, *overrides: str) -> str:
+def said(folder, n_sources, *overrides):
     """The line about held-out text of ten documents of equal size for each source."""
     index = np.repeat(np.arange(n_sources), 10)
     np.savez(folder / "documents.npz", bytes=np.full(len(index), 100), source=index, script=index)
     documents = SimpleNamespace(path=folder, contents=SimpleNamespace(names={"source": [*map(str, range(n_sources))]}))
-    lines: list[str] = []
+    lines = []
     context = SimpleNamespace(reporter=SimpleNamespace(say=lambda line, **_: lines.append(line)))
     announce(context, load(overrides), documents)
     return " ".join(lines)
@@ -60,3 +56,11 @@ def test_the_expected_half_width_is_that_of_the_interval():
         low, high = Ratio.of(1 + units + seeds, np.ones(20)).interval(0.95)
         widths.append((high - low) / 2)
     assert np.mean(widths) == pytest.approx(half_width(5, 20, "source", 0.95, "equal_bytes"), rel=0.15)
+
+
+def test_descriptions_of_other_documents_are_rejected(tmp_path):
+    np.savez(tmp_path / "documents.npz", allow_pickle=False, bytes=np.array([3, 5]), source=np.zeros(2, np.int32))
+    artifact = SimpleNamespace(path=tmp_path, contents=SimpleNamespace(names={"source": ["web"]}))
+    assert groupings(artifact, np.array([3, 5]))["source"].names == ("web",)
+    with pytest.raises(UserError, match="describes other documents"):
+        groupings(artifact, np.array([3, 6]))

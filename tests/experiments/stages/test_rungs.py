@@ -1,17 +1,13 @@
 """A ladder of budgets: models at several budgets from one trunk."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
 from experiments.stages import outlook
-from experiments.store.artifacts import Artifact
 
 LADDER = [
     "lm.train.warmup_steps=2",
@@ -20,13 +16,13 @@ LADDER = [
 ]
 
 
-def run(overrides: list[str], folder: Path) -> tuple[pipeline.Outcome, list[Artifact]]:
-    made: list[Artifact] = []
+def run(overrides, folder):
+    made = []
     outcome = pipeline.run(load([*overrides, *LADDER]), "evaluate", folder, on_artifact=made.append)
     return outcome, made
 
 
-def fresh(made: list[Artifact], kind: str) -> list[int]:
+def fresh(made, kind):
     """Steps of the models of this kind that the run trained."""
     models = {each.name: each for each in made if each.fresh and each.name.startswith(f"{kind}-")}
     return [each.contents.summary.steps for each in models.values()]
@@ -59,7 +55,7 @@ def test_longer_ladder_extends_the_trunk(tiny, tmp_path):
     assert budgets == sorted(budgets)
 
 
-def own_flops(made: list[Artifact]) -> int:
+def own_flops(made):
     """FLOPs of all models of a run; a trunk that a model starts from counts once."""
     models = [each for each in made if each.name.startswith(("lm-", "trunk-"))]
     total, trunk = 0, (None, 0)

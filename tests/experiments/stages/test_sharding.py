@@ -1,9 +1,6 @@
 """The sharding stage on a small corpus: its identity, and interruptions."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 from lm.data.shard_writer import Writer
 from tests.experiments.conftest import run_stages
@@ -12,13 +9,13 @@ from tests.experiments.outputs import run_until as run
 SMALL = "shards.tokens_per_shard=2000"
 
 
-def folders(tmp_path: Path, split: str = "train") -> list[Path]:
+def folders(tmp_path, split="train"):
     """Finished shards of one split: one folder per tokenizer, by name."""
     found = (path for path in sorted((tmp_path / "artifacts").glob("shards-*")))
     return [p for p in found if json.loads((p / "manifest.json").read_text())["contents"]["split"] == split]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in (folder / "shards").iterdir()}
 
 

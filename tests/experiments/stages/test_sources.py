@@ -1,10 +1,6 @@
 """A run on named, weighted sources."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import Any
 
 from experiments.results import Counts, TrainedTokenizer
 from experiments.store.artifacts import Store
@@ -12,7 +8,7 @@ from tests.experiments.conftest import write_corpus
 from tests.experiments.outputs import run_until as run
 
 
-def trained(folder: Path, *settings: str) -> tuple[Counts, dict[str, Any], bytes]:
+def trained(folder, *settings):
     """Train both tokenizers; return the counts, the hashes of the tokenizers, and the count file."""
     overrides = ["corpus=files", "corpus.heldout_fraction=0.1", "bpe.vocab_size=400", "runner.threads=1"]
     folders = [f"artifacts={folder / 'artifacts'}", f"hydra.run.dir={folder / 'run'}"]

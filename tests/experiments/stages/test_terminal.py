@@ -1,16 +1,14 @@
 """Tables that a run prints."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
-from experiments.stages.comparison import ArmResult, Result
+from experiments.stages.comparison import Result
 from experiments.stages.terminal import show_result
 from lm.data.shards import TextLoss
 from tests.experiments.arms import compared, scored
 
 
-def _arm(label: str, bits: float) -> ArmResult:
+def _arm(label, bits):
     arm = scored(label, bits)
     model = {"bytes": 1, "steps": 1, "tokens": 1, "flops": 1000, "seconds": 1.0, "parameters_total": 1}
     arm.lm.contents.summary = SimpleNamespace(**model)
@@ -23,9 +21,9 @@ def _arm(label: str, bits: float) -> ArmResult:
     return arm
 
 
-def _tables(*arms: ArmResult) -> dict[str, list[list[str]]]:
+def _tables(*arms):
     """The tables of the console, with their headers, by the start of their titles."""
-    tables: dict[str, list[list[str]]] = {}
+    tables = {}
     pairs = {(i, j): compared(0.0, apart=False) for i in range(len(arms)) for j in range(i + 1, len(arms))}
     reporter = SimpleNamespace(
         say=lambda *_, **__: None, table=lambda title, header, rows: tables.update({title: [header, *rows]})

@@ -1,10 +1,7 @@
 """Learning rates of each arm, chosen by short runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +11,18 @@ from experiments.cli.compose import load
 from experiments.results import Tuning, TuningRun
 from experiments.stages import tuning
 from experiments.stages.shards import open_shards
-from experiments.store.artifacts import Artifact
 from lm.train.config import TrainConfig
 from tests.experiments.outputs import names_by_stage, rejected
 
 TUNED = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=8192", "lm.tune_validation_bytes=5000"]
 
 
-def run(overrides: list[str], folder: Path, stage: str = "evaluate") -> tuple[pipeline.Outcome, list[Artifact[Any]]]:
-    made: list[Artifact[Any]] = []
+def run(overrides, folder, stage="evaluate"):
+    made = []
     return pipeline.run(load([*TUNED, *overrides]), stage, folder, on_artifact=made.append), made
 
 
-def _rates(model: Artifact[Any]) -> list[float]:
+def _rates(model):
     train = model.contents.summary.run["train"]
     return [train[name] for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")]
 

@@ -23,7 +23,7 @@ def shards(request, tmp_path_factory):
     return Shards.open(folder, tokenizer)
 
 
-def make(shards: Shards, **options) -> Rows:
+def make(shards, **options):
     return Rows(shards, **{"rows_per_step": 4, "context_bytes": 100, "seed": 3} | options)
 
 
@@ -108,7 +108,7 @@ def test_a_block_is_not_longer_than_the_corpus(shards):
         rows.unread(steps + 1, 1)
 
 
-def _documents(rows: Rows, shards: Shards, span: list[int]) -> set[int]:
+def _documents(rows, shards, span):
     """Documents of the tokens of a row in the first epoch."""
     places = rows.stream._places(*span)
     return {int(np.searchsorted(shards.document_ends, start, side="right")) for start, _ in places}

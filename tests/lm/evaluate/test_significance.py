@@ -151,7 +151,7 @@ class Scenario(NamedTuple):
     unit: str = "document"
 
 
-def coverage(scenario: Scenario, rounds: int) -> float:
+def coverage(scenario, rounds):
     """Share of 95 % intervals that contain 0, where a verdict would not be withheld; of many arms, all together."""
     rng = np.random.default_rng(1)
     n, seeds, k = scenario.n_units, scenario.n_seeds, scenario.budgets
@@ -159,14 +159,14 @@ def coverage(scenario: Scenario, rounds: int) -> float:
     sizes = SIZES[scenario.sizes](rng, (rounds, n))
     sizes = sizes / sizes.mean(-1, keepdims=True)
 
-    def per_byte(n_runs: int, budgets: int) -> Any:
+    def per_byte(n_runs, budgets):
         shape = (rounds, drawn, budgets, n_runs, n)
         values = math.sqrt(1 - scenario.by_size) * NOISE[scenario.noise](rng, shape)
         if scenario.by_size:
             values += np.sqrt(scenario.by_size / sizes)[:, None, None, None] * NOISE[scenario.noise](rng, shape)
         return values
 
-    def common(draw: Callable[[int], Any]) -> Any:
+    def common(draw):
         return draw(1) if k == 1 else math.sqrt(0.5) * (draw(1) + draw(k))
 
     of_seeds, of_units, of_both = (math.sqrt(share) for share in scenario.variance)
@@ -181,7 +181,7 @@ def coverage(scenario: Scenario, rounds: int) -> float:
     differences = [nats[:, 0]] if drawn == 1 else [nats[:, i] - nats[:, 0] for i in range(1, drawn)]
     x = np.linspace(-1, 1, k)
 
-    def ratio(difference: Any) -> Ratio:
+    def ratio(difference):
         if k == 1:
             return Ratio.of(difference[:, 0], sizes)
         return Ratio.of_function(lambda ratios: np.tensordot(x, ratios, 1), difference, sizes)

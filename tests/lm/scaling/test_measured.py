@@ -1,7 +1,5 @@
 """Points that were measured elsewhere: the table, and the public bake-off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +20,13 @@ b,0,2e18,50000,0.2,1.0,0.7
 """
 
 
-def table(tmp_path: Path, text: str) -> Path:
+def table(tmp_path, text):
     path = tmp_path / "points.csv"
     path.write_text(text)
     return path
 
 
-def studied(path: Path) -> Study:
+def studied(path):
     arms, sizes, sources = read_points(path)
     return Study(arms, HeldOut.of(sizes, sources, cluster="source"))
 
