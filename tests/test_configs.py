@@ -8,7 +8,7 @@ import torch
 
 import configs
 from experiments.arms import resolve_arms
-from experiments.cli.compose import check, choices, load
+from experiments.cli.compose import choices, load
 from experiments.config import BUDGETS, part
 from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
@@ -71,10 +71,6 @@ def test_a_preset_as_a_choice(name):
     assert {"pattern": config.superbpe.phase1_pattern, "unit": config.superbpe.phase1_unit} == PHASE1[name]
     assert config.superbpe.transition == TRANSITION[name]
     assert load([f"superbpe={name}", "superbpe.min_count=3"]).superbpe.min_count == 3
-
-
-def test_a_sweep_over_presets():
-    assert check(["superbpe=uw-2025,runs"], sweep=True) == {"superbpe": ["uw-2025", "runs"]}
 
 
 def test_phase_1_of_superwords_and_of_bpe(tmp_path):

@@ -10,11 +10,13 @@ import pytest
 
 from experiments.arms import check_name, resolve_arms
 from experiments.cli import main
-from experiments.cli.compose import check, load
+from experiments.cli.compose import load
 from experiments.config import part
 from experiments.store import records
 from lm.evaluate.deployment import training_flops
 from superbpe.rules import PHASE1, PRESETS, Rules
+from tests import other_tokenizers
+from tests.experiments.outputs import report
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 from tokenizer.patterns import FULL_STRENGTH
@@ -62,15 +64,13 @@ def test_an_encoding_of_tiktoken_is_a_pretrained_arm():
     assert (arm.recipe, arm.source) == ("pretrained", "tiktoken:o200k_base")
 
 
-def test_a_preset_brings_its_phase_1():
-    arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
+def test_a_preset_brings_its_phase_1_and_replaces_the_experiments_settings_of_superwords():
+    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
+    arm = resolve_arms(load(arms))[1]
     assert part(Rules, arm.superbpe) == PRESETS["runs"]
     assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
-
-
-def test_a_preset_replaces_the_experiments_settings_of_superwords():
-    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs", "superbpe.max_words=4"]
-    runs = resolve_arms(load([*arms, "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]))[1]
+    more = ["superbpe.max_words=4", "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]
+    runs = resolve_arms(load([*arms, *more]))[1]
     assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=5)
     assert runs.superbpe.transition == 0.8
 
@@ -91,23 +91,14 @@ def test_another_reference_is_another_report(tiny, tmp_path):
     assert run("report", tiny) == 0
     assert run("report", [*tiny, "reference=superbpe", "arms.bpe.label=plain"]) == 0
     reports = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("report-*/report.json")]
-    assert {tuple(row["label"] for row in report["tokenizers"]) for report in reports} == {
-        ("BPE", "SuperBPE"),
-        ("SuperBPE", "plain"),
-    }
+    labels = {tuple(row["label"] for row in each["tokenizers"]) for each in reports}
+    assert labels == {("BPE", "SuperBPE"), ("SuperBPE", "plain")}
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
 
 
 def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(tiny, capsys):
     assert run("train_bpe", [*tiny, "arms=[bpe,x]", "arms.x.file=org/tokenizr"]) == 2
     assert "arms.x.file=org/tokenizr does not exist" in capsys.readouterr().err
-
-
-def test_arms_are_swept_over():
-    swept = check(["arms=[bpe,superbpe],[bpe,bytes]"], sweep=True)
-    assert swept == {"arms": ["[bpe,superbpe]", "[bpe,bytes]"]}
-    values = check(["arms.superbpe.superbpe.transition=0.7,0.8"], sweep=True)
-    assert values == {"arms.superbpe.superbpe.transition": ["0.7", "0.8"]}
 
 
 def test_cfg_job_shows_every_arm(tiny):
@@ -128,8 +119,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
     chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
     chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small"]
     assert run("report", [*tiny, *chosen]) == 0
-    (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    numbers = json.loads(report.read_text())
+    numbers = report(tmp_path)
     labels = ["small BPE", "BPE", "SuperBPE", "bytes", "fences", "mine"]
     assert [row["label"] for row in numbers["tokenizers"]] == labels
     assert sum(row["by"] == "all" for row in numbers["differences"]) == 15
@@ -142,7 +132,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
     assert len(list((tmp_path / "artifacts").glob("bpe-*"))) == 1  # one list of merges for all four trained arms
     (found,) = records.find(tmp_path / "outputs")
     assert [arm.label for arm in found.results.arms] == labels
-    page = report.with_name("report.html").read_text()
+    page = next((tmp_path / "artifacts").glob("report-*/report.html")).read_text()
     assert all(label in page for label in labels)
     assert Tokenizer.load(file).sha256 == by_label["mine"]["sha256"]
 
@@ -150,20 +140,14 @@ def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
 @pytest.mark.slow
 def test_a_tokenizer_of_other_software_is_an_arm(tiny, tmp_path):
     """WordPiece drops white space: its lost text is in the table, and its model is scored all the same."""
-    tokenizers = pytest.importorskip("tokenizers", reason="comes with the extra 'hf'")
-    file = tmp_path / "wordpiece.json"
-    words = ["[UNK]", *(chr(i) for i in range(33, 127)), *(f"##{chr(i)}" for i in range(33, 127))]
-    model = tokenizers.models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(file))
+    file = other_tokenizers.write(tmp_path, "word_pieces")
     assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0
-    (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    bpe, words_row = json.loads(report.read_text())["tokenizers"]
+    numbers = report(tmp_path)
+    bpe, words_row = numbers["tokenizers"]
     assert bpe["text_lost"] == ""
     assert "documents changed" in words_row["text_lost"]
     assert words_row["software"].startswith("tokenizers")
-    assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
+    assert "words loses text" in numbers["verdict"]["detail"]
     assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]) == 0  # reused
 
 

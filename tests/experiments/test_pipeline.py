@@ -8,7 +8,7 @@ import pytest
 
 from experiments.stages import STAGES, phase1, phase2
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, rejected
+from tests.experiments.outputs import names_by_stage, rejected, report
 from tests.experiments.outputs import run_until as run
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
@@ -76,8 +76,7 @@ def test_three_seeds_are_compared_as_pairs_of_runs(tiny, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "(3 seeds each)" in " ".join(out.split())
     assert "3 paired seeds; standard error from seeds" in " ".join(out.split())
-    (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    numbers = json.loads(page.read_text())["tokenizers"][0]["evaluation"]
+    numbers = report(tmp_path)["tokenizers"][0]["evaluation"]
     assert len(numbers["seeds"]["bits_per_byte"]) == 3
     assert numbers["bits_per_byte"] == pytest.approx(sum(numbers["seeds"]["bits_per_byte"]) / 3)
     scores = next((tmp_path / "artifacts").glob("evaluation-*/evaluation.json"))

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from lm.data.shards import Shards
 from lm.evaluate.evaluation import evaluate
 from lm.model.weights import load_model
 from tests import other_tokenizers
-from tests.experiments.outputs import run_until
+from tests.experiments.outputs import run_until, setting
 from tokenizer import Batch
 
 pytestmark = pytest.mark.slow
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.slow
 def finished(tiny_module):
     """Folder of a run with two arms and one seed."""
     assert run_until("evaluate", tiny_module) == 0
-    (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
-    return Path(text.partition("=")[2])
+    return setting(tiny_module, "hydra.run.dir")
 
 
 def measured(finished, out, *options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,9 @@ from hypothesis import strategies as st
 from superbpe import PRESETS, Rules, reference, train_superbpe
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
-from tokenizer.reference import TIE_BREAKS
+from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterator, Sequence
 
     from tokenizer.reference import Merge, Pair, Word
@@ -122,6 +122,23 @@ def expected_lists(
         n_phase1, n_superwords = reference.interleave(kept, counts, learned, n_merges)
         return kept[:n_phase1], learned[:n_superwords]
     return kept, learned
+
+
+def segmentation(documents, tokenizer, phase1, rules):
+    """Tokens of all pieces after the last merge, each merge made everywhere before the next."""
+    phase2 = tokenizer.merges[tokenizer.n_phase1_merges :]
+    kept = ranks_of(tokenizer.merges[: tokenizer.n_phase1_merges])
+    tokens = Counter()
+    for piece, count in pieces_of(documents, phase1, rules, len(phase1.merges)).items():
+        trained = piece
+        for merge in phase2:
+            trained = replace_pair(trained, merge)
+        assert tuple(merge_by_rank(piece, ranks_of(phase2))) == trained
+        for token in trained:
+            # A word whose last merge lost against superwords is several tokens, and no part of a superword.
+            for part in [token] if token in tokenizer.vocab else merge_by_rank([bytes([byte]) for byte in token], kept):
+                tokens[part] += count
+    return tokens
 
 
 def pairs(merges: Sequence[Merge]) -> list[Pair]:

@@ -104,7 +104,13 @@ def test_a_mistake_is_one_line_with_its_remedy(overrides, message):
 
 
 def test_a_sweep_is_checked_value_by_value():
-    assert check(["superbpe.transition=0.7,0.8", "logger=none"], sweep=True) == {"superbpe.transition": ["0.7", "0.8"]}
+    for key, values in [
+        ("superbpe.transition", ["0.7", "0.8"]),
+        ("superbpe", ["uw-2025", "runs"]),
+        ("arms", ["[bpe,superbpe]", "[bpe,bytes]"]),
+        ("arms.superbpe.superbpe.transition", ["0.7", "0.8"]),
+    ]:
+        assert check([f"{key}={','.join(values)}", "logger=none"], sweep=True) == {key: values}
     with pytest.raises(UserError, match=r"1\.8"):
         check(["superbpe.transition=0.7,1.8"], sweep=True)
 

@@ -10,6 +10,7 @@ from experiments.cli import main
 from experiments.report.combining import combine, downstream_rows, find
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
+from tests.experiments.outputs import setting
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
@@ -182,7 +183,7 @@ def test_a_missing_artifact_is_named(sweep, tmp_path, mistake):
 
 
 def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistake):
-    (store,) = (Path(text.partition("=")[2]) for text in tiny_module if text.startswith("artifacts="))
+    store = setting(tiny_module, "artifacts")
     moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"
     shutil.copytree(sweep / "1", moved)
     for path in (sweep / "0" / "run.json", moved / "run.json"):

@@ -12,6 +12,7 @@ from experiments.stages.over_compute import ArmRuns, Assumptions, describe, repr
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
 from tests.experiments.outputs import run_until as run
+from tests.experiments.outputs import setting
 from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
 
@@ -21,16 +22,9 @@ RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "d
 @pytest.fixture(scope="module")
 def ladder(tiny_module):
     """Folder of a run with three budgets."""
-    overrides = [
-        *tiny_module,
-        "lm.train.bytes_per_step=1024",
-        "budget=equal_flops",
-        "budget.train_bytes=40960",
-        "budget.tolerance=0.1",
-    ]
-    assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", *RUN]) == 0
-    (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
-    return Path(text.partition("=")[2])
+    budget = ["budget=equal_flops", "budget.train_bytes=40960", "budget.tolerance=0.1", "budget.ladder=[0.3,0.6]"]
+    assert run("evaluate", [*tiny_module, "lm.train.bytes_per_step=1024", *budget, *RUN]) == 0
+    return setting(tiny_module, "hydra.run.dir")
 
 
 def repriced(ladder, out, *settings):

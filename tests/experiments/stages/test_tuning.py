@@ -1,8 +1,5 @@
 """Learning rates of each arm, chosen by short runs."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,7 +9,7 @@ from experiments.results import Tuning, TuningRun
 from experiments.stages import tuning
 from experiments.stages.shards import open_shards
 from lm.train.config import TrainConfig
-from tests.experiments.outputs import names_by_stage, rejected
+from tests.experiments.outputs import names_by_stage, rejected, report, setting
 
 TUNED = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=8192", "lm.tune_validation_bytes=5000"]
 
@@ -55,8 +52,7 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny, tmp_path):
         assert each.manifest.config["train"]["seed"] == 1_000_000
         assert each.manifest.config["train"]["train_bytes"] == 8192
         assert not list(each.folder.glob("*.safetensors"))
-    (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    numbers = json.loads(page.read_text())["tuning"]
+    numbers = report(tmp_path)["tuning"]
     assert len(numbers) == len(runs)
     assert sum(row["chosen"] for row in numbers) == 2
     _, again = run(tiny, tmp_path, "report")
@@ -96,4 +92,4 @@ def test_a_best_factor_at_the_end_is_reported():
 )
 def test_mistakes_are_found_before_training(overrides, message, tiny_module, tmp_path):
     assert message in rejected("train_lm", [*tiny_module, *TUNED, *overrides], tmp_path)
-    assert "lm" not in names_by_stage(Path(tiny_module[3].partition("=")[2]).parent)
+    assert "lm" not in names_by_stage(setting(tiny_module, "artifacts").parent)
