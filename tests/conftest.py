@@ -7,7 +7,6 @@ import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import regex
 
@@ -31,7 +30,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Syncing protects against power failures only, which no test causes, and takes much of the time.
 os.fsync = lambda _: None
 
-Mask = npt.NDArray[np.bool_]
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]
 
 

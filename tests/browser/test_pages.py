@@ -1,8 +1,6 @@
 """Every page with hostile text, and with long names on a phone."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +21,6 @@ ARMS = [
     "bytes without any merges at all",
     "meta-llama/Llama-3.1-8B-Instruct",
 ]
-
-Written = Callable[[str, str], Path]
 
 
 @pytest.fixture(scope="module")

@@ -17,23 +17,10 @@ if TYPE_CHECKING:
 
 reuse_parts()
 
-_SUBJECTS = [
-    "the service",
-    "an operation",
-    "the user",
-    "a volume",
-    "your account",
-    "the request",
-    "this value",
-]
+_SUBJECTS = ["the service", "an operation", "the user", "a volume", "your account", "the request", "this value"]
 _VERBS = ["returns", "creates", "describes", "deletes", "updates", "requires"]
 _OBJECTS = ["a list of items", "the name of the resource", "an error", "the following parameters"]
-_ENDS = [
-    "for more information",
-    "in the specified region",
-    "if you do not specify a value",
-    "as well as tags",
-]
+_ENDS = ["for more information", "in the specified region", "if you do not specify a value", "as well as tags"]
 
 
 def write_corpus(path: Path) -> Path:

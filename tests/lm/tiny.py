@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import torch
 
@@ -31,6 +32,12 @@ def uneven(config, vocab_size, context_tokens, sha256="", *, scale=0.2):
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
     return model.eval()
+
+
+def exportable(tokenizer, **changes):
+    """A model with all settings that an export has to carry."""
+    config = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
+    return uneven(replace(config, **changes), tokenizer.vocab_size, 40, tokenizer.sha256)
 
 
 def language_model(tokenizer, context_tokens=64, **options):

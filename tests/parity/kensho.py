@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).with_name("kensho.json")
 N_CASES, N_SPELLED = 360, 24
-N_BYTES = 243
-"""Its vocabulary starts with the bytes that UTF-8 has."""
 
 REGEXES = {
     "o200k": (

@@ -46,7 +46,6 @@ RULES = {
     "boundless, few eligible": replace(PRESETS["boundless"], eligible="e|t"),
 }
 COMPETING = [name for name, rules in RULES.items() if rules.interleave]
-NOT_COMPETING = [name for name in RULES if name not in COMPETING]
 SPECIALS = ("<|endoftext|>",)
 
 

@@ -13,8 +13,6 @@ from lm.evaluate.significance import t_quantile
 from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
 
-LOG2 = math.log(2)
-
 
 def runs(rng, n_seeds, *, shift=0.0, seed_sd=0.0, n=40, index=None, shared=0.0):
     """Evaluations of two tokenizers over seeds; `shared` is noise of a source, which all its documents carry."""
