@@ -1,7 +1,5 @@
 """Small tokenizers of other kinds than byte-level BPE, made by the software that runs them."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -1,7 +1,5 @@
 """Untrained models with weights large enough for uneven predictions, and small tokenizers for them."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 

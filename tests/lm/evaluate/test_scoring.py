@@ -1,6 +1,5 @@
 """Scores per token and per group, and scoring in several processes."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -12,8 +11,8 @@ from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward, fast_nats
-from lm.model.transformer import ModelConfig, Transformer
-from lm.model.weights import MODEL, model_tensors, save_tensors
+from lm.model.transformer import ModelConfig
+from lm.model.weights import save_model
 from tests.lm import ranks, tiny
 from tests.lm.evaluate.evaluation_processes import score as score_alone
 from tests.lm.evaluate.evaluations import CONFIG, Table, score
@@ -91,10 +90,7 @@ def test_logits_beyond_the_range_of_exp_are_scored(make_shards):
 def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()
-    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, 16)
-    model.initialize(0, range(model.vocab_size))
-    meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size, "context_tokens": 16}
-    save_tensors(tmp_path / MODEL, model_tensors(model), {**meta, "tokenizer_sha256": shards.tokenizer_sha256})
+    save_model(tiny.model(shards.vocab_size, 16, sha256=shards.tokenizer_sha256), tmp_path)
     arguments = [str(shards.folder), str(tmp_path), str(tmp_path / "two")]
     processes = ranks.start("tests.lm.evaluate.evaluation_processes", arguments, 2)
     threads = torch.get_num_threads()
