@@ -78,11 +78,6 @@ def case(rng: random.Random, kind: str, folder: Path) -> str:
     content = path.read_bytes()
     structured = path.suffix == ".json" and rng.random() < 0.6
     path.write_bytes((changed_json if structured else changed_bytes)(rng, content))
-    return check(kind, folder)
-
-
-def check(kind: str, folder: Path) -> str:
-    """Load a folder that may be damaged: see `case`."""
     form = KINDS[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -25,8 +25,6 @@ def test_mistakes_are_one_line(tmp_path, mistake):
     assert "--limit: '0' is not" in mistake(*options, "--limit", "0")
     for words in (options[:2], options[:4]):
         assert "--tasks NAMES, and a folder for the results with --out FOLDER" in mistake(*words)
-    (tmp_path / "empty").mkdir()
-    assert "empty has no lm-eval tasks" in mistake(*options[:5], tmp_path / "empty")
 
 
 def write_task(folder, name, kind, path, extra=""):
@@ -138,6 +136,8 @@ def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
     broken = "task: broken\ndataset_path: json\ndataset_kwargs:\n  data_files: missing.jsonl\n"
     (tasks / "broken.yaml").write_text(broken, encoding="utf-8")
     assert "lm-eval cannot load" in mistake("downstream", *options)
+    (tmp_path / "empty").mkdir()
+    assert "empty has no lm-eval tasks" in mistake("downstream", *options[:-1], tmp_path / "empty")
 
 
 @pytest.mark.slow
