@@ -6,17 +6,7 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
 from tests.properties import examples
-from tests.superbpe.oracle import (
-    CORPORA,
-    RULES,
-    SMALL_RULES,
-    SPECIALS,
-    batches,
-    expected_lists,
-    pairs,
-    small,
-    train,
-)
+from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, SPECIALS, batches, expected_lists, pairs, small, train
 from tokenizer import Batch, count_pretokens, definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 

@@ -11,14 +11,7 @@ from experiments.benchmarks.ladder import TRAINERS, train_words
 from superbpe import Rules
 from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
 from tokenizer import patterns
-from tokenizer.reference import (
-    byte_alphabet,
-    count_pretokens,
-    encode,
-    encode_two_pass,
-    merge_by_rank,
-    replace_pair,
-)
+from tokenizer.reference import byte_alphabet, count_pretokens, encode, encode_two_pass, merge_by_rank, replace_pair
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 FENCE = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
