@@ -22,7 +22,6 @@ from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts
-from tests.experiments.outputs import rejected
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, formats, train_bpe
 from tokenizer.patterns import FULL_STRENGTH
 
@@ -194,8 +193,9 @@ def test_messages_name_the_keys_of_a_configuration(tmp_path, mistake):
     assert "superbpe.transition='80%' is neither a number nor 'auto'" in mistake(*count, "superbpe.transition=80%")
 
 
-def test_a_wrong_source_field_is_found_before_any_work(tiny, tmp_path):
-    assert "corpus.source_field=orign" in rejected("count", [*tiny, "corpus.source_field=orign"], tmp_path)
+def test_a_wrong_source_field_is_found_before_any_work(tiny, tmp_path, mistake):
+    error = mistake("pipeline", "--until", "count", *tiny, "corpus.source_field=orign")
+    assert "corpus.source_field=orign" in error
     assert not list((tmp_path / "artifacts").glob("count-*"))
 
 
