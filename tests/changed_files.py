@@ -78,11 +78,6 @@ def case(rng: random.Random, kind: str, folder: Path) -> str:
     content = path.read_bytes()
     structured = path.suffix == ".json" and rng.random() < 0.6
     path.write_bytes((changed_json if structured else changed_bytes)(rng, content))
-    return check(kind, folder)
-
-
-def check(kind: str, folder: Path) -> str:
-    """Load a folder that may be damaged: see `case`."""
     form = KINDS[kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -153,8 +148,9 @@ def ids(tokenizer: Tokenizer) -> list[list[int]]:
     return [tokenizer.encode_ordinary(text) for text in TEXTS]
 
 
-def content(tokenizer: Tokenizer) -> tuple[str, list[list[int]], list[bytes]]:
-    """Definition and behaviour of a tokenizer."""
+def load_folder(folder: Path) -> tuple[str, list[list[int]], list[bytes]]:
+    """Definition and behaviour of a tokenizer in a folder of ours."""
+    tokenizer = Tokenizer.load(folder)
     return tokenizer.sha256, ids(tokenizer), list(tokenizer.vocab)
 
 
@@ -280,13 +276,9 @@ def read_table(folder: Path) -> list[str]:
 
 
 KINDS = {
-    "folder": Kind(plain().save, lambda folder: content(Tokenizer.load(folder))),
-    "folder of superwords": Kind(
-        lambda folder: superwords("one-pass").save(folder), lambda folder: content(Tokenizer.load(folder))
-    ),
-    "folder of two passes": Kind(
-        lambda folder: superwords("two-pass").save(folder), lambda folder: content(Tokenizer.load(folder))
-    ),
+    "folder": Kind(plain().save, load_folder),
+    "folder of superwords": Kind(lambda folder: superwords("one-pass").save(folder), load_folder),
+    "folder of two passes": Kind(lambda folder: superwords("two-pass").save(folder), load_folder),
     "hf": Kind(
         write_hf,
         lambda folder: ids(Tokenizer.from_file(folder / "tokenizer.json")),
@@ -376,24 +368,24 @@ def _change(rng: random.Random, holder: list[Any] | dict[str, Any]) -> None:
     if not keys:
         return
     key = rng.choice(keys)
-    value = holder[key]  # type: ignore[index]
+    value = holder[key]
     if isinstance(value, list | dict) and value and rng.random() < 0.85:
         _change(rng, value)
         return
     match rng.randrange(6):
         case 0:
-            del holder[key]  # type: ignore[arg-type]
+            del holder[key]
         case 1:
             other = rng.choice(keys)
-            holder[key], holder[other] = holder[other], value  # type: ignore[index]
+            holder[key], holder[other] = holder[other], value
         case 2 if isinstance(holder, dict):
             holder[rng.choice([*_STRINGS, *map(str, keys[:3])])] = deepcopy(value)
         case 2:
             holder.insert(rng.randrange(len(keys) + 1), deepcopy(value))
         case 3 if isinstance(value, int):
-            holder[key] = value + rng.choice([-1, 1, 256])  # type: ignore[index]
+            holder[key] = value + rng.choice([-1, 1, 256])
         case 3 if isinstance(value, str):
             at = rng.randrange(len(value) + 1)
-            holder[key] = value[:at] + rng.choice(_STRINGS) + value[at + rng.randrange(2) :]  # type: ignore[index]
+            holder[key] = value[:at] + rng.choice(_STRINGS) + value[at + rng.randrange(2) :]
         case _:
-            holder[key] = deepcopy(rng.choice(_VALUES))  # type: ignore[index]
+            holder[key] = deepcopy(rng.choice(_VALUES))

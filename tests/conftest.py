@@ -7,18 +7,16 @@ import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import regex
 
 from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
-from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+from tokenizer import Batch, count_pretokens, train_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.tokenizer.corpus.endpoint import Endpoint
 
 # A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,7 +30,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Syncing protects against power failures only, which no test causes, and takes much of the time.
 os.fsync = lambda _: None
 
-Mask = npt.NDArray[np.bool_]
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]
 
 
@@ -42,24 +39,24 @@ def plane_of_scalars(plane: int) -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def scalars() -> str:
+def scalars():
     """Every Unicode scalar value of planes 0 to 3 and 14, in order: the others hold no letter, number or space."""
     return "".join(chr(code) for plane in (0, 1, 2, 3, 14) for code in plane_of_scalars(plane))
 
 
 @pytest.fixture(scope="session")
-def classes(scalars: str) -> dict[str, tuple[Mask, Mask]]:
+def classes(scalars):
     """By class of the named patterns: which scalars are in it in HF's engine, and in the `regex` module."""
     tokenizers = pytest.importorskip("tokenizers")
 
-    def hf_members(class_: str) -> Mask:
+    def hf_members(class_):
         members = np.ones(len(scalars), dtype=bool)
         split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(class_ + "+"), "removed")
         for _, (start, stop) in split.pre_tokenize_str(scalars):
             members[start:stop] = False
         return members
 
-    def regex_members(class_: str) -> Mask:
+    def regex_members(class_):
         members = np.zeros(len(scalars), dtype=bool)
         for match in regex.finditer(class_ + "+", scalars):
             members[slice(*match.span())] = True
@@ -69,14 +66,14 @@ def classes(scalars: str) -> dict[str, tuple[Mask, Mask]]:
 
 
 @pytest.fixture(scope="session")
-def disputed(scalars: str, classes: dict[str, tuple[Mask, Mask]]) -> set[str]:
+def disputed(scalars, classes):
     """Characters which the two put into different classes: newer versions of Unicode assign what was free."""
     differ = np.any([hf != newer for hf, newer in classes.values()], axis=0)
     return {scalars[i] for i in np.flatnonzero(differ)}
 
 
 @pytest.fixture(scope="session")
-def trained() -> dict[str, Tokenizer]:
+def trained():
     """Tokenizers of 1,200 tokens: plain ones by pattern, and superwords with one and with two passes."""
     batches = [Batch.from_texts(texts.sample(200_000))]
     plain = {name: train_bpe(count_pretokens(batches, name), 1200) for name in ("gpt2", "llama3", "superbpe", "none")}
@@ -100,7 +97,23 @@ def trained() -> dict[str, Tokenizer]:
 
 
 @pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+def mistake(capsys):
+    """Runs a command that must exit with code 2 and one line of error, and returns that line."""
+    from experiments.cli import main
+
+    def run(*words):
+        capsys.readouterr()
+        assert main.run(list(map(str, words))) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1, error
+        return error
+
+    return run
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
     """A loopback server of objects, with credentials for it in the environment."""
     from tests.tokenizer.corpus.endpoint import Endpoint
     from tokenizer.corpus import remote

@@ -9,13 +9,30 @@ from typing import Any
 import numpy as np
 
 from tokenizer import Tokenizer, UserError, formats, patterns, reference
-from tokenizer.definition import Definition
+from tokenizer.definition import ALPHABET, Definition
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
 """Tokenizers of the fixture `trained`."""
 ALPHABETS = [b"ab ", b"a .", b"\xc3\xa9\xa8 a", b"ab1\n", b"abc '.,\n1"]
 FENCES = ["punctuation-fence", "uw-2025-fence", "uw-paper-fence", "[b]", "(?=a)"]
+
+
+def merged(tokens, pattern="gpt2", *, fence=None, n_phase1=None, special_tokens=("<|endoftext|>",), **options):
+    """A tokenizer whose merges are the given (left, right) pairs of byte strings, in order."""
+    rank = {bytes([byte]): i for i, byte in enumerate(ALPHABET)}
+    ranks = []
+    for left, right in tokens:
+        ranks.append((rank[left], rank[right]))
+        rank.setdefault(left + right, 256 + len(ranks) - 1)
+    return Tokenizer.from_ranks(
+        ranks,
+        pattern=patterns.resolve(pattern),
+        special_tokens=list(special_tokens),
+        fence=None if fence is None else patterns.resolve(fence),
+        n_phase1_merges=n_phase1,
+        **options,
+    )
 
 
 def spelled(tokenizer: Tokenizer, ids: list[int]) -> list[bytes]:

@@ -1,7 +1,5 @@
 """Small tokenizers of other kinds than byte-level BPE, made by the software that runs them."""
 
-from __future__ import annotations
-
 import io
 import json
 
@@ -31,39 +29,23 @@ def sentencepiece_model(kind, **options):
     """The content of a SentencePiece model."""
     spm = pytest.importorskip("sentencepiece")
     out = io.BytesIO()
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(ENGLISH + OTHERS),
-        model_writer=out,
-        model_type=kind,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        **options,
-    )
+    options |= {"model_type": kind, "hard_vocab_limit": False, "minloglevel": 2}
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(ENGLISH + OTHERS), model_writer=out, **options)
     return out.getvalue()
 
 
-def unigram_model():
-    return sentencepiece_model("unigram", vocab_size=250)
-
-
-def byte_fallback_model():
-    options = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}
-    return sentencepiece_model("bpe", vocab_size=480, character_coverage=0.98, **options)
-
-
-def _trained(model, trainer, **parts):
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(model)
+def _trained(hf, model, trainer, **parts):
+    tokenizer = hf.Tokenizer(model)
     for name, part in parts.items():
         setattr(tokenizer, name, part)
     tokenizer.train_from_iterator(ENGLISH + OTHERS, trainer)
     return json.loads(tokenizer.to_str())
 
 
-def unigram():
+def unigram(hf):
     """Unigram with NFKC and Metaspace, as T5."""
-    hf = pytest.importorskip("tokenizers")
     return _trained(
+        hf,
         hf.models.Unigram(),
         hf.trainers.UnigramTrainer(
             vocab_size=250, unk_token="<unk>", special_tokens=["<unk>", "</s>"], show_progress=False
@@ -75,31 +57,26 @@ def unigram():
     )
 
 
-def byte_fallback():
+def byte_fallback(hf):
     """BPE with byte fallback and no pre-tokenizer, as Llama 2."""
-    hf = pytest.importorskip("tokenizers")
     specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    decoders = [hf.decoders.Replace("▁", " "), hf.decoders.ByteFallback(), hf.decoders.Fuse()]
+    decoders.append(hf.decoders.Strip(" ", 1, 0))
     found = _trained(
+        hf,
         hf.models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True),
         hf.trainers.BpeTrainer(vocab_size=500, limit_alphabet=30, special_tokens=specials, show_progress=False),
         normalizer=hf.normalizers.Sequence([hf.normalizers.Prepend("▁"), hf.normalizers.Replace(" ", "▁")]),
-        decoder=hf.decoders.Sequence(
-            [
-                hf.decoders.Replace("▁", " "),
-                hf.decoders.ByteFallback(),
-                hf.decoders.Fuse(),
-                hf.decoders.Strip(" ", 1, 0),
-            ]
-        ),
+        decoder=hf.decoders.Sequence(decoders),
     )
     found["added_tokens"] = found["added_tokens"][:3]
     return found
 
 
-def word_pieces():
+def word_pieces(hf):
     """WordPiece, as BERT."""
-    hf = pytest.importorskip("tokenizers")
     return _trained(
+        hf,
         hf.models.WordPiece(unk_token="[UNK]"),
         hf.trainers.WordPieceTrainer(
             vocab_size=250, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False
@@ -110,20 +87,20 @@ def word_pieces():
     )
 
 
-def words():
+def words(hf):
     """One token per word."""
-    hf = pytest.importorskip("tokenizers")
     return _trained(
+        hf,
         hf.models.WordLevel(unk_token="<unk>"),
         hf.trainers.WordLevelTrainer(vocab_size=50, special_tokens=["<unk>"], show_progress=False),
         pre_tokenizer=hf.pre_tokenizers.Whitespace(),
     )
 
 
-def lowercased_bytes():
+def lowercased_bytes(hf):
     """Byte-level BPE that our core does not read, since it lower-cases."""
-    hf = pytest.importorskip("tokenizers")
     return _trained(
+        hf,
         hf.models.BPE(),
         hf.trainers.BpeTrainer(
             vocab_size=400,
@@ -138,7 +115,11 @@ def lowercased_bytes():
     )
 
 
-SENTENCEPIECE = {"unigram.model": unigram_model, "byte-fallback.model": byte_fallback_model}
+BYTE_FALLBACK = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+SENTENCEPIECE = {
+    "unigram.model": {"kind": "unigram", "vocab_size": 250},
+    "byte-fallback.model": {"kind": "bpe", "vocab_size": 480, "character_coverage": 0.98, **BYTE_FALLBACK},
+}
 JSON = {made.__name__: made for made in (unigram, byte_fallback, word_pieces, words, lowercased_bytes)}
 
 
@@ -148,7 +129,9 @@ def write(folder, name):
     path = folder / (name if name in SENTENCEPIECE else f"{name}.json")
     if not path.exists():
         if name in SENTENCEPIECE:
-            path.write_bytes(SENTENCEPIECE[name]())
+            path.write_bytes(sentencepiece_model(**SENTENCEPIECE[name]))
         else:
-            path.write_text(json.dumps(JSON[name](), ensure_ascii=False), encoding="utf-8")
+            path.write_text(
+                json.dumps(JSON[name](pytest.importorskip("tokenizers")), ensure_ascii=False), encoding="utf-8"
+            )
     return path

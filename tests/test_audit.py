@@ -1,7 +1,5 @@
 """`.ci/audit.py`: findings fail, and an unreachable database does not."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path
@@ -17,7 +15,7 @@ audit: Any = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(audit)
 
 
-def answer(*packages: dict[str, Any]) -> str:
+def answer(*packages):
     return json.dumps({"dependencies": packages})
 
 
@@ -26,7 +24,7 @@ SKIPPED = {"name": "b", "skip_reason": "Dependency not found on PyPI"}
 VULNERABLE = {"name": "c", "version": "2", "vulns": [{"id": "PYSEC-2024-1"}]}
 
 
-def test_findings_fail_and_unreachable_databases_do_not() -> None:
+def test_findings_fail_and_unreachable_databases_do_not():
     for out, errors, failed, text in [
         (answer(CLEAN, SKIPPED), "", False, "1 of 2"),
         (answer(CLEAN, VULNERABLE), "", True, "c 2: PYSEC-2024-1"),

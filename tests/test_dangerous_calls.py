@@ -1,7 +1,5 @@
 """Nothing unpickles content, and the core writes no results. Ruff (S) rejects `eval`, `exec`, `pickle` and shells."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -10,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("tokenizer", "superbpe", "lm", "experiments")
 
 
-def test_weights_and_arrays_are_loaded_without_pickle() -> None:
+def test_weights_and_arrays_are_loaded_without_pickle():
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
             options = {each.arg: ast.unparse(each.value) for each in call.keywords}
@@ -19,7 +17,7 @@ def test_weights_and_arrays_are_loaded_without_pickle() -> None:
                 assert options.get("weights_only") == "True", path
 
 
-def test_rust_writes_only_spilled_counts() -> None:
+def test_rust_writes_only_spilled_counts():
     """These are named by Python, in a temporary folder (`tokenizer.files.temporary_folder`)."""
     writing = re.compile(r"File::create|create_new|OpenOptions|fs::(write|rename|copy|create_dir|remove)|tempfile")
     rust = [path for path in (ROOT / "native" / "src").rglob("*.rs") if path.name not in ("tests.rs", "properties.rs")]

@@ -1,7 +1,5 @@
 """The README, CONTRIBUTING and the pages in docs/: links, images, commands, settings and Python."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re
@@ -20,15 +18,15 @@ _IDS = [str(path.relative_to(_ROOT)) for path in _PAGES]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def _code(page: Path, language: str) -> list[str]:
+def _code(page, language):
     return [code for name, code in _FENCE.findall(page.read_text()) if name == language]
 
 
-def _inline(page: Path) -> list[str]:
+def _inline(page):
     return re.findall(r"`([^`\n]+)`", _FENCE.sub("", page.read_text()))
 
 
-def _commands(page: Path) -> list[list[str]]:
+def _commands(page):
     """The commands of a page that run one of our modules: the module or the command, then its arguments."""
     lines = [line for code in _code(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     found = []
@@ -42,13 +40,13 @@ def _commands(page: Path) -> list[list[str]]:
     return found
 
 
-def _slugs(page: Path) -> set[str]:
+def _slugs(page):
     """Anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_documentation_is_short() -> None:
+def test_the_documentation_is_short():
     pages = sorted((_ROOT / "docs").glob("*.md"))
     lines = {name: len((_ROOT / name).read_text().splitlines()) for name in ("README.md", "docs/decisions.md")}
     assert len(pages) <= 15
@@ -57,8 +55,8 @@ def test_the_documentation_is_short() -> None:
     assert lines["docs/decisions.md"] <= 300
 
 
-def test_no_sentence_is_on_two_pages() -> None:
-    pages: dict[str, Path] = {}
+def test_no_sentence_is_on_two_pages():
+    pages = {}
     for page in [*_PAGES, _ROOT / "SECURITY.md"]:
         text = re.sub(r"\]\([^)]*\)|[\[*`]", "", _FENCE.sub("\n\n", page.read_text()))
         paragraphs = [paragraph for paragraph in text.split("\n\n") if not paragraph.startswith(("|", "#", "!"))]
@@ -69,7 +67,7 @@ def test_no_sentence_is_on_two_pages() -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_relative_link_has_a_target(page: Path) -> None:
+def test_every_relative_link_has_a_target(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith(("https://", "http://")):
             continue
@@ -80,7 +78,7 @@ def test_every_relative_link_has_a_target(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
+def test_every_command_exists_and_takes_its_arguments(page):
     for name, *arguments in _commands(page):
         flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
         if "." in name:
@@ -98,7 +96,7 @@ def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
                 check(overrides, sweep="--multirun" in flags)
 
 
-def _is_importable(name: str) -> bool:
+def _is_importable(name):
     try:
         pkgutil.resolve_name(name)
     except (AttributeError, ModuleNotFoundError):
@@ -107,7 +105,7 @@ def _is_importable(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_file_and_every_name_exists(page: Path) -> None:
+def test_every_file_and_every_name_exists(page):
     settings = set(known_keys())
     for paragraph in re.split(r"\n\n|\n(?=[-|] )", _FENCE.sub("", page.read_text())):
         earlier = "of commit" in paragraph  # the code of that commit
@@ -122,7 +120,7 @@ def test_every_file_and_every_name_exists(page: Path) -> None:
                 assert text in settings, text
 
 
-def test_every_option_exists() -> None:
+def test_every_option_exists():
     options = {"--help", "--version", "--dist"}
     for name in NAMES:
         module = importlib.import_module(f"experiments.commands.{name.replace('-', '_')}")
@@ -134,18 +132,18 @@ def test_every_option_exists() -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_block_has_a_language_that_is_checked(page: Path) -> None:
+def test_every_block_has_a_language_that_is_checked(page):
     assert {language for language, _ in _FENCE.findall(page.read_text())} <= {"sh", "python", "text"}
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_setting_exists(page: Path) -> None:
+def test_every_setting_exists(page):
     known = set(known_keys()) | {"hydra/launcher"}
     for text in _inline(page):
         if (key := re.match(r"([a-z_]+(?:[./][a-z_0-9]+)+)=", text)) and not text.startswith("arms."):
             assert key[1] in known, text
 
 
-def test_the_comment_on_phase_1_of_the_python_page_is_true() -> None:
+def test_the_comment_on_phase_1_of_the_python_page_is_true():
     assert '**PHASE1["uw-2025"])  # pattern="superbpe", unit="line"' in (_ROOT / "docs" / "python.md").read_text()
     assert PHASE1["uw-2025"] == {"pattern": "superbpe", "unit": "line"}

@@ -3,8 +3,6 @@
 Blocks of a page run in order in a folder of its own, in this process. Corpus and models are tiny.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -16,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 from pydoc_data.topics import topics
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,11 +75,11 @@ class _Block(NamedTuple):
     code: str
 
 
-def _blocks(page: Path) -> list[_Block]:
+def _blocks(page):
     return [_Block(*groups) for groups in _BLOCK.findall(page.read_text())]
 
 
-def _overrides(written: list[str]) -> dict[str, str]:
+def _overrides(written):
     """Settings of a tiny run, and the documented ones where they do not make it longer."""
     documented = dict(word.split("=", 1) for word in written)
     ladder = documented.get("experiment") == "bakeoff"
@@ -93,7 +91,7 @@ def _overrides(written: list[str]) -> dict[str, str]:
     return {**tiny, **documented, **bakeoff, **small, **steps, "corpus.heldout_fraction": "0.1"}
 
 
-def _run_command(line: str) -> None:
+def _run_command(line):
     program, *words = shlex.split(line, comments=True)
     if program == "python":
         sys.argv = words[1:]
@@ -110,7 +108,7 @@ def _run_command(line: str) -> None:
     assert main.run([name, *words]) == 0, line
 
 
-def _small(code: str) -> str:
+def _small(code):
     """The code with smaller sizes, and with names of this folder where it has examples of names."""
     code = re.sub(r"\b[2-6]0_?000\b|\b32_000\b", lambda size: _SIZES[size[0]], code)
     code = code.replace("--max-bytes 100kB", "--max-bytes 5kB")
@@ -123,7 +121,7 @@ def _small(code: str) -> str:
     return re.sub(r"\bRUN\b", "outputs", code)
 
 
-def _run(block: _Block, page: Path, names: dict[str, Any]) -> None:
+def _run(block, page, names):
     code = _small(block.code)
     if block.language == "sh":
         for line in code.replace("\\\n", " ").splitlines():
@@ -135,7 +133,7 @@ def _run(block: _Block, page: Path, names: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="session")
-def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taken_for_granted(tmp_path_factory):
     """A folder with the text, tokenizers and models that the examples mention."""
     folder = tmp_path_factory.mktemp("docs")
     sources = itertools.cycle([b'{"source": "web", ', b'{"source": "code", '])
@@ -172,7 +170,7 @@ def taken_for_granted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(taken_for_granted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(taken_for_granted, tmp_path, monkeypatch):
     """A copy of that folder, as the current one."""
     shutil.copytree(taken_for_granted, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -181,7 +179,7 @@ def place(taken_for_granted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
-def test_every_block_can_be_run_or_says_why_not(page: Path) -> None:
+def test_every_block_can_be_run_or_says_why_not(page):
     text, blocks = page.read_text(), _blocks(page)
     assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(blocks), "a block is not seen"
     assert text.count("<!-- not run:") == sum(bool(block.reason) for block in blocks), "a marker is not before a block"
@@ -196,8 +194,8 @@ def test_every_block_can_be_run_or_says_why_not(page: Path) -> None:
     ids=lambda page: page.stem,
 )
 @pytest.mark.usefixtures("place")
-def test_every_example_runs(page: Path) -> None:
-    names: dict[str, Any] = {"__name__": "__main__"}
+def test_every_example_runs(page):
+    names = {"__name__": "__main__"}
     if "--to my-tokenizer" in page.read_text():
         shutil.rmtree("my-tokenizer")
     for block in _blocks(page):
@@ -207,7 +205,7 @@ def test_every_example_runs(page: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((_ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_every_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_notebook_runs(path, tmp_path, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     notebook = nbformat.read(path, as_version=4)

@@ -1,7 +1,5 @@
 """Imports have no cycles, and packages import each other one way; imports inside functions count."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -22,9 +20,9 @@ MAY_IMPORT = {
 ONLY_EXPERIMENTS = {"hydra", "omegaconf"}
 
 
-def imported_names(source: str) -> set[str]:
+def imported_names(source):
     """Full names that a module imports anywhere except for types: `from a import b` is a.b."""
-    names: set[str] = set()
+    names = set()
     nodes = list(ast.walk(ast.parse(source)))
     conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     of_types = [inner for node in conditional for inner in node.body]
@@ -45,7 +43,7 @@ def imported_names(source: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def names() -> dict[str, set[str]]:
+def names():
     """Imports of every module, by its name; `tokenizer._native` is known by its stub."""
     found = {}
     for path in (path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py*")):
@@ -55,7 +53,7 @@ def names() -> dict[str, set[str]]:
     return found
 
 
-def test_imports_have_no_cycle(names: dict[str, set[str]]) -> None:
+def test_imports_have_no_cycle(names):
     """A package runs before its modules, so an import of a module is one of the packages around it, too."""
     graph = {}
     for module, imports in names.items():
@@ -66,7 +64,7 @@ def test_imports_have_no_cycle(names: dict[str, set[str]]) -> None:
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_packages_import_one_way(package: str, names: dict[str, set[str]]) -> None:
+def test_packages_import_one_way(package, names):
     forbidden = {*MAY_IMPORT, "tests"} - MAY_IMPORT[package]
     forbidden |= ONLY_EXPERIMENTS if package != "experiments" else set()
     for module, imports in names.items():
@@ -75,7 +73,7 @@ def test_packages_import_one_way(package: str, names: dict[str, set[str]]) -> No
 
 
 @pytest.mark.parametrize("package", ["tokenizer", "superbpe"])
-def test_import_loads_numpy_alone(package: str) -> None:
+def test_import_loads_numpy_alone(package):
     code = f"import sys; from {package} import *; print(*{{name.partition('.')[0] for name in sys.modules}})"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     installed = {name for name in packages_distributions() if not name.startswith("_")}

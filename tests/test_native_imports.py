@@ -1,7 +1,5 @@
 """The modules of the Rust core use each other without cycles, and only the binding knows Python."""
 
-from __future__ import annotations
-
 import re
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,7 +11,7 @@ ROOMS = ["runtime", "vocabulary", "text", "pretokenize", "count", "encode", "tra
 Name = tuple[str, ...]
 
 
-def sources() -> dict[Name, str]:
+def sources():
     """Each module's source without comments, strings and unit tests: ("text", "batch") is text/batch.rs."""
     found = {}
     for path in (path for path in SOURCE.rglob("*.rs") if path.name != "tests.rs"):
@@ -24,7 +22,7 @@ def sources() -> dict[Name, str]:
     return found
 
 
-def used(name: Name, modules: dict[Name, str]) -> set[Name]:
+def used(name, modules):
     """The other modules whose items a module names by a path from `crate` or `super`."""
     text = modules[name]
     # a::{b, c::{self, d}} is a::b, a::c::self and a::c::d; the innermost braces first.
@@ -43,7 +41,7 @@ def used(name: Name, modules: dict[Name, str]) -> set[Name]:
     return others - {name}
 
 
-def test_modules_have_no_import_cycle_and_use_only_earlier_rooms() -> None:
+def test_modules_have_no_import_cycle_and_use_only_earlier_rooms():
     modules = sources()
     graph = {name: used(name, modules) for name in modules}
     assert len(graph) > 30
@@ -54,7 +52,7 @@ def test_modules_have_no_import_cycle_and_use_only_earlier_rooms() -> None:
             assert ROOMS.index(other[0]) <= ROOMS.index(name[0]), f"{'::'.join(name)} uses {'::'.join(other)}"
 
 
-def test_a_parent_only_declares_its_children() -> None:
+def test_a_parent_only_declares_its_children():
     """Otherwise a child that uses an item of its parent would make a cycle."""
     modules = sources()
     for name in {child[:n] for child in modules for n in range(len(child))}:
@@ -62,6 +60,6 @@ def test_a_parent_only_declares_its_children() -> None:
             assert not re.search(r"\b(fn|struct|enum|trait|impl|const|static|type|use)\b", modules[name]), name
 
 
-def test_only_the_binding_uses_python() -> None:
+def test_only_the_binding_uses_python():
     for name, text in sources().items():
         assert name[:1] == ("python",) or not re.search(r"\b(pyo3|numpy)\b", text), name

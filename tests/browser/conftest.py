@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ WHERE = "CHROMIUM"
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
+def chromium():
     """Path of the browser: what the environment variable CHROMIUM says, else the first one that is installed."""
     if named := os.environ.get(WHERE):
         assert shutil.which(named), f"{WHERE}={named} is no program; name Chromium's executable, or unset it"
@@ -26,7 +25,7 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[Any]:
+def browser(chromium):
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
     with sync_api.sync_playwright() as playwright:
         # Root, as in a container, has no sandbox; the pages are our own.
@@ -62,7 +61,7 @@ class Opened:
 
 
 @pytest.fixture
-def opened(browser: Any) -> Iterator[Opened]:
+def opened(browser):
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
     found = Opened(context)
     yield found

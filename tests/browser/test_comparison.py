@@ -1,10 +1,6 @@
 """The comparison page in a browser: charts, downloads, light, dark and print, and no external resources."""
 
-from __future__ import annotations
-
 import csv
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +12,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("comparison") / "report.html"
     path.write_text(comparison_page.render(sample_report()), encoding="utf-8")
     return path
 
 
-def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
+def test_the_page_draws_and_saves_its_data(opened, file, tmp_path):
     page = opened.open(file)
     wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
     for name in ("light", "dark"):
@@ -45,14 +41,14 @@ def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Pa
     opened.check()
 
 
-def test_only_scripts_of_the_page_run(opened: Any, file: Path) -> None:
+def test_only_scripts_of_the_page_run(opened, file):
     page = opened.open(file)
     page.evaluate("document.body.append(element('script', {}, 'window.injected = 1'))")
     assert page.evaluate("window.injected") is None
     assert any("Content Security Policy" in text for text in opened.complaints)
 
 
-def test_the_printed_page_is_light(opened: Any, file: Path) -> None:
+def test_the_printed_page_is_light(opened, file):
     opened.page.emulate_media(media="print", color_scheme="dark")
     page = opened.open(file)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

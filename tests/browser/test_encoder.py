@@ -1,26 +1,20 @@
 """The encoder in the page gives Python's ids, and its regexes cut as ours do."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.resources
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments.report import packing, vocabulary, vocabulary_page
 from tests import texts
 from tokenizer import Tokenizer, _native, patterns
-from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def page(opened: Any, tmp_path: Path) -> Iterator[Any]:
+def page(opened, tmp_path):
     script = importlib.resources.files("experiments.report").joinpath("encoder.js").read_text(encoding="utf-8")
     path = tmp_path / "encoder.html"
     path.write_text(f"<!doctype html><meta charset=utf-8><script>{script}</script>", encoding="utf-8")
@@ -28,12 +22,12 @@ def page(opened: Any, tmp_path: Path) -> Iterator[Any]:
     opened.check()
 
 
-def _packed(tokenizer: Tokenizer) -> str:
+def _packed(tokenizer):
     one = vocabulary.side("one", "nowhere", tokenizer, [], alpha=2.5)
     return vocabulary_page._packed(one, [], "")
 
 
-def _compare(page: Any, tokenizer: Tokenizer, documents: list[str], what: str) -> None:
+def _compare(page, tokenizer, documents, what):
     script = """async ([packed, texts]) => {
         const encoder = new Encoder(await unpack(packed));
         return JSON.stringify(texts.map((text) => encoder.encode(text)));
@@ -43,11 +37,11 @@ def _compare(page: Any, tokenizer: Tokenizer, documents: list[str], what: str) -
         assert ids == tokenizer.encode_ordinary(document), (what, document[:200])
 
 
-def _heldout() -> list[str]:
+def _heldout():
     return [*texts.various(), *texts.english()[1], *(texts.generated(seed, 300) for seed in range(100, 110))]
 
 
-def test_heldout_text_is_encoded_as_python_does(page: Any, trained: dict[str, Tokenizer]) -> None:
+def test_heldout_text_is_encoded_as_python_does(page, trained):
     documents = _heldout()
     live = {name: each for name, each in trained.items() if vocabulary_page.to_javascript(each) is not None}
     assert {name for name, each in trained.items() if each.mode == "one-pass"} == set(live)
@@ -55,16 +49,14 @@ def test_heldout_text_is_encoded_as_python_does(page: Any, trained: dict[str, To
         _compare(page, tokenizer, documents, name)
 
 
-def test_whole_pieces(page: Any, trained: dict[str, Tokenizer]) -> None:
+def test_whole_pieces(page, trained):
     plain = trained["gpt2"]
-    whole = Tokenizer(Definition(
-        byte_ids=plain.byte_ids, merge_ids=plain.merge_ids, n_phase1_merges=plain.n_phase1_merges,
-        pattern=plain.pattern, ignore_merges=True, unmerged={b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002},
-    ))  # fmt: skip
+    unmerged = {b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002}
+    whole = Tokenizer(dataclasses.replace(plain.definition, ignore_merges=True, unmerged=unmerged))
     _compare(page, whole, [*texts.various(), "a zebra qqq é! xqqq"], "whole")
 
 
-def test_patterns_cut_as_ours_do(page: Any, trained: dict[str, Tokenizer]) -> None:
+def test_patterns_cut_as_ours_do(page, trained):
     documents = [*texts.various(), *(texts.generated(seed, 200) for seed in range(200, 206)), "a,b,1,c-]\nab é AÉ a.b"]
     script = """([sources, texts]) =>
         texts.map((text) => pieces(text, sources.map((source) => new RegExp(source, "gu"))).filter((piece) => piece))"""
@@ -78,22 +70,21 @@ def test_patterns_cut_as_ours_do(page: Any, trained: dict[str, Tokenizer]) -> No
             assert cut == _native.split(document, pattern.regex), (name, document[:200])
 
 
-def test_regexes_with_another_meaning_in_javascript_are_not_used(trained: dict[str, Tokenizer]) -> None:
+def test_regexes_with_another_meaning_in_javascript_are_not_used(trained):
     plain = trained["gpt2"].definition
     for regex in (r"\w+", r"a.b", r"[a-z&&[^b]]+", r"\bx", r"(?s:a)", r"^a", r"[^\w]", r"(?P<a>x)"):
         custom = Tokenizer(dataclasses.replace(plain, pattern=patterns.resolve(regex)))
         assert vocabulary_page.to_javascript(custom) is None, regex
 
 
-def test_lone_surrogates_are_replacement_characters(page: Any, trained: dict[str, Tokenizer]) -> None:
+def test_lone_surrogates_are_replacement_characters(page, trained):
     script = "async (packed) => new Encoder(await unpack(packed)).encode('a\\ud800b')"
     assert page.evaluate(script, _packed(trained["gpt2"])) == trained["gpt2"].encode_ordinary("a\ufffdb")
 
 
-def test_columns_of_every_width_are_unpacked(page: Any) -> None:
+def test_columns_of_every_width_are_unpacked(page):
     columns = {f"to{highest}": [0, 1, highest // 3, highest] for highest in (1, 255, 256, 70_000, 1 << 24, 2**32 - 1)}
     packed = packing.pack({"name": "é</script>"}, {**columns, "empty": []})
-    script = (
-        "async (packed) => JSON.stringify(await unpack(packed), (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v)"
-    )
+    listed = "(_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v"
+    script = f"async (packed) => JSON.stringify(await unpack(packed), {listed})"
     assert json.loads(page.evaluate(script, packed)) == {"name": "é</script>", **columns, "empty": []}

@@ -1,15 +1,10 @@
 """The page of a ladder in a browser: what Python computed for the chosen deployment, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lm.evaluate.deployment import Deployment
-from lm.scaling.pricing import Study
 from tests.browser.ladders import BARRED, arms, write
 from tests.browser.waiting import wait_for
 
@@ -17,16 +12,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Study]:
+def written(tmp_path_factory):
     file = tmp_path_factory.mktemp("ladder") / "ladder.html"
     return file, write(file, arms())
 
 
-def test_the_selector_shows_what_python_computed(opened: Any, written: tuple[Path, Study]) -> None:
+def test_the_selector_shows_what_python_computed(opened, written):
     file, study = written
     page = opened.open(file)
 
-    def shown() -> dict[str, tuple[str, str]]:
+    def shown():
         rows = page.locator("[data-cell]:not([hidden]) .scroll tbody tr").all()
         cells = [[cell.inner_text() for cell in row.locator("td").all()] for row in rows]
         return {cell[0].removeprefix("●\xa0"): (cell[1].split("\n")[0], cell[4]) for cell in cells}
@@ -41,7 +36,7 @@ def test_the_selector_shows_what_python_computed(opened: Any, written: tuple[Pat
         found = study.at(dataclasses.replace(Deployment(), rho=float(rho)))
         for gap, each in zip(study.gaps, found[1:], strict=True):
             answer, equal = shown()[gap.arm]
-            expected = each.equivalents[phase]  # type: ignore[index]
+            expected = each.equivalents[phase]
             assert {"yes": "worth it", "no": "not worth it", "withheld": "no verdict"}[expected.answer] == answer
             if expected.percent is not None:
                 assert equal.replace("\xa0", " ").startswith(f"{expected.percent:+.1f} %".replace("-", "−"))
@@ -49,7 +44,7 @@ def test_the_selector_shows_what_python_computed(opened: Any, written: tuple[Pat
     opened.check()
 
 
-def test_it_draws_and_names_the_commands(opened: Any, written: tuple[Path, Study], tmp_path: Path) -> None:
+def test_it_draws_and_names_the_commands(opened, written, tmp_path):
     page = opened.open(written[0])
     wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
     page.screenshot(path=tmp_path / "page.png", full_page=True)

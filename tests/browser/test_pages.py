@@ -1,20 +1,13 @@
 """Every page with hostile text, and with long names on a phone."""
 
-from __future__ import annotations
-
-import json
 import re
-from collections.abc import Callable
-from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments.report.characters import harmless
 from tests.browser.pages import PAGES
-from tests.browser.waiting import wait_for
-from tokenizer import Tokenizer
+from tests.browser.waiting import show_all
+from tests.experiments.report.elements import Elements
 
 pytestmark = pytest.mark.slow
 
@@ -29,15 +22,13 @@ ARMS = [
     "meta-llama/Llama-3.1-8B-Instruct",
 ]
 
-Written = Callable[[str, str], Path]
-
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Written:
+def written(tmp_path_factory, trained):
     """The file of a page whose names and texts are hostile, long or plain."""
-    made: dict[tuple[str, str], Path] = {}
+    made = {}
 
-    def write(name: str, kind: str) -> Path:
+    def write(name, kind):
         if (name, kind) not in made:
             file = made[name, kind] = tmp_path_factory.mktemp(kind) / f"{name}.html"
             arms = {"hostile": [f"{i} {HOSTILE}" for i in range(3)], "plain": ["a", "b", "c"], "long": ARMS}[kind]
@@ -47,34 +38,9 @@ def written(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokeniz
     return write
 
 
-class _Elements(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.handlers: list[str] = []
-        self.text = ""
-        self.json: list[Any] = []
-        self._script: str | None = None
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
-        self._script = dict(attrs).get("type") or "code" if tag == "script" else None
-
-    def handle_endtag(self, tag: str) -> None:
-        self._script = None if tag == "script" else self._script
-
-    def handle_data(self, data: str) -> None:
-        if self._script == "application/json":
-            self.json.append(json.loads(data))
-        elif self._script is None:
-            self.text += data
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_hostile_text_stays_text(written: Written, name: str) -> None:
-    hostile, plain = (_Elements(written(name, kind).read_text(encoding="utf-8")) for kind in ("hostile", "plain"))
+def test_hostile_text_stays_text(written, name):
+    hostile, plain = (Elements(written(name, kind).read_text(encoding="utf-8")) for kind in ("hostile", "plain"))
     # Text decides the number of rows, but adds no kind of element.
     assert set(hostile.tags) <= set(plain.tags)
     assert hostile.tags.count("script") == plain.tags.count("script")
@@ -85,8 +51,8 @@ def test_hostile_text_stays_text(written: Written, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written, name: str) -> None:
-    dialogs: list[str] = []
+def test_hostile_text_does_nothing_in_the_browser(opened, written, name):
+    dialogs = []
     opened.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     page = opened.open(written(name, "hostile"))
     if name == "vocabulary":
@@ -94,16 +60,14 @@ def test_hostile_text_does_nothing_in_the_browser(opened: Any, written: Written,
         page.fill("#query", "e")
         page.locator("#results button").first.click()
         page.fill("#field", HOSTILE)
-    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
-    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
+    show_all(page)
     marks = page.locator(".chart svg .mark-symbol path")
     if marks.count():
         marks.first.hover(force=True)  # shows a tooltip with names
     page.wait_for_timeout(200)
     assert page.evaluate("document.querySelectorAll('img, iframe, object, embed').length") == 0
-    assert page.evaluate(
-        "[...document.querySelectorAll('script')].every((script) => !script.textContent.startsWith('alert'))"
-    )
+    scripts = page.evaluate("[...document.querySelectorAll('script')].map((script) => script.textContent)")
+    assert not any(script.startswith("alert") for script in scripts)
     shown = page.evaluate(
         "document.body.innerText + [...document.querySelectorAll('svg')].map((svg) => svg.textContent).join()"
     )
@@ -134,11 +98,10 @@ BROKEN = """() => {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phone_shows_whole_words_and_the_key_number(opened: Any, written: Written, name: str) -> None:
+def test_a_phone_shows_whole_words_and_the_key_number(opened, written, name):
     opened.page.set_viewport_size({"width": 390, "height": 844})
     page = opened.open(written(name, "long"))
-    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
-    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
+    show_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     number = page.locator(".verdict p:visible" if name == "comparison" else ".verdict .sentence:visible").first
     text = number.inner_text()
@@ -167,12 +130,11 @@ def test_a_phone_shows_whole_words_and_the_key_number(opened: Any, written: Writ
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_arm_has_a_place_in_every_section(opened: Any, written: Written, name: str) -> None:
+def test_every_arm_has_a_place_in_every_section(opened, written, name):
     page = opened.open(written(name, "long"))
     if name == "vocabulary":
         page.wait_for_selector("html[data-ready=true]")
-    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
-    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
+    show_all(page)
     arms = ARMS if name not in ("ladder",) else ARMS[:4]
     general = ("How it is measured", "How it is computed", "Provenance", "Segment a text")
     for section in page.locator("section:has(h2), footer:has(h2)").all():

@@ -17,23 +17,10 @@ if TYPE_CHECKING:
 
 reuse_parts()
 
-_SUBJECTS = [
-    "the service",
-    "an operation",
-    "the user",
-    "a volume",
-    "your account",
-    "the request",
-    "this value",
-]
+_SUBJECTS = ["the service", "an operation", "the user", "a volume", "your account", "the request", "this value"]
 _VERBS = ["returns", "creates", "describes", "deletes", "updates", "requires"]
 _OBJECTS = ["a list of items", "the name of the resource", "an error", "the following parameters"]
-_ENDS = [
-    "for more information",
-    "in the specified region",
-    "if you do not specify a value",
-    "as well as tags",
-]
+_ENDS = ["for more information", "in the specified region", "if you do not specify a value", "as well as tags"]
 
 
 def write_corpus(path: Path) -> Path:
@@ -50,19 +37,19 @@ def write_corpus(path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     """The corpus of `write_corpus`."""
     return write_corpus(tmp_path_factory.mktemp("corpus") / "tiny.jsonl")
 
 
 @pytest.fixture
-def tiny(corpus: Path, tmp_path: Path) -> list[str]:
+def tiny(corpus, tmp_path):
     """Overrides of a run that takes seconds, with artifacts and outputs of its own."""
     return tiny_overrides(corpus, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def tiny_module(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def tiny_module(corpus, tmp_path_factory):
     """The same, with artifacts that the tests of a module share."""
     return tiny_overrides(corpus, tmp_path_factory.mktemp("runs"))
 

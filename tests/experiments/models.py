@@ -1,13 +1,10 @@
 """Two untrained models in a folder of artifacts, as the stages leave trained ones."""
 
-from __future__ import annotations
-
-import dataclasses
 import hashlib
 
 from experiments.results import Folder
 from experiments.store.artifacts import Store
-from lm.model.weights import MODEL, model_tensors, save_tensors
+from lm.model.weights import save_model
 from superbpe import Rules, train_superbpe
 from tests import texts
 from tests.lm import tiny
@@ -25,24 +22,14 @@ def write_models(root, training=None, *, transition=350, vocab_size=400):
 def write_model(store, tokenizer, seed):
     store.root.mkdir(parents=True, exist_ok=True)
     model = tiny.model(tokenizer.vocab_size, 96, seed=seed, scale=0.1, sha256=tokenizer.sha256)
-    meta = {
-        "model": dataclasses.asdict(model.config),
-        "vocab_size": model.vocab_size,
-        "context_tokens": model.context_tokens,
-        "tokenizer_sha256": tokenizer.sha256,
-    }
-
-    def build_tokenizer(folder):
-        tokenizer.save(folder)
-        return Folder()
-
-    def build_model(folder):
-        save_tensors(folder / MODEL, model_tensors(model), meta)
-        return Folder()
-
-    for stage, name, key, build in (
-        ("tokenizer", f"tokenizer-{tokenizer.sha256[:12]}", tokenizer.sha256, build_tokenizer),
-        ("lm", f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest(), build_model),
+    for stage, name, key, write in (
+        ("tokenizer", f"tokenizer-{tokenizer.sha256[:12]}", tokenizer.sha256, tokenizer.save),
+        ("lm", f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest(), lambda folder: save_model(model, folder)),
     ):
+
+        def build(folder, write=write):
+            write(folder)
+            return Folder()
+
         artifact = store.make(Folder, stage, config={}, inputs={}, build=build, name=name, key=key)
     return artifact.path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,6 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def command(stage: str, words: list[str]) -> list[str]:
@@ -48,6 +48,19 @@ def manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
     (path,) = (tmp_path / "artifacts").glob(f"{stage}-*/manifest.json")
     found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+def report(tmp_path: Path) -> dict[str, Any]:
+    """Numbers of the only report."""
+    (path,) = (tmp_path / "artifacts").glob("report-*/report.json")
+    numbers: dict[str, Any] = json.loads(path.read_text())
+    return numbers
+
+
+def setting(words: list[str], key: str) -> Path:
+    """The folder that a command line sets."""
+    (found,) = (word.partition("=")[2] for word in words if word.startswith(f"{key}="))
+    return Path(found)
 
 
 def rejected(stage: str, overrides: list[str], tmp_path: Path) -> str:

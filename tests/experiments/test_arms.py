@@ -1,30 +1,29 @@
 """Arms: recipes, their own settings, and the command line that chooses them."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from experiments.arms import check_name, resolve_arms
 from experiments.cli import main
-from experiments.cli.compose import check, load
+from experiments.cli.compose import load
 from experiments.config import part
 from experiments.store import records
 from lm.evaluate.deployment import training_flops
 from superbpe.rules import PHASE1, PRESETS, Rules
+from tests import other_tokenizers
+from tests.experiments.outputs import report
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 from tokenizer.patterns import FULL_STRENGTH
 from tokenizer.tokenizer import Tokenizer
 
 
-def test_the_default_is_bpe_and_superbpe() -> None:
+def test_the_default_is_bpe_and_superbpe():
     bpe, superbpe = resolve_arms(load())
     assert (bpe.name, bpe.label, bpe.recipe) == ("bpe", "BPE", "bpe")
     assert (superbpe.name, superbpe.label, superbpe.recipe) == ("superbpe", "SuperBPE", "superbpe")
@@ -33,7 +32,7 @@ def test_the_default_is_bpe_and_superbpe() -> None:
     assert (superbpe.pattern, superbpe.bpe.unit) == (bpe.pattern, bpe.bpe.unit)
 
 
-def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
+def test_arms_keep_their_order_and_the_reference_comes_first():
     chosen = ["arms=[superbpe,llama3,bytes,bpe]", "arms.llama3.file=llama3/tokenizer.json"]
     assert [arm.name for arm in resolve_arms(load(chosen))] == ["superbpe", "llama3", "bytes", "bpe"]
     arms = resolve_arms(load([*chosen, "reference=bytes"]))
@@ -41,7 +40,7 @@ def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
     assert (arms[2].recipe, arms[2].source, arms[2].label) == ("file", "llama3/tokenizer.json", "llama3")
 
 
-def test_an_arm_overrides_any_setting() -> None:
+def test_an_arm_overrides_any_setting():
     config = load(
         [
             "arms=[bpe,superbpe,small]",
@@ -60,25 +59,23 @@ def test_an_arm_overrides_any_setting() -> None:
     assert small.pattern.name == "llama3" != superbpe.pattern.name
 
 
-def test_an_encoding_of_tiktoken_is_a_pretrained_arm() -> None:
+def test_an_encoding_of_tiktoken_is_a_pretrained_arm():
     arm = resolve_arms(load(["arms=[bpe,x]", "arms.x.pretrained=tiktoken:o200k_base"]))[1]
     assert (arm.recipe, arm.source) == ("pretrained", "tiktoken:o200k_base")
 
 
-def test_a_preset_brings_its_phase_1() -> None:
-    arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
+def test_a_preset_brings_its_phase_1_and_replaces_the_experiments_settings_of_superwords():
+    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
+    arm = resolve_arms(load(arms))[1]
     assert part(Rules, arm.superbpe) == PRESETS["runs"]
     assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
-
-
-def test_a_preset_replaces_the_experiments_settings_of_superwords() -> None:
-    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs", "superbpe.max_words=4"]
-    runs = resolve_arms(load([*arms, "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]))[1]
+    more = ["superbpe.max_words=4", "superbpe.transition=400", "arms.runs.superbpe.max_words=5"]
+    runs = resolve_arms(load([*arms, *more]))[1]
     assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=5)
     assert runs.superbpe.transition == 0.8
 
 
-def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
+def test_names_of_arms_are_plain_words(tmp_path):
     for name in ("bpe:seed1", "bpe (1 layer, seed 0, 1k)", "1bpe", "bpe.x"):
         with pytest.raises(UserError, match="the name of an arm consists of letters"):
             check_name(name)
@@ -88,74 +85,23 @@ def test_names_of_arms_are_plain_words(tmp_path: Path) -> None:
         load(["experiment=mine"], config_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["arms=[]"], r"no arms to compare; choose some, such as arms=\[bpe,superbpe\]"),
-        (["arms=[bpe,supperbpe]"], r"arms.supperbpe has no recipe \(did you mean 'superbpe'\?\)"),
-        (["arms=[bpe,'a b']"], "the name of an arm consists of letters"),
-        (
-            ["arms=[bpe,x]", "arms.x.recipe=wordpiece"],
-            "'wordpiece'; it is one of: bpe, bpe_same, superbpe",
-        ),
-        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.end_of_text=a"], "arms.x.end_of_text has no effect"),
-        (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
-        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "arms.x.file has no effect .* recipe=bpe; remove it"),
-        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "arms.x.revision has no effect"),
-        (["arms.bpe.preset=runs"], "arms.bpe.preset has no effect on an arm with recipe=bpe"),
-        (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'arms.bpe.label'\?\)"),
-        (
-            ["arms.bpe.bpe.vocab_sise=300"],
-            r"'arms.bpe.bpe.vocab_sise' \(did you mean 'vocab_size'\?\)",
-        ),
-        (["arms.bpe.bpe.vocab_size=many"], "arms.bpe.bpe.vocab_size: Value 'many'"),
-        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.bpe.vocab_size=200"], "arm x: .*use at least 257"),
-        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.preset=run"], r"did you mean 'runs'\?"),
-        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.label=BPE"], "two arms have the label 'BPE'"),
-        (["reference=bp"], r"reference=bp is not an arm \(did you mean 'bpe'\?\)"),
-        (["arms.other.file=x"], r"the arm 'other' is not chosen; add it to the list: arms=\[bpe,superbpe,other\]"),
-        (["arms.bytes.bpe.vocab_size=300"], "the arm 'bytes' is not chosen"),
-        (
-            ["arms=[bpe,x]", "arms.x.file=a", "arms.x.bpe.vocab_size=512"],
-            "bpe has no effect on an arm with recipe=file",
-        ),
-        (["arms.superbpe.bpe.vocab_size=100"], "arm superbpe: bpe.vocab_size=100 is below"),
-    ],
-)
-def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        check(overrides)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.slow
-def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) -> None:
+def test_another_reference_is_another_report(tiny, tmp_path):
     """The models are the same; the page's differences have another sign."""
     assert run("report", tiny) == 0
     assert run("report", [*tiny, "reference=superbpe", "arms.bpe.label=plain"]) == 0
     reports = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("report-*/report.json")]
-    assert {tuple(row["label"] for row in report["tokenizers"]) for report in reports} == {
-        ("BPE", "SuperBPE"),
-        ("SuperBPE", "plain"),
-    }
+    labels = {tuple(row["label"] for row in each["tokenizers"]) for each in reports}
+    assert labels == {("BPE", "SuperBPE"), ("SuperBPE", "plain")}
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
 
 
-def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(
-    tiny: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(tiny, capsys):
     assert run("train_bpe", [*tiny, "arms=[bpe,x]", "arms.x.file=org/tokenizr"]) == 2
     assert "arms.x.file=org/tokenizr does not exist" in capsys.readouterr().err
 
 
-def test_arms_are_swept_over() -> None:
-    swept = check(["arms=[bpe,superbpe],[bpe,bytes]"], sweep=True)
-    assert swept == {"arms": ["[bpe,superbpe]", "[bpe,bytes]"]}
-    values = check(["arms.superbpe.superbpe.transition=0.7,0.8"], sweep=True)
-    assert values == {"arms.superbpe.superbpe.transition": ["0.7", "0.8"]}
-
-
-def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
+def test_cfg_job_shows_every_arm(tiny):
     command = [sys.executable, "-m", "experiments", "pipeline", "--cfg", "job", *tiny]
     command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -165,7 +111,7 @@ def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path) -> None:
+def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
     """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     file = next((tmp_path / "artifacts").glob("tokenizer-*"))
@@ -173,8 +119,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
     chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small"]
     assert run("report", [*tiny, *chosen]) == 0
-    (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    numbers = json.loads(report.read_text())
+    numbers = report(tmp_path)
     labels = ["small BPE", "BPE", "SuperBPE", "bytes", "fences", "mine"]
     assert [row["label"] for row in numbers["tokenizers"]] == labels
     assert sum(row["by"] == "all" for row in numbers["differences"]) == 15
@@ -186,44 +131,33 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     assert by_label["mine"]["bits_per_byte"] == by_label["BPE"]["bits_per_byte"]  # the same tokenizer, the same model
     assert len(list((tmp_path / "artifacts").glob("bpe-*"))) == 1  # one list of merges for all four trained arms
     (found,) = records.find(tmp_path / "outputs")
-    assert found.results is not None
     assert [arm.label for arm in found.results.arms] == labels
-    page = report.with_name("report.html").read_text()
+    page = next((tmp_path / "artifacts").glob("report-*/report.html")).read_text()
     assert all(label in page for label in labels)
     assert Tokenizer.load(file).sha256 == by_label["mine"]["sha256"]
 
 
 @pytest.mark.slow
-def test_a_tokenizer_of_other_software_is_an_arm(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_of_other_software_is_an_arm(tiny, tmp_path, capsys):
     """WordPiece drops white space: its lost text is in the table, and its model is scored all the same."""
-    tokenizers = pytest.importorskip("tokenizers", reason="comes with the extra 'hf'")
-    file = tmp_path / "wordpiece.json"
-    words = ["[UNK]", *(chr(i) for i in range(33, 127)), *(f"##{chr(i)}" for i in range(33, 127))]
-    model = tokenizers.models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(file))
+    file = other_tokenizers.write(tmp_path, "word_pieces")
     chosen = [*tiny, "arms=[bpe,words]", f"arms.words.file={file}"]
     assert run("report", chosen) == 2
     assert "name one, its own or a new one, with arms.words.end_of_text='\"STRING\"'" in capsys.readouterr().err
     chosen += ['arms.words.end_of_text="<|endoftext|>"']
     assert run("report", chosen) == 0
     assert "documents end with <|endoftext|> (a new id)" in capsys.readouterr().out
-    (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    bpe, words_row = json.loads(report.read_text())["tokenizers"]
+    numbers = report(tmp_path)
+    bpe, words_row = numbers["tokenizers"]
     assert bpe["text_lost"] == ""
     assert "documents changed" in words_row["text_lost"]
     assert words_row["software"].startswith("tokenizers")
-    assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
+    assert "words loses text" in numbers["verdict"]["detail"]
     assert run("report", chosen) == 0  # reused
 
 
 @pytest.mark.slow
-def test_arms_that_are_lossy_diverged_smaller_or_of_another_pattern_in_one_comparison(
-    tiny: list[str], tmp_path: Path
-) -> None:
+def test_arms_that_are_lossy_diverged_smaller_or_of_another_pattern_in_one_comparison(tiny, tmp_path):
     """The first two are shown and decide nothing; the others are compared, and the page says what else differs."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     content = json.loads(next((tmp_path / "artifacts").glob("tokenizer-*/tokenizer.json")).read_text())

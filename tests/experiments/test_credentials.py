@@ -1,13 +1,10 @@
 """Credentials in the environment do not reach any file of a run, or its output."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess
 import sys
 import zlib
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ PLANTED = {
 }
 
 
-def secrets_in(content: bytes) -> list[str]:
+def secrets_in(content):
     """Names of the credentials in a file, which may be compressed with gzip or zlib."""
     for decompress in (gzip.decompress, zlib.decompress):
         try:
@@ -28,7 +25,7 @@ def secrets_in(content: bytes) -> list[str]:
     return [name for name, value in PLANTED.items() if value.encode() in content]
 
 
-def leaks(command: list[str], folder: Path) -> dict[str, list[str]]:
+def leaks(command, folder):
     """Run a command with the credentials in its environment; return the files that contain one, with its names."""
     own = {f"WANDB_{name}_DIR": str(folder / name) for name in ("CACHE", "CONFIG", "DATA")}
     ran = subprocess.run(command, env={**os.environ, **own, **PLANTED}, capture_output=True, check=False, cwd=folder)
@@ -40,18 +37,18 @@ def leaks(command: list[str], folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_no_credential_is_written_by_a_run(tiny: list[str], tmp_path: Path) -> None:
+def test_no_credential_is_written_by_a_run(tiny, tmp_path):
     """Manifests, logs, pages, the configuration, and the folder of the logger's runs."""
     assert leaks([sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"], tmp_path) == {}
     for kind in ("artifacts/*/manifest.json", "artifacts/*/report.html", "outputs/*.log", "outputs/wandb/*/*.wandb"):
         assert list(tmp_path.glob(kind)), kind
 
 
-def test_no_credential_is_written_by_a_first_stage(tiny: list[str], tmp_path: Path) -> None:
+def test_no_credential_is_written_by_a_first_stage(tiny, tmp_path):
     assert leaks([sys.executable, "-m", "experiments", "pipeline", "--until", "count", *tiny], tmp_path) == {}
     assert list(tmp_path.glob("artifacts/*/manifest.json"))
 
 
-def test_a_credential_is_found(tmp_path: Path) -> None:
+def test_a_credential_is_found(tmp_path):
     program = "import os, pathlib, zlib; pathlib.Path('x').write_bytes(zlib.compress(os.environ['HF_TOKEN'].encode()))"
     assert leaks([sys.executable, "-c", program], tmp_path) == {str(tmp_path / "x"): ["HF_TOKEN"]}

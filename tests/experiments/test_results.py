@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -17,20 +15,20 @@ TRAINED: dict[str, Any] = {
 }
 
 
-def test_nested_results_are_loaded_and_saved() -> None:
+def test_nested_results_are_loaded_and_saved():
     tuning = Tuning.load({"factor": 1.0, "runs": [{"factor": 1.0, "bits_per_byte": 2.0, "more": 1}]})
     assert tuning.runs == [TuningRun(factor=1.0, bits_per_byte=2.0)]
     assert Tuning.load(json.loads(json.dumps(tuning.save()))) == tuning
     assert not TrainedTokenizer.load(TRAINED).exhausted
 
 
-def test_the_embedded_corpus_has_sizes() -> None:
+def test_the_embedded_corpus_has_sizes():
     size = {"documents": 1, "sources": 2, "bytes": 3}
     files = CorpusFiles.load({"packages": {"p": "1"}, "train": size, "heldout": size})
     assert (files.train, files.packages) == (size, {"p": "1"})
 
 
-def test_a_missing_entry_is_named() -> None:
+def test_a_missing_entry_is_named():
     with pytest.raises(UserError, match=r"made by another version of this program .*vocab_size"):
         TrainedTokenizer.load({"tokenizer": "tokenizer-1", "sha256": "ab"})
     with pytest.raises(UserError, match=r"made by another version of this program"):

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -9,22 +6,19 @@ from experiments.arms import resolve_arms
 from experiments.cli.compose import load
 from experiments.settings import resolved
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def settings(corpus: Path) -> Any:
+def settings(corpus):
     """The settings of every arm of a command line, by the arm's name."""
 
-    def of(*overrides: str) -> dict[str, dict[str, Any]]:
+    def of(*overrides):
         config = load(["corpus=files", f"corpus.paths=[{corpus}]", *overrides])
         return {arm.name: resolved(config, arm, config.lm.model) for arm in resolve_arms(config)}
 
     return of
 
 
-def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
+def test_an_arm_has_the_settings_that_it_uses(settings):
     found = settings(
         "arms=[bpe,superbpe,bytes,gpt]", "arms.gpt.file=gpt.json", "superbpe=runs", "superbpe.vocab_size=900"
     )
@@ -40,17 +34,3 @@ def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
         assert {"lm.model.n_layers", "lm.train.context_bytes", "budget.mode", "corpus.heldout_salt"} <= each.keys()
         assert not {"lm.train.seed", "lm.train.device", "superbpe.phase1_unit"} & each.keys()
         assert json.loads(json.dumps(each)) == each
-
-
-def test_the_settings_of_an_arm_replace_those_of_the_experiment(settings: Any) -> None:
-    found = settings(
-        "arms=[bpe,superbpe,a]",
-        "arms.a.recipe=superbpe",
-        "arms.a.superbpe.transition=296",
-        "superbpe.max_words=3",
-        "superbpe.transition=0.7",
-        "arms.superbpe.superbpe.max_words=2",
-    )
-    assert (found["superbpe"]["superbpe.max_words"], found["a"]["superbpe.max_words"]) == (2, 3)
-    assert found["superbpe"]["superbpe.transition"] == 0.7
-    assert found["a"]["superbpe.transition"] == 296

@@ -1,21 +1,16 @@
 """The command line in several processes: `torchrun --nproc-per-node 2 -m experiments pipeline ...`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from tests.lm.ranks import free_port
 
 _ROOT = Path(__file__).parents[2]
 
@@ -23,7 +18,7 @@ _ROOT = Path(__file__).parents[2]
 _ALONE = ("--standalone", "--nproc-per-node=2")
 
 
-def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) -> subprocess.Popen[str]:
+def torchrun(stage, overrides, options=_ALONE):
     command = [sys.executable, "-m", "torch.distributed.run", *options]
     command += ["-m", "experiments", "pipeline", "--until", stage.replace("_", "-"), *overrides]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}
@@ -31,7 +26,7 @@ def torchrun(stage: str, overrides: list[str], options: Sequence[str] = _ALONE) 
 
 
 @pytest.mark.slow
-def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_path: Path) -> None:
+def test_the_first_process_runs_the_stages_and_all_train(tiny, tmp_path):
     out, err = (process := torchrun("report", tiny)).communicate(timeout=400)
     assert process.returncode == 0, out + err
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
@@ -40,10 +35,8 @@ def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_pa
 
 
 @pytest.mark.slow
-def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+def test_two_nodes_that_find_each_other_train_together(tiny, tmp_path):
+    endpoint = f"127.0.0.1:{free_port()}"
     options = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-id=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
     options.append("--local-addr=127.0.0.1")
     nodes = [torchrun("evaluate", tiny, options) for _ in range(2)]
@@ -55,7 +48,7 @@ def test_two_nodes_that_find_each_other_train_together(tiny: list[str], tmp_path
 
 
 @pytest.mark.slow
-def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
+def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny, tmp_path):
     longer = [*tiny, "budget.train_bytes=1228800", "lm.train.log_every=1"]
     process = torchrun("train_lm", longer)
     deadline = time.monotonic() + 300
@@ -81,7 +74,7 @@ def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[st
 
 
 @pytest.mark.slow
-def test_a_users_mistake_ends_all_processes(tiny: list[str]) -> None:
+def test_a_users_mistake_ends_all_processes(tiny):
     _, err = (process := torchrun("train_lm", [*tiny, "lm.train.bytes_per_step=512"])).communicate(timeout=300)
     assert process.returncode != 0
     assert "a batch of 1 rows" in err

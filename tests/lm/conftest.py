@@ -1,8 +1,6 @@
 """Shards of a small tokenizer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import random
 
 import pytest
 
@@ -10,9 +8,6 @@ from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from tests.lm import tiny
 from tokenizer import Batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXTS = [
     "the history of the town in the hills",
@@ -30,14 +25,27 @@ def texts():
 
 
 @pytest.fixture
-def make_shards(tmp_path: Path):
+def make_shards(tmp_path):
     """Write texts with a tokenizer (default: `tiny.words`) and open them."""
     count = iter(range(1000))
 
-    def make(texts=TEXTS, tokenizer=None, **options) -> Shards:
+    def make(texts=TEXTS, tokenizer=None, **options):
         tokenizer = tokenizer or tiny.words()
         folder = tmp_path / f"shards-{next(count)}"
         write_shards(folder, tokenizer, [Batch.from_texts(texts)], ShardConfig(**options))
         return Shards.open(folder, tokenizer)
 
     return make
+
+
+@pytest.fixture
+def corpus():
+    """Text to train on."""
+    rng = random.Random(0)
+    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
+    return [" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)]
+
+
+@pytest.fixture
+def shards(make_shards, corpus):
+    return make_shards(corpus)

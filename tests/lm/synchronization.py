@@ -1,7 +1,5 @@
 """Finds operations that would make a GPU wait for the host, on any device."""
 
-from __future__ import annotations
-
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -5,15 +5,12 @@ seeds, and prints the differences. A winner in more than three of 20 experiments
 the verdicts are wrong.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -30,9 +27,6 @@ from lm.train.config import TrainConfig
 from lm.train.loop import train
 from tokenizer import Batch, Corpus, CorpusConfig, count_pretokens, train_bpe
 
-if TYPE_CHECKING:
-    from lm.evaluate.comparison import Comparison
-
 MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16, vocab_multiple=16)
 TRAIN = TrainConfig(train_bytes=400_000, bytes_per_step=2048, context_bytes=512, threads=1, device="cpu")
 EVAL = EvalConfig(context_bytes=512, min_context_bytes=128)
@@ -41,7 +35,7 @@ _BYTES = 4000
 
 
 @cache
-def modules() -> list[str]:
+def modules():
     """Python's own modules, whose text every installation has."""
     paths = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")) + sorted(
         Path(sysconfig.get_paths()["stdlib"]).glob("*/*.py")
@@ -50,11 +44,11 @@ def modules() -> list[str]:
     return [text for text in texts if len(text) > _BYTES][:320]
 
 
-def cut(text: str) -> list[str]:
+def cut(text):
     return [text[i : i + _BYTES] for i in range(0, min(len(text), 4 * _BYTES), _BYTES)]
 
 
-def experiment(seed: int, folder: Path) -> Comparison:
+def experiment(seed, folder):
     """Compare two tokenizers that were trained on disjoint halves of the documents that the models read."""
     rng = random.Random(seed)
     texts = rng.sample(modules(), len(modules()))
@@ -82,7 +76,7 @@ def experiment(seed: int, folder: Path) -> Comparison:
 
 
 @pytest.mark.slow
-def test_equal_tokenizers_have_no_winner(tmp_path: Path) -> None:
+def test_equal_tokenizers_have_no_winner(tmp_path):
     found = [experiment(seed, tmp_path) for seed in range(3)]
     assert {each.withheld for each in found} == {""}
     assert all(each.percent for each in found), "the tokenizers differ"

@@ -1,7 +1,5 @@
 """Shards, training, evaluation and samples of models whose tokenizer other software runs, and of plain bytes."""
 
-from __future__ import annotations
-
 import json
 import math
 import unicodedata
@@ -11,8 +9,7 @@ import pytest
 import torch
 
 from lm.bytelevel.byte_model import ByteModel
-from lm.data.sharding import ShardConfig, write_shards
-from lm.data.shards import Shards, TextLoss
+from lm.data.shards import TextLoss
 from lm.data.stream import DocumentStream
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
@@ -27,7 +24,7 @@ from lm.train.loop import train
 from tests import other_tokenizers
 from tests.lm import tiny
 from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
-from tokenizer import Batch, Tokenizer, UserError, patterns
+from tokenizer import UserError
 from tokenizer.external.load import load_pretrained
 
 END = "<|endoftext|>"
@@ -48,21 +45,11 @@ def opened(tmp_path_factory):
     return open_
 
 
-@pytest.fixture
-def make_shards(tmp_path):
-    def make(texts, tokenizer):
-        write_shards(tmp_path / "shards", tokenizer, [Batch.from_texts(texts)])
-        return Shards.open(tmp_path / "shards", tokenizer)
-
-    return make
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, tmp_path, name):
+def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, make_shards, name):
     tokenizer = opened(name)
-    folder = tmp_path / "s"
-    manifest = write_shards(folder, tokenizer, [Batch.from_texts(TEXTS)], ShardConfig(40), threads=1)
-    shards = Shards.open(folder, tokenizer)
+    shards = make_shards(TEXTS, tokenizer, tokens_per_shard=40)
+    manifest = json.loads((shards.folder / "shards.json").read_text())
     loss = dict.fromkeys(TextLoss.__dataclass_fields__, 0)
     for i, text in enumerate(TEXTS):
         ids, covered = shards.document(i), shards.document_token_bytes(i)
@@ -83,20 +70,16 @@ def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, tmp_path,
     assert shards.text_loss == TextLoss(**loss)
 
 
-def test_unknown_tokens_are_counted(opened, tmp_path):
-    tokenizer = opened("words")
-    texts = ["the quick zebra", "unheard of words", "the fox"]
-    write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(texts)])
-    found = Shards.open(tmp_path / "s").text_loss
+def test_unknown_tokens_are_counted(opened, make_shards):
+    found = make_shards(["the quick zebra", "unheard of words", "the fox"], opened("words")).text_loss
     assert (found.unknown_tokens, found.unknown_bytes) == (4, len("zebraunheardofwords"))
     assert (found.changed_documents, found.unaccounted_documents, found.unaccounted_bytes) == (2, 3, 5)
 
 
-def test_normalised_documents_are_counted(opened, tmp_path):
+def test_normalised_documents_are_counted(opened, make_shards):
     tokenizer = opened("unigram")
     texts = ["the fox", "the ﬁox", "cafe\u0301", "café", "again"]
-    write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(texts)])
-    shards = Shards.open(tmp_path / "s")
+    shards = make_shards(texts, tokenizer)
     decoded = [tokenizer.decode(shards.document(i)) for i in range(len(texts))]
     assert decoded == [unicodedata.normalize("NFKC", text) for text in texts]
     assert np.flatnonzero(shards.normalized_bytes).tolist() == [1, 2]
@@ -142,18 +125,21 @@ def test_windows_pass_tokens_longer_than_the_context():
     assert [i for window in windows for i in range(window.first, window.last + 1)] == list(range(1, len(before)))
 
 
+def trained(shards, folder):
+    config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
+    train(ModelConfig(n_layers=1, hidden_size=16, head_dim=16, vocab_multiple=16), config, shards, folder)
+    return config, load_model(folder, "cpu")
+
+
 @pytest.mark.parametrize("name", ["byte_fallback", "word_pieces"])
 def test_training_reports_the_bytes_of_the_original_text(opened, make_shards, tmp_path, name):
     tokenizer = opened(name)
-    texts = other_tokenizers.ENGLISH[:40] + TEXTS[:9]
-    shards = make_shards(texts, tokenizer)
-    config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
-    train(ModelConfig(n_layers=1, hidden_size=16, head_dim=16, vocab_multiple=16), config, shards, tmp_path / "lm")
+    shards = make_shards(other_tokenizers.ENGLISH[:40] + TEXTS[:9], tokenizer)
+    config, model = trained(shards, tmp_path / "lm")
     summary = json.loads((tmp_path / "lm" / "summary.json").read_text())
     stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
     assert stream.text_bytes(0, shards.n_tokens) == shards.n_bytes
     assert summary["bytes"] == pytest.approx(config.steps * config.bytes_per_step, rel=0.02)
-    model = load_model(tmp_path / "lm", "cpu")
     found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
     assert found.bits_per_byte < 8
 
@@ -169,9 +155,7 @@ def test_samples_have_no_unknown_token(opened, name):
 
 def test_byte_probabilities_are_rejected_with_the_reason(opened):
     lm = tiny.language_model(opened("unigram"))
-    with pytest.raises(
-        UserError, match=r"byte probabilities need a byte-level BPE tokenizer, but <ExternalTok.* is not"
-    ):
+    with pytest.raises(UserError, match=r"probabilities need a byte-level BPE tokenizer, but <ExternalTok.* is not"):
         ByteModel(lm)
 
 
@@ -183,15 +167,13 @@ def test_an_export_is_rejected_with_the_reason(opened, tmp_path):
 
 
 def test_a_model_of_plain_bytes(make_shards, tmp_path):
-    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=[END])
+    tokenizer = tiny.bytes_only()
     for text in TEXTS:
         assert tokenizer.encode_ordinary(text) == list(text.encode())
         assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
     shards = make_shards(TEXTS, tokenizer)
     assert (shards.covered_bytes, shards.text_loss) == (None, TextLoss())
-    config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
-    train(ModelConfig(n_layers=1, hidden_size=16, head_dim=16, vocab_multiple=16), config, shards, tmp_path / "lm")
-    model = load_model(tmp_path / "lm", "cpu")
+    _, model = trained(shards, tmp_path / "lm")
     found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
     assert found.document_tokens.tolist() == found.document_bytes.tolist()
     assert found.bits_per_byte == pytest.approx(found.text_nats.sum() / math.log(2) / shards.n_bytes)

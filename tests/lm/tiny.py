@@ -1,15 +1,14 @@
 """Untrained models with weights large enough for uneven predictions, and small tokenizers for them."""
 
-from __future__ import annotations
-
 import functools
+from dataclasses import replace
 
 import torch
 
 from lm.model.language_model import LanguageModel
 from lm.model.transformer import ModelConfig, Transformer
+from tests.generated import merged
 from tokenizer import Tokenizer, patterns
-from tokenizer.definition import ALPHABET
 
 
 def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_multiple=16):
@@ -31,6 +30,12 @@ def uneven(config, vocab_size, context_tokens, sha256="", *, scale=0.2):
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
     return model.eval()
+
+
+def exportable(tokenizer, **changes):
+    """A model with all settings that an export has to carry."""
+    config = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
+    return uneven(replace(config, **changes), tokenizer.vocab_size, 40, tokenizer.sha256)
 
 
 def language_model(tokenizer, context_tokens=64, **options):
@@ -56,20 +61,3 @@ def words(*texts):
     for text in texts or (b"the ", b"of ", b"th", b"in the "):
         add(text)
     return merged(list(pairs.values()), "none")
-
-
-def merged(tokens, pattern="gpt2", *, fence=None, n_phase1=None, special_tokens=("<|endoftext|>",), **options):
-    """A tokenizer whose merges are the given (left, right) pairs of byte strings, in order."""
-    rank = {bytes([byte]): i for i, byte in enumerate(ALPHABET)}
-    ranks = []
-    for left, right in tokens:
-        ranks.append((rank[left], rank[right]))
-        rank.setdefault(left + right, 256 + len(ranks) - 1)
-    return Tokenizer.from_ranks(
-        ranks,
-        pattern=patterns.resolve(pattern),
-        special_tokens=list(special_tokens),
-        fence=None if fence is None else patterns.resolve(fence),
-        n_phase1_merges=n_phase1,
-        **options,
-    )

@@ -1,7 +1,5 @@
 """Fixtures of several comparisons with other software."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -7,7 +7,6 @@ program that ran it on these corpora is this file at commit 7ec16780.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).with_name("kensho.json")
 N_CASES, N_SPELLED = 360, 24
-N_BYTES = 243
-"""Its vocabulary starts with the bytes that UTF-8 has."""
 
 REGEXES = {
     "o200k": (
@@ -75,8 +72,3 @@ def cases() -> Iterator[Case]:
             words=rng.randrange(1, 60),
             supermerges=rng.randrange(1, 40),
         )
-
-
-def digest(lines: list[str]) -> str:
-    """Short hash of a list of lines."""
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

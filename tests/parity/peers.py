@@ -1,5 +1,7 @@
 """Other software beside ours."""
 
+import json
+
 import numpy as np
 
 from tokenizer.formats.tiktoken import export
@@ -44,6 +46,21 @@ def to_encoding(tokenizer):
     import tiktoken
 
     return tiktoken.Encoding("exported", **export(tokenizer))
+
+
+def hf_trained(documents, regex, n_merges):
+    """The model of HF's trainer: all bytes and this many merges, as JSON."""
+    import tokenizers
+
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(regex), "isolated")
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level]) if regex else byte_level
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=256 + n_merges, min_frequency=0, show_progress=False, initial_alphabet=byte_level.alphabet()
+    )
+    model.train_from_iterator(documents, trainer)
+    return json.loads(model.to_str())["model"]
 
 
 def hf_split(text, pattern):

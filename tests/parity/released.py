@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokenizer.definition import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -90,6 +92,11 @@ def cases() -> Iterator[Case]:
             kept=kept,
             total=kept + rng.randrange(0, 90 if phrases else 30),
         )
+
+
+def lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
+    """Merges as lines of merges.txt."""
+    return [f"{printable(left)} {printable(right)}" for left, right in merges]
 
 
 def digest(merges: list[str]) -> str:

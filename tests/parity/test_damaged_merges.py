@@ -17,7 +17,7 @@ ONE_PASS = ["superwords", "spans_superwords", "unfenced"]
 DAMAGES = ["moved", "swapped", "repeated", "shuffled at the transition", "shuffled"]
 
 
-def damaged(ours: Tokenizer, how: str, *, n_merges: int = 20, seed: int = 7) -> Tokenizer:
+def damaged(ours, how, *, n_merges=20, seed=7):
     """The same tokens; some merges of each phase at other ranks, across the transition."""
     rng = np.random.default_rng(seed)
     n, first = len(ours.merge_ids), ours.n_phase1_merges

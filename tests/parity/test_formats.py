@@ -2,13 +2,14 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from tests import texts
 from tests.parity.peers import to_encoding
 from tokenizer import Tokenizer, UserError, formats, patterns
-from tokenizer.definition import Definition, printable
+from tokenizer.definition import printable
 from tokenizer.formats import hf_json, tiktoken
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -130,16 +131,8 @@ def test_any_merges_give_the_ids_of_hf(seed):
         assert hf_json(ours) == content
         if not ignoring:
             for phase1 in range(len(merges)):
-                leveled = Tokenizer(
-                    Definition(
-                        byte_ids=ours.byte_ids,
-                        merge_ids=ours.merge_ids,
-                        n_phase1_merges=phase1,
-                        pattern=patterns.resolve("gpt2"),
-                        fence=ours.pattern,
-                        unmerged=ours.unmerged,
-                    )
-                )
+                levels = {"n_phase1_merges": phase1, "pattern": patterns.resolve("gpt2"), "fence": ours.pattern}
+                leveled = Tokenizer(replace(ours.definition, **levels))
                 for text in found[:3]:
                     assert leveled.encode_ordinary(text) == ours.encode_ordinary(text), (case, phase1, text)
         with pytest.raises(UserError, match=r"cannot be written for tiktoken.*has added tokens .* '<a'"):

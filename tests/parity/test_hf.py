@@ -1,6 +1,8 @@
 """Our scanners, trainer and files beside HF `tokenizers`."""
 
+import io
 import json
+import random
 import unicodedata
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from superbpe import train_superbpe
 from tests import texts
-from tests.parity.peers import hf_split
+from tests.parity.peers import hf_split, hf_trained
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
 from tokenizer.definition import printable
 
@@ -34,22 +36,10 @@ def test_other_regexes_cut_where_hf_cuts(regex):
 # ------------------------------------------------------------------------------------------------- training
 
 
-def hf_trained(documents, regex, vocab_size):
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(regex), "isolated")
-    model.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level])
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=vocab_size, min_frequency=0, show_progress=False, initial_alphabet=byte_level.alphabet()
-    )
-    model.train_from_iterator(documents, trainer)
-    return json.loads(model.to_str())["model"]
-
-
 @pytest.mark.parametrize("name", ["gpt2", "superbpe", "llama3"])
 def test_merges_equal_hf_in_order(name):
     documents = texts.sample(200_000)
-    theirs = hf_trained(documents, patterns.resolve(name).regex, 256 + 1500)
+    theirs = hf_trained(documents, patterns.resolve(name).regex, 1500)
     counts = count_pretokens([Batch.from_texts(documents)], name)
     ours = train_bpe(counts, 256 + 1500, special_tokens=())
     assert len(theirs["merges"]) == 1500
@@ -57,6 +47,32 @@ def test_merges_equal_hf_in_order(name):
     # Only the ids of the bytes differ: HF numbers them in the order of its alphabet.
     assert {printable(token): i for i, token in enumerate(ours.vocab[256:], 256)}.items() <= theirs["vocab"].items()
     assert {printable(token) for token in ours.vocab} == theirs["vocab"].keys()
+
+
+def corpora(n):
+    """Small corpora of few letters, where ties, runs and pairs that vanish are the rule."""
+    rng = random.Random(336)
+    alphabets = ["ab", "abc ", "aab \n", "é中a ", "a1 2\n", "🦊🦊 a", "xyz'st ", "\x00\x7f a"]
+    for _ in range(n):
+        letters = rng.choice(alphabets)
+        documents = [
+            "".join(rng.choices(letters, k=rng.randrange(1, 30))) * rng.choice([1, 1, 2, 5])
+            for _ in range(rng.randrange(1, 6))
+        ]
+        yield documents, rng.choice(["gpt2", "llama3", "none"]), rng.random() < 0.5
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@pytest.mark.parametrize("n", [400, pytest.param(2500, marks=pytest.mark.slow)])
+def test_merges_of_generated_corpora_equal_hf(n):
+    for number, (documents, name, lines) in enumerate(corpora(n)):
+        # HF's file reader feeds lines with their line feed.
+        fed = [line for text in documents for line in io.StringIO(text, newline="\n")] if lines else documents
+        theirs = hf_trained(fed, patterns.resolve(name).regex, 40)["merges"]
+        counts = count_pretokens([Batch.from_texts(documents)], name, unit="line" if lines else "document", threads=1)
+        ours = train_bpe(counts, 256 + 40, special_tokens=())
+        found = [[printable(left), printable(right)] for left, right in ours.merges]
+        assert found == theirs, (number, documents, name, lines)
 
 
 # ------------------------------------------------------------------------------------------------- files

@@ -33,7 +33,7 @@ def by_regex(text, pattern):
 
 def compact(members):
     """Code points as ranges: "588-58A 600"."""
-    runs: list[list[int]] = []
+    runs = []
     for code in members:
         if runs and runs[-1][1] == code - 1:
             runs[-1][1] = code

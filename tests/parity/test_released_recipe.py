@@ -4,10 +4,7 @@
 but sizes: pattern, unit, fence and vetoes come from the configuration.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,15 +12,11 @@ from tests import texts
 from tests.experiments.outputs import run_until as run
 from tests.parity import released
 from tokenizer import Tokenizer
-from tokenizer.definition import printable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
 
-def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[Tokenizer, Tokenizer]:
+def _train(folder, text, recipe, **sizes):
     """Train both phases on a file; return the tokenizers of phase 1 and of both."""
     file, heldout = folder / "text.txt", folder / "heldout.txt"
     file.write_bytes(text.encode())
@@ -47,11 +40,7 @@ def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[To
     return found[0], found[-1]
 
 
-def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
-    return [f"{printable(left)} {printable(right)}" for left, right in merges]
-
-
-def _cases() -> list[tuple[released.Case, dict[str, list[str]]]]:
+def _cases():
     """Corpora for which the merges of the recipe `uw-2025` are recorded in full."""
     recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))[: released.N_SPELLED]
     return [
@@ -67,16 +56,16 @@ _PRESET = ["arms=[bpe_same,superbpe]", "superbpe=uw-2025"]
 
 @pytest.mark.parametrize("recipe", [_PRESET, ["experiment=uw_2025"]], ids=["preset", "experiment"])
 @pytest.mark.parametrize("number", range(3))
-def test_the_pipeline_gives_the_merges_of_the_released_trainer(number: int, recipe: list[str], tmp_path: Path) -> None:
+def test_the_pipeline_gives_the_merges_of_the_released_trainer(number, recipe, tmp_path):
     case, row = CASES[number]
     kept = min(case.kept, len(row["phase1"]))
     sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": kept + len(row["new"])}
     phase1, both = _train(tmp_path, case.text, recipe, **sizes)
-    assert _lines(phase1.merges) == row["phase1"]
-    assert _lines(both.merges[kept:]) == row["new"]
+    assert released.lines(phase1.merges) == row["phase1"]
+    assert released.lines(both.merges[kept:]) == row["new"]
 
 
-def test_phase_1_of_real_text_equals_hf(tmp_path: Path) -> None:
+def test_phase_1_of_real_text_equals_hf(tmp_path):
     """Code and prose with numbers, punctuation and indented lines, read by HF's trainer as the released scripts do."""
     tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers comes with the extra 'hf'")
     text = "\n".join(texts.sample(120_000))
@@ -91,4 +80,4 @@ def test_phase_1_of_real_text_equals_hf(tmp_path: Path) -> None:
     size = len(set(text.encode())) + 1500
     theirs.train([str(tmp_path / "text.txt")], tokenizers.trainers.BpeTrainer(show_progress=False, vocab_size=size))
     merges = json.loads(theirs.to_str())["model"]["merges"]
-    assert _lines(phase1.merges) == [" ".join(merge) for merge in merges]
+    assert released.lines(phase1.merges) == [" ".join(merge) for merge in merges]

@@ -4,8 +4,6 @@ How they were recorded: see `tests.parity.released`. What the released trainer d
 merges: it applies them to the text of stage 2 one by one, and leaves out those whose pair is not there.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections import Counter
@@ -16,14 +14,9 @@ import pytest
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests.parity import released
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
-from tokenizer.definition import printable
 from tokenizer.reference import as_bytes, replace_pair
 
 RULES = {recipe: PRESETS[recipe] for recipe in released.REGEXES}
-
-
-def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
-    return [f"{printable(left)} {printable(right)}" for left, right in merges]
 
 
 def _matches(found, recorded):
@@ -49,7 +42,7 @@ def trained():
             transition_merges=kept,
             threads=1,
         )
-        rows.append((case, row, phase1, _lines(phase1.merges), _lines(extended.merges[kept:])))
+        rows.append((case, row, phase1, released.lines(phase1.merges), released.lines(extended.merges[kept:])))
     return rows
 
 
@@ -83,7 +76,7 @@ def test_the_cases_cover_their_rules(trained):
     assert any(token.endswith("Ċ") for token in tokens)
 
 
-def _replayed(text: str, regex: str, merges: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _replayed(text, regex, merges):
     """The inherited merges that the released trainer keeps, by doing as it does.
 
     A pair is noted when its newer part is made (or at the beginning), if it is still somewhere at the end of that
@@ -108,7 +101,7 @@ def test_inherited_merges_are_left_out_only_without_their_pair(trained):
         if _matches(inherited, row["inherited"]) and case.kept % 5:
             continue  # the replay is slow: of the cases where nothing is left out, a part will do
         fence = patterns.resolve(RULES[case.recipe].fence).regex
-        replayed = _lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
+        replayed = released.lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
         assert _matches(replayed, row["inherited"]), case
         left_out += replayed != inherited
     assert left_out > 50

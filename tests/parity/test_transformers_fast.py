@@ -1,7 +1,5 @@
 """`tokenizer.hf` beside the stock class of `transformers`: the same calls, the same results."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

@@ -18,15 +18,7 @@ def documents(disputed):
 @pytest.fixture(scope="session")
 def phase1(documents):
     counts = count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=["<|endoftext|>"])
-    return train_bpe(counts, 256 + 150 + 1)
-
-
-@pytest.fixture(scope="session")
-def longer(documents):
-    """A phase 1 with as many merges as the competing superwords."""
-    return train_bpe(
-        count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=["<|endoftext|>"]), 256 + 160 + 1
-    )
+    return train_bpe(counts, 256 + 160 + 1)  # as many merges as the competing superwords
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,9 @@ from hypothesis import strategies as st
 from superbpe import PRESETS, Rules, reference, train_superbpe
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
-from tokenizer.reference import TIE_BREAKS
+from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterator, Sequence
 
     from tokenizer.reference import Merge, Pair, Word
@@ -46,7 +46,6 @@ RULES = {
     "boundless, few eligible": replace(PRESETS["boundless"], eligible="e|t"),
 }
 COMPETING = [name for name, rules in RULES.items() if rules.interleave]
-NOT_COMPETING = [name for name in RULES if name not in COMPETING]
 SPECIALS = ("<|endoftext|>",)
 
 
@@ -102,21 +101,6 @@ def pieces_of(documents: Sequence[str], phase1: Tokenizer, rules: Rules, n_kept:
     )
 
 
-def expected(
-    documents: Sequence[str],
-    phase1: Tokenizer,
-    rules: Rules,
-    n_kept: int,
-    n_new: int,
-    tie_break: str = "lowest-ids",
-) -> tuple[Counter[Word], list[Merge]]:
-    """The reference's pieces and merges."""
-    kept, specials = phase1.merges[:n_kept], list(phase1.special_tokens)
-    pieces = pieces_of(documents, phase1, rules, n_kept)
-    existing = [left + right for left, right in kept]
-    return pieces, reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials)
-
-
 def expected_lists(
     documents: Sequence[str],
     phase1: Tokenizer,
@@ -137,6 +121,23 @@ def expected_lists(
         n_phase1, n_superwords = reference.interleave(kept, counts, learned, n_merges)
         return kept[:n_phase1], learned[:n_superwords]
     return kept, learned
+
+
+def segmentation(documents, tokenizer, phase1, rules):
+    """Tokens of all pieces after the last merge, each merge made everywhere before the next."""
+    phase2 = tokenizer.merges[tokenizer.n_phase1_merges :]
+    kept = ranks_of(tokenizer.merges[: tokenizer.n_phase1_merges])
+    tokens = Counter()
+    for piece, count in pieces_of(documents, phase1, rules, len(phase1.merges)).items():
+        trained = piece
+        for merge in phase2:
+            trained = replace_pair(trained, merge)
+        assert tuple(merge_by_rank(piece, ranks_of(phase2))) == trained
+        for token in trained:
+            # A word whose last merge lost against superwords is several tokens, and no part of a superword.
+            for part in [token] if token in tokenizer.vocab else merge_by_rank([bytes([byte]) for byte in token], kept):
+                tokens[part] += count
+    return tokens
 
 
 def pairs(merges: Sequence[Merge]) -> list[Pair]:

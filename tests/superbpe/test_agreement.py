@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from superbpe import PRESETS
 from tests import texts
 from tests.properties import examples
-from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, pieces_of, small, train
+from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, segmentation, small, train
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.formats import hf_json
-from tokenizer.reference import as_bytes, merge_by_rank, ranks_of, replace_pair
+from tokenizer.reference import as_bytes, merge_by_rank, ranks_of
 
 WHOLE = {"unit": "document", "span_trigger": None, "truncate_quantile": None}
 """Units are documents and spans are whole, so that training and encoding cut the same pieces."""
@@ -41,23 +41,6 @@ def phase1_of(tokenizer):
             pattern=tokenizer.pattern,
         )
     )
-
-
-def segmentation(documents, tokenizer, phase1, rules):
-    """Tokens of all pieces after the last merge, each merge made everywhere before the next."""
-    phase2 = tokenizer.merges[tokenizer.n_phase1_merges :]
-    kept = ranks_of(tokenizer.merges[: tokenizer.n_phase1_merges])
-    tokens: Counter[bytes] = Counter()
-    for piece, count in pieces_of(documents, phase1, rules, len(phase1.merges)).items():
-        trained = piece
-        for merge in phase2:
-            trained = replace_pair(trained, merge)
-        assert tuple(merge_by_rank(piece, ranks_of(phase2))) == trained
-        for token in trained:
-            # A word whose last merge lost against superwords is several tokens, and no part of a superword.
-            for part in [token] if token in tokenizer.vocab else merge_by_rank([bytes([byte]) for byte in token], kept):
-                tokens[part] += count
-    return tokens
 
 
 @pytest.mark.parametrize("name", RULES)

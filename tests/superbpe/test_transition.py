@@ -6,27 +6,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, reference, train_superbpe
-from superbpe.transition import Merges, interleave, resolve_transition, times_applied
+from superbpe.transition import Merges, interleave
 from tests.properties import examples
 from tests.superbpe.oracle import batches
-from tokenizer import Batch, UserError, count_pretokens, train_bpe
-
-
-def test_resolve_transition():
-    assert resolve_transition(8000, 0.8) == 6400
-    assert resolve_transition(8000, 6400) == 6400
-    assert resolve_transition(8000, transition_merges=0) == 256
-    with pytest.raises(UserError, match="transition='late' is neither a number nor 'auto'"):
-        resolve_transition(8000, "late")
-
-
-def test_times_applied_counts_the_merges_inside_the_remaining_tokens():
-    # 256 = (0, 1), 257 = (256, 256), 258 = (257, 2)
-    ranks = np.array([[0, 1], [256, 256], [257, 2]])
-    counts = np.zeros(259, np.uint64)
-    counts[[0, 256, 257, 258]] = [5, 1, 10, 100]
-    assert times_applied(ranks, counts).tolist() == [221, 110, 100]
-    assert times_applied(np.empty((0, 2), np.int64), np.ones(256, np.uint64)).tolist() == []
+from tokenizer import Batch, count_pretokens, train_bpe
 
 
 def merges(*rows):

@@ -1,12 +1,9 @@
 """Jobs in fresh processes, the peers' environment, and text for them."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +14,14 @@ from tokenizer.errors import UserError
 
 
 @pytest.fixture
-def texts(tmp_path: Path) -> Path:
+def texts(tmp_path):
     path = tmp_path / "texts.jsonl"
     documents = ["one\n two", "ends with a line feed\n", "\n\nlow lower lowest", "naïve 🙂"]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents), encoding="utf-8")
     return path
 
 
-def test_hf_gives_the_same_merges(corpus: Path, tmp_path: Path) -> None:
+def test_hf_gives_the_same_merges(corpus, tmp_path):
     lines, documents = harness.plain_text(harness.corpus([str(corpus)], "text", None), tmp_path)
     options = argparse.Namespace(vocab_size=400, threads=None, transition=300, memory=None, paths=[], field="text")
     options.max_bytes = None
@@ -43,7 +40,7 @@ def test_hf_gives_the_same_merges(corpus: Path, tmp_path: Path) -> None:
     assert own.lines == [f"{left.hex()} {right.hex()}" for left, right in merges]
 
 
-def test_a_failing_job_reports_the_reason() -> None:
+def test_a_failing_job_reports_the_reason():
     with pytest.raises(RuntimeError, match=r"(?s)the job broken ended with exit code 1.*KeyError"):
         harness.Job("broken", "train tokenizers", {}).run()
 
@@ -58,11 +55,11 @@ def test_a_failing_job_reports_the_reason() -> None:
         (["61 6263", "63 64"], ["616263", "6364"], 2),  # whole tokens against pairs
     ],
 )
-def test_agreement_counts_the_first_common_merges(expected: list[str], found: list[str], n: int) -> None:
+def test_agreement_counts_the_first_common_merges(expected, found, n):
     assert harness.agreement(expected, found) == n
 
 
-def test_plain_text_is_the_same_by_lines_and_by_documents(texts: Path, tmp_path: Path) -> None:
+def test_plain_text_is_the_same_by_lines_and_by_documents(texts, tmp_path):
     corpus = harness.corpus([str(texts)], "text", None)
     lines, documents = harness.plain_text(corpus, tmp_path)
     found = documents.read_text(encoding="utf-8").split(harness.SEPARATOR)
@@ -73,14 +70,14 @@ def test_plain_text_is_the_same_by_lines_and_by_documents(texts: Path, tmp_path:
     assert lines.stat().st_mtime_ns == written
 
 
-def test_text_that_contains_the_separator_is_rejected(tmp_path: Path) -> None:
+def test_text_that_contains_the_separator_is_rejected(tmp_path):
     (tmp_path / "a.txt").write_text(f"before{harness.SEPARATOR}after")
     with pytest.raises(UserError, match="remove those documents"):
         harness.plain_text(harness.corpus([str(tmp_path / "a.txt")], "text", None), tmp_path)
     assert not list(tmp_path.glob("text-*"))
 
 
-def test_peak_memory_is_of_the_process_alone() -> None:
+def test_peak_memory_is_of_the_process_alone():
     big = bytearray(200_000_000)
     big[::4096] = b"x" * len(big[::4096])
     assert jobs.memory_mb("VmRSS") >= 200
@@ -89,10 +86,10 @@ def test_peak_memory_is_of_the_process_alone() -> None:
     assert 5 < float(child.stdout) < 100  # ru_maxrss would hand down its parent's
 
 
-def test_without_the_peers_environment_the_remedy_is_named(tmp_path: Path) -> None:
+def test_without_the_peers_environment_the_remedy_is_named(tmp_path):
     with pytest.raises(UserError, match=r"use --peers none, or make it with: python -m venv .*tiktoken==0\.14\.0"):
         harness.environment(tmp_path / "venv")
 
 
-def test_digests_do_not_depend_on_the_type_of_the_ids() -> None:
+def test_digests_do_not_depend_on_the_type_of_the_ids():
     assert jobs.digest([1, 2]) == jobs.digest(bytes([1, 0, 0, 0, 2, 0, 0, 0]))

@@ -92,15 +92,6 @@ def changes_of(written, merged, weight):
 LOW_NEWER = {b"low": 5, b"lower": 2, b"newer": 6}
 
 
-def test_production_bpe_first_step():
-    counted, tied, merged, words = next(steps(LOW_NEWER, 1, SMALLEST))
-    # The document's table leaves out (e, w), which "newer" holds six times.
-    assert counted == table("l o 7, o w 7, w e 8, e r 8, n e 6, e w 6")
-    assert tied == {word("w e"), word("e r")}
-    assert merged == word("e r")
-    assert words == table("l o w 5, l o w er 2, n e w er 6")
-
-
 @pytest.mark.parametrize("held", [SeamWords, IndexedWords])
 def test_production_bpe_seam_rule(held):
     """X = w and no Y: (w, e) and (e, r) lose the words' counts, (w, er) gains them."""
@@ -114,15 +105,6 @@ def test_production_bpe_seam_rule(held):
     assert all(after[word(pair)] == before[word(pair)] for pair in ("l o", "o w", "n e"))
     assert +after == +Counter({key: before[key] + changes.get(key, 0) for key in before | changes})
     assert {tuple(tokens): count for tokens, count in words.words} == table("l o w 5, l o w er 2, n e w er 6")
-
-
-@every_trainer
-def test_production_bpe_merges(name):
-    merges = TRAINERS[name](LOW_NEWER, 4, tie_break=SMALLEST)
-    # After (e, r), the pair (w, er) has all eight occurrences that (w, e) was tied with.
-    assert merges == [(b"e", b"r", 8), (b"w", b"er", 8), (b"l", b"o", 7), (b"e", b"wer", 6)]
-    # The other reading of "lexicographic order": the greater pair first.
-    assert TRAINERS[name](LOW_NEWER, 1, tie_break=GREATEST) == [(b"w", b"e", 8)]
 
 
 def test_changes_of_merges_inside_a_word():
@@ -159,29 +141,6 @@ def test_patterns():
 LOW_LOWER = {b"low": 3, b"lower": 2}
 
 
-def test_low_lower_step_by_step():
-    (one, tied1, m1, s1), (two, tied2, m2, s2), (three, tied3, m3, s3), (four, tied4, m4, s4) = steps(
-        LOW_LOWER, 4, GREATEST
-    )
-    assert one == table("l o 5, o w 5, w e 2, e r 2")
-    assert two == table("l ow 5, ow e 2, e r 2")
-    assert three == table("low e 2, e r 2")
-    assert four == table("lowe r 2")
-    # "The deterministic tiebreak fires at iterations 1 and 3."
-    assert [len(tied) > 1 for tied in (tied1, tied2, tied3, tied4)] == [True, False, True, False]
-    assert [m1, m2, m3, m4] == [word("o w"), word("l ow"), word("low e"), word("lowe r")]
-    assert [s1, s2, s3, s4] == [
-        *(table("l ow 3, l ow e r 2"), table("low 3, low e r 2")),
-        *(table("low 3, lowe r 2"), table("low 3, lower 2")),
-    ]
-
-
-@every_trainer
-def test_low_lower_merges(name):
-    merges = TRAINERS[name](LOW_LOWER, 9, tie_break=GREATEST)
-    assert merges == [(b"o", b"w", 5), (b"l", b"ow", 5), (b"low", b"e", 2), (b"lowe", b"r", 2)]
-
-
 def test_the_greater_pair_is_not_the_convention_of_hf():
     """The document takes the greater pair for everyone's rule; HF takes the lower ids, so (l, o) before (o, w)."""
     tokenizers = pytest.importorskip("tokenizers")
@@ -209,72 +168,83 @@ AS_WRITTEN = {b"I work": 2, b"I worked": 1, b"he works": 1, b"he worked": 1}
 AS_COUNTED = {b"I work": 2, b"I worked": 1, b"he ": 2, b"works": 1, b"worked": 1}
 
 
-def test_work_worked_works_step_by_step():
-    (one, tied1, m1, s1), (two, tied2, m2, s2), (three, tied3, m3, s3) = steps(AS_COUNTED, 3, SMALLEST)
-    others = table("I _ 3, h e 2, e _ 2, e d 2")
-    assert one == others | table("w o 5, o r 5, r k 5, _ w 3, k e 2, k s 1")
-    assert (tied1, m1) == ({word("w o"), word("o r"), word("r k")}, word("o r"))
-    assert s1 == table("I _ w or k 2, I _ w or k e d 1, h e _ 2, w or k s 1, w or k e d 1")
-    assert two == others | table("w or 5, or k 5, _ w 3, k e 2, k s 1")
-    assert (tied2, m2) == ({word("w or"), word("or k")}, word("or k"))
-    assert word("I _ w ork e d") in s2
-    assert three == others | table("w ork 5, _ w 3, ork e 2, ork s 1")
-    assert (tied3, m3) == ({word("w ork")}, word("w ork"))
-    assert s3 == table("I _ work 2, I _ work e d 1, h e _ 2, work s 1, work e d 1")
+HE_EATS = count_pretokens(["he eats", "he eats", "I eat", "you eat"], None)
+
+# For each merge: the table of counts before it, the pairs tied at the top, the merge, the words after it.
+STEPS = [
+    # The document's table leaves out (e, w), which "newer" holds six times.
+    (LOW_NEWER, SMALLEST, [
+        ("l o 7, o w 7, w e 8, e r 8, n e 6, e w 6", "w e, e r", "e r", "l o w 5, l o w er 2, n e w er 6"),
+    ]),
+    # "The deterministic tiebreak fires at iterations 1 and 3."
+    (LOW_LOWER, GREATEST, [
+        ("l o 5, o w 5, w e 2, e r 2", "l o, o w", "o w", "l ow 3, l ow e r 2"),
+        ("l ow 5, ow e 2, e r 2", "l ow", "l ow", "low 3, low e r 2"),
+        ("low e 2, e r 2", "low e, e r", "low e", "low 3, lowe r 2"),
+        ("lowe r 2", "lowe r", "lowe r", "low 3, lower 2"),
+    ]),
+    (AS_COUNTED, SMALLEST, [
+        ("I _ 3, h e 2, e _ 2, e d 2, w o 5, o r 5, r k 5, _ w 3, k e 2, k s 1", "w o, o r, r k", "o r",
+         "I _ w or k 2, I _ w or k e d 1, h e _ 2, w or k s 1, w or k e d 1"),
+        ("I _ 3, h e 2, e _ 2, e d 2, w or 5, or k 5, _ w 3, k e 2, k s 1", "w or, or k", "or k",
+         "I _ w ork 2, I _ w ork e d 1, h e _ 2, w ork s 1, w ork e d 1"),
+        ("I _ 3, h e 2, e _ 2, e d 2, w ork 5, _ w 3, ork e 2, ork s 1", "w ork", "w ork",
+         "I _ work 2, I _ work e d 1, h e _ 2, work s 1, work e d 1"),
+    ]),
+    (AS_WRITTEN, SMALLEST, [
+        ("w o 5, o r 5, r k 5, _ w 5, I _ 3, h e 2, e _ 2, k e 2, e d 2, k s 1", "_ w, w o, o r, r k", "_ w",
+         "I _w o r k 2, I _w o r k e d 1, h e _w o r k s 1, h e _w o r k e d 1"),
+    ]),
+    # Drill 1.
+    (HE_EATS, SMALLEST, [
+        ("h e 2, y o 1, o u 1, _ e 4, e a 4, a t 4, e _ 2, t s 2, I _ 1, u _ 1", "_ e, e a, a t", "_ e",
+         "h e _e a t s 2, I _e a t 1, y o u _e a t 1"),
+        ("h e 2, y o 1, o u 1, _e a 4, a t 4, e _e 2, t s 2, I _e 1, u _e 1", "_e a, a t", "_e a",
+         "h e _ea t s 2, I _ea t 1, y o u _ea t 1"),
+        ("h e 2, y o 1, o u 1, _ea t 4, e _ea 2, t s 2, I _ea 1, u _ea 1", "_ea t", "_ea t",
+         "h e _eat s 2, I _eat 1, y o u _eat 1"),
+        ("h e 2, y o 1, o u 1, e _eat 2, _eat s 2, I _eat 1, u _eat 1", "h e, e _eat, _eat s", "_eat s",
+         "h e _eats 2, I _eat 1, y o u _eat 1"),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("counts", "tie_break", "expected"), STEPS)
+def test_examples_step_by_step(counts, tie_break, expected):
+    for found, (counted, tied, merged, words) in zip(steps(counts, len(expected), tie_break), expected, strict=True):
+        pairs = {word(pair) for pair in tied.split(", ")}
+        assert found == (table(counted), pairs, word(merged), table(words))
+
+
+@pytest.mark.parametrize(
+    ("counts", "n", "tie_break", "expected"),
+    [
+        # After (e, r), the pair (w, er) has all eight occurrences that (w, e) was tied with.
+        (LOW_NEWER, 4, SMALLEST, "e r 8, w er 8, l o 7, e wer 6"),
+        # The other reading of "lexicographic order": the greater pair first.
+        (LOW_NEWER, 1, GREATEST, "w e 8"),
+        (LOW_LOWER, 9, GREATEST, "o w 5, l ow 5, low e 2, lowe r 2"),
+        (AS_COUNTED, 4, SMALLEST, "o r 5, or k 5, w ork 5, _ work 3"),
+        (AS_WRITTEN, 4, SMALLEST, "_ w 5, _w o 5, _wo r 5, _wor k 5"),
+        # By the code sketch, the greater pair.
+        (AS_WRITTEN, 4, GREATEST, "w o 5, wo r 5, wor k 5, _ work 5"),
+        # `eat` becomes a token only with its space, but by the code sketch at the second merge.
+        (HE_EATS, 4, SMALLEST, "_ e 4, _e a 4, _ea t 4, _eat s 2"),
+        (HE_EATS, 4, GREATEST, "e a 4, ea t 4, _ eat 4, h e 2"),
+    ],
+)
+@every_trainer
+def test_merges_of_the_examples(name, counts, n, tie_break, expected):
+    merges = TRAINERS[name](counts, n, tie_break=tie_break)
+    assert merges == [(*pair, count) for pair, count in table(expected).items()]
 
 
 @every_trainer
-def test_work_worked_works_merges(name):
-    merges = TRAINERS[name](AS_COUNTED, 4, tie_break=SMALLEST)
-    assert merges == [(b"o", b"r", 5), (b"or", b"k", 5), (b"w", b"ork", 5), (b" ", b"work", 3)]
+def test_later_merges_and_drill_3(name):
     learned = [left + right for left, right, _ in TRAINERS[name](AS_COUNTED, 20, tie_break=SMALLEST)]
     # "After a few more iterations": work with its space, then worked, then works.
     assert learned.index(b"work") < learned.index(b" work") < learned.index(b"worked") < learned.index(b"works")
-
-
-@every_trainer
-def test_work_worked_works_as_written(name):
-    counted, tied, merged, _ = next(steps(AS_WRITTEN, 1, SMALLEST))
-    assert counted == table("w o 5, o r 5, r k 5, _ w 5, I _ 3, h e 2, e _ 2, k e 2, e d 2, k s 1")
-    assert tied == {word("_ w"), word("w o"), word("o r"), word("r k")}
-    assert merged == word("_ w")
-    smaller = TRAINERS[name](AS_WRITTEN, 4, tie_break=SMALLEST)
-    assert smaller == [(b" ", b"w", 5), (b" w", b"o", 5), (b" wo", b"r", 5), (b" wor", b"k", 5)]
-    # By the code sketch, the greater pair.
-    greater = TRAINERS[name](AS_WRITTEN, 4, tie_break=GREATEST)
-    assert greater == [(b"w", b"o", 5), (b"wo", b"r", 5), (b"wor", b"k", 5), (b" ", b"work", 5)]
-
-
-HE_EATS = count_pretokens(["he eats", "he eats", "I eat", "you eat"], None)
-
-
-def test_drill_1_four_iterations_by_hand():
-    (one, tied1, m1, s1), (two, tied2, m2, s2), (three, tied3, m3, s3), (four, tied4, m4, s4) = steps(
-        HE_EATS, 4, SMALLEST
-    )
-    rest = table("h e 2, y o 1, o u 1")
-    assert one == rest | table("_ e 4, e a 4, a t 4, e _ 2, t s 2, I _ 1, u _ 1")
-    assert (tied1, m1) == ({word("_ e"), word("e a"), word("a t")}, word("_ e"))
-    assert s1 == table("h e _e a t s 2, I _e a t 1, y o u _e a t 1")
-    assert two == rest | table("_e a 4, a t 4, e _e 2, t s 2, I _e 1, u _e 1")
-    assert (tied2, m2) == ({word("_e a"), word("a t")}, word("_e a"))
-    assert s2 == table("h e _ea t s 2, I _ea t 1, y o u _ea t 1")
-    assert three == rest | table("_ea t 4, e _ea 2, t s 2, I _ea 1, u _ea 1")
-    assert (tied3, m3) == ({word("_ea t")}, word("_ea t"))
-    assert s3 == table("h e _eat s 2, I _eat 1, y o u _eat 1")
-    assert four == rest | table("e _eat 2, _eat s 2, I _eat 1, u _eat 1")
-    assert (tied4, m4) == ({word("h e"), word("e _eat"), word("_eat s")}, word("_eat s"))
-    assert s4 == table("h e _eats 2, I _eat 1, y o u _eat 1")
-
-
-@every_trainer
-def test_drills_1_and_3(name):
-    """`eat` becomes a token only with its space, and incremental updates change nothing."""
-    learned = [left + right for left, right, _ in TRAINERS[name](HE_EATS, 4, tie_break=SMALLEST)]
-    assert learned == [b" e", b" ea", b" eat", b" eats"]
-    # By the code sketch it becomes one at the second merge.
-    learned = [left + right for left, right, _ in TRAINERS[name](HE_EATS, 4, tie_break=GREATEST)]
-    assert learned == [b"ea", b"eat", b" eat", b"he"]
+    # Incremental updates change nothing.
     expected = TRAINERS["naive"](HE_EATS, 9, tie_break=SMALLEST)
     assert TRAINERS[name](HE_EATS, 9, tie_break=SMALLEST) == expected
 

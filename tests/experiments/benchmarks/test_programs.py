@@ -1,7 +1,5 @@
 """The benchmarks on a tiny corpus: their tables, what they compare, and how they report mistakes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -19,7 +17,7 @@ TOY += ["--rounds", "2", "--device", "cpu"]
 SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers", "none"]
 
 
-def test_a_table_of_training_by_size(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_training_by_size(corpus, tmp_path, capsys):
     options = [*SMALL, "--cache", str(tmp_path), "--tables", "peers", "sizes", "--sizes", "50kB", "1MB"]
     assert train.main([str(corpus), *options]) == 0
     out = capsys.readouterr().out
@@ -29,9 +27,7 @@ def test_a_table_of_training_by_size(corpus: Path, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.slow
-def test_degenerate_text_has_a_row_for_each_case(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_degenerate_text_has_a_row_for_each_case(corpus, tmp_path, capsys):
     options = [*SMALL, "--cache", str(tmp_path), "--tables", "degenerate", "--degenerate-bytes", "20kB"]
     assert train.main([str(corpus), *options]) == 0
     out = capsys.readouterr().out
@@ -46,16 +42,14 @@ def test_degenerate_text_has_a_row_for_each_case(
         (["--pattern", "gtp2"], "did you mean 'gpt2'"),
     ],
 )
-def test_a_mistake_is_one_line(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
+def test_a_mistake_is_one_line(corpus, tmp_path, capsys, options, message):
     assert train.main([str(corpus), *SMALL, "--cache", str(tmp_path), *options]) == 2
     assert message in capsys.readouterr().err
     assert train.main([str(tmp_path / "none.txt"), *SMALL]) == 2
     assert capsys.readouterr().err.count("none.txt") == 1
 
 
-def test_our_job_reports_the_numbers_in_the_tokenizer(corpus: Path) -> None:
+def test_our_job_reports_the_numbers_in_the_tokenizer(corpus):
     options = harness.parser("")
     train.add_options(options)
     arguments = options.parse_args([str(corpus), *SMALL[:-2]])
@@ -67,7 +61,7 @@ def test_our_job_reports_the_numbers_in_the_tokenizer(corpus: Path) -> None:
     assert facts["threshold"] <= facts["last_count"]
 
 
-def test_no_document_is_both_trained_on_and_encoded(tmp_path: Path) -> None:
+def test_no_document_is_both_trained_on_and_encoded(tmp_path):
     documents = [f"x = {i}\n" * 10 for i in range(20)]
     (tmp_path / "code.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     options = harness.parser("")
@@ -83,13 +77,11 @@ def test_no_document_is_both_trained_on_and_encoded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_encoding_beside_hf_by_kind(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encoding_beside_hf_by_kind(corpus, tmp_path, capsys, monkeypatch):
     """HF stands for two of the peers; one has a tokenizer with other merges, the other cannot load one."""
     run = harness.Job.run
 
-    def replaced(job: harness.Job) -> None:
+    def replaced(job):
         if job.job in ("encode tiktoken", "encode gigatoken"):
             file = tmp_path / f"{job.job[7:]}.json"
             job.job, job.arguments = "encode tokenizers", job.arguments | {"json": str(file)}
@@ -110,9 +102,7 @@ def test_encoding_beside_hf_by_kind(
     assert all(name in out for name in harness.DEGENERATE)
 
 
-def test_encoding_rejects_a_two_pass_tokenizer(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_encoding_rejects_a_two_pass_tokenizer(corpus, tmp_path, capsys):
     text = harness.corpus([str(corpus)], "text", None)
     phase1 = train_bpe(count_pretokens(text, "gpt2"), 300)
     train_superbpe(phase1, text.batches, vocab_size=300, transition=299, rules="runs").save(tmp_path / "runs")
@@ -123,7 +113,7 @@ def test_encoding_rejects_a_two_pass_tokenizer(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--precision", "bf16", "--document-mask"]])
-def test_both_models_take_the_same_steps(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+def test_both_models_take_the_same_steps(capsys, options):
     pytest.importorskip("transformers")
     assert lm.main([*TOY, *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -131,9 +121,7 @@ def test_both_models_take_the_same_steps(capsys: pytest.CaptureFixture[str], opt
     assert all(words in out for words in expected)
 
 
-def test_each_case_has_a_table_without_transformers(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_case_has_a_table_without_transformers(capsys, monkeypatch):
     monkeypatch.setattr(lm, "HAS_LLAMA", False)
     assert lm.main([*TOY, "--vocab-size", "300", "600"]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -141,7 +129,7 @@ def test_each_case_has_a_table_without_transformers(
     assert "llama" not in out
 
 
-def test_synthetic_shards_are_shards() -> None:
+def test_synthetic_shards_are_shards():
     shards = lm.SyntheticShards(300, 5000, 40)
     shards._check()
     assert shards.tokens(0, 5000).max() == shards.eos_id == 299
@@ -150,7 +138,7 @@ def test_synthetic_shards_are_shards() -> None:
 
 
 @pytest.mark.slow
-def test_every_rung_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_rung_has_a_row(tmp_path, capsys):
     (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts.sample(60_000)))
     assert ladder.main([str(tmp_path / "text.jsonl"), "--merges", "50", "100", "--limit", "5"]) == 0
     out = capsys.readouterr().out

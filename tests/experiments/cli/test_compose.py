@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from experiments.cli.compose import check, load
@@ -36,7 +34,7 @@ from tokenizer.errors import UserError
         (["corpus=files", "corpus.paths=[a.txt]", "corpus.dataset=b"], "are both given"),
         (["corpus.max_bytes=0"], "corpus.max_bytes=0 must be at least 1"),
         (["bpe.min_count=0"], "bpe.min_count=0 must be at least 1"),
-        (["eval.contamination=-1"], "a number of words such as 13, or null"),
+        (["eval.contamination=-1"], "must be at least 0: a number of words such as 13, or null"),
         (["lm.train.device=gpu"], "use auto, cpu, cuda or cuda:NUMBER"),
         (["lm.tune_rates=[1,2]"], r"lm.tune_rates=\[1.0, 2.0\]: use at least 3 different factors above 0"),
         (["lm.tune_rates=[0,1,2]"], "different factors above 0"),
@@ -47,27 +45,84 @@ from tokenizer.errors import UserError
         (["superbpe.transition=0.7,0.8"], "--multirun"),
         (["a=["], "cannot read the override"),
         (["hydra/launcher=joblb"], "joblb"),
+        (
+            ["experiment=uw_2025", "corpus.paths=[a]", "bpe.vocab_size=600"],
+            "change superbpe.transition or bpe.vocab_size",
+        ),
+        (["bpe.special_tokens=[a]"], "special token 'a' is also how"),
+        (["bpe.special_tokens=[xyz,xyz]"], "repeats a string"),
+        (["lm.train.precision=fp8"], "precision=fp8 is not one of"),
+        (["lm.train.compile=maybe"], "compile=maybe is not one of"),
+        (["lm.train.max_steps=0"], "max_steps=0: use 1 or more, or null"),
+        (["budget.mode=equal_byte"], "did you mean 'equal_bytes'"),
+        (["budget.train_flops=0"], r"budget.train_flops=0(\.0)? must be at least 1"),
+        (["budget.train_flops=inf"], "budget.train_flops=inf must be"),
+        (["budget.ladder=[0]"], "budget.ladder has 0: use shares of budget.train_bytes below 1, or bytes up"),
+        (["budget.ladder=[-1]"], "budget.ladder has -1: use shares"),
+        (["budget.ladder=[1e12]"], r"budget.ladder has 1e\+12: use shares"),
+        (
+            ["budget.train_flops=1e10", "lm.train.context_tokens=256", "budget.ladder=[2e10]"],
+            r"budget.ladder has 2e\+10: use shares of budget.train_flops below 1, or FLOPs up to 10,000,000,000",
+        ),
+        (["lm.train.warmup_steps=1000", "budget.train_bytes=81920"], "overlap in a run of 10 steps"),
+        (["shards.tokens_per_shard=0"], "tokens_per_shard=0 must be at least 1"),
+        (["corpus.paths=[a.jsonl]"], "add corpus=files"),
+        (["corpus=files", "corpus.paths=[a]", "corpus.sources={web: b}"], "paths and corpus.sources are both given"),
+        (["runner.memory_mb=0"], "runner.memory_mb=0 must be at least 1"),
+        (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find the transition themselves"),
+        (["superbpe.transition=auto"], "need atoms='pretokens'"),
+        (["lm.tune_validation_bytes=0"], "lm.tune_validation_bytes=0 must be at least 1"),
+        (["lm.n_seeds=0"], "lm.n_seeds=0 must be at least 1"),
+        (["arms=[]"], r"no arms to compare; choose some, such as arms=\[bpe,superbpe\]"),
+        (["arms=[bpe,supperbpe]"], r"arms.supperbpe has no recipe \(did you mean 'superbpe'\?\)"),
+        (["arms=[bpe,'a b']"], "the name of an arm consists of letters"),
+        (["arms=[bpe,x]", "arms.x.recipe=wordpiece"], "'wordpiece'; it is one of: bpe, bpe_same, superbpe"),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.end_of_text=a"], "arms.x.end_of_text has no effect"),
+        (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "arms.x.file has no effect .* recipe=bpe; remove it"),
+        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "arms.x.revision has no effect"),
+        (["arms.bpe.preset=runs"], "arms.bpe.preset has no effect on an arm with recipe=bpe"),
+        (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'arms.bpe.label'\?\)"),
+        (["arms.bpe.bpe.vocab_sise=300"], r"'arms.bpe.bpe.vocab_sise' \(did you mean 'vocab_size'\?\)"),
+        (["arms.bpe.bpe.vocab_size=many"], "arms.bpe.bpe.vocab_size: Value 'many'"),
+        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.bpe.vocab_size=200"], "arm x: .*use at least 257"),
+        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.preset=run"], r"did you mean 'runs'\?"),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.label=BPE"], "two arms have the label 'BPE'"),
+        (["reference=bp"], r"reference=bp is not an arm \(did you mean 'bpe'\?\)"),
+        (["arms.other.file=x"], r"the arm 'other' is not chosen; add it to the list: arms=\[bpe,superbpe,other\]"),
+        (["arms.bytes.bpe.vocab_size=300"], "the arm 'bytes' is not chosen"),
+        (
+            ["arms=[bpe,x]", "arms.x.file=a", "arms.x.bpe.vocab_size=512"],
+            "bpe has no effect on an arm with recipe=file",
+        ),
+        (["arms.superbpe.bpe.vocab_size=100"], "arm superbpe: bpe.vocab_size=100 is below"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_with_its_remedy(overrides, message):
     with pytest.raises(UserError, match=message) as caught:
         check(overrides)
     assert "\n" not in str(caught.value)
 
 
-def test_a_sweep_is_checked_value_by_value() -> None:
-    assert check(["superbpe.transition=0.7,0.8", "logger=none"], sweep=True) == {"superbpe.transition": ["0.7", "0.8"]}
+def test_a_sweep_is_checked_value_by_value():
+    for key, values in [
+        ("superbpe.transition", ["0.7", "0.8"]),
+        ("superbpe", ["uw-2025", "runs"]),
+        ("arms", ["[bpe,superbpe]", "[bpe,bytes]"]),
+        ("arms.superbpe.superbpe.transition", ["0.7", "0.8"]),
+    ]:
+        assert check([f"{key}={','.join(values)}", "logger=none"], sweep=True) == {key: values}
     with pytest.raises(UserError, match=r"1\.8"):
         check(["superbpe.transition=0.7,1.8"], sweep=True)
 
 
-def test_a_transition_is_a_number_or_a_fraction() -> None:
+def test_a_transition_is_a_number_or_a_fraction():
     assert load(["superbpe.transition=0.5"]).superbpe.transition == 0.5
     assert load(["superbpe.transition=5000"]).superbpe.transition == 5000
 
 
-def test_a_custom_configuration_folder(tmp_path: object) -> None:
-    folder = tmp_path / "experiment"  # type: ignore[operator]
+def test_a_custom_configuration_folder(tmp_path):
+    folder = tmp_path / "experiment"
     folder.mkdir()
     (folder / "mine.yaml").write_text("# @package _global_\nbpe:\n  vocab_size: 5000\n")
     assert load(["experiment=mine"], config_dir=str(tmp_path)).bpe.vocab_size == 5000

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import errno
 import io
 import logging
@@ -17,26 +15,26 @@ from experiments.cli.console import Reporter, duration, si
     ("value", "shown"),
     [(0, "0"), (512, "512"), (999.9, "1k"), (8192, "8.19k"), (94_200_000, "94.2M"), (2.5e12, "2.5T")],
 )
-def test_si(value: float, shown: str) -> None:
+def test_si(value, shown):
     assert si(value) == shown
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "0.0 s"), (59.96, "1 min 00 s"), (83, "1 min 23 s"), (3600, "1 h 00 min")]
 )
-def test_duration(seconds: float, shown: str) -> None:
+def test_duration(seconds, shown):
     assert duration(seconds) == shown
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch):
     """The time, which only the test advances; nothing else prints."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return now
 
 
-def test_without_a_terminal_progress_is_occasional_lines(clock: list[float]) -> None:
+def test_without_a_terminal_progress_is_occasional_lines(clock):
     out = io.StringIO()
     reporter = Reporter(Console(file=out, width=40))
     with reporter.stage("count"):
@@ -48,7 +46,7 @@ def test_without_a_terminal_progress_is_occasional_lines(clock: list[float]) -> 
     assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
 
 
-def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
+def test_time_left_is_by_recent_speed(clock):
     out = io.StringIO()
     reporter = Reporter(Console(file=out, width=40))
     with reporter.stage("lm bpe"):
@@ -62,7 +60,7 @@ def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
     assert last == "  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left"
 
 
-def test_steps_are_printed_and_details_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_steps_are_printed_and_details_are_only_logged(caplog):
     caplog.set_level(logging.INFO)
     out = io.StringIO()
     reporter = Reporter(Console(file=out))
@@ -74,7 +72,7 @@ def test_steps_are_printed_and_details_are_only_logged(caplog: pytest.LogCapture
     assert [" ".join(record.getMessage().split()) for record in caplog.records] == ["10.5 us each", *lines]
 
 
-def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left() -> None:
+def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left():
     out = io.StringIO()
     reporter = Reporter(Console(file=out, force_terminal=True, width=100))
     with reporter.stage("count"):
@@ -84,7 +82,7 @@ def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left() -> None:
     assert "count: counting 30M/40M" in out.getvalue()
 
 
-def test_progress_outside_a_stage_is_silent() -> None:
+def test_progress_outside_a_stage_is_silent():
     out = io.StringIO()
     Reporter(Console(file=out, force_terminal=True)).progress("counting", 1, None)
     assert out.getvalue() == ""
@@ -101,10 +99,8 @@ def test_progress_outside_a_stage_is_silent() -> None:
         (errno.EFBIG, "ulimit -f"),
     ],
 )
-def test_disk_errors_are_one_line_with_path_and_remedy(
-    number: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def job() -> None:
+def test_disk_errors_are_one_line_with_path_and_remedy(number, said, capsys):
+    def job():
         raise OSError(number, os.strerror(number), "store/lm-1")
 
     assert module.exit_code(job) == 2
@@ -115,7 +111,7 @@ def test_disk_errors_are_one_line_with_path_and_remedy(
     assert complaint.count("\n") == 1
 
 
-def test_other_system_errors_are_not_explained() -> None:
+def test_other_system_errors_are_not_explained():
     assert module.system_error(OSError(errno.ECONNRESET, "reset")) is None
 
 
@@ -129,14 +125,14 @@ ARMS = [
 ]
 
 
-def shown(header: list[str], rows: list[list[str]], width: int = 80) -> str:
+def shown(header, rows, width=80):
     out = io.StringIO()
     Reporter(Console(file=out, width=width)).table("Held-out text", header, rows)
     return out.getvalue()
 
 
 @pytest.mark.parametrize("by_arm", [True, False])
-def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm: bool) -> None:
+def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm):
     quantities = {"vocabulary": "131,072", "bits per byte, clean documents": "0.8731", "training FLOPs": "8.26T"}
     names = list(quantities)
     rows = [[arm, *quantities.values()] for arm in ARMS] if by_arm else [[n, *[quantities[n]] * 6] for n in names]
@@ -147,14 +143,14 @@ def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm: bool) -> N
     assert ("─" in text) == by_arm
 
 
-def test_a_wide_table_becomes_a_list() -> None:
+def test_a_wide_table_becomes_a_list():
     text = shown(["", "a" * 50, "b" * 50], [["one", "1", "2"], ["two", "", "4"]])
     assert text.splitlines() == [
         "Held-out text", "one", f"  {'a' * 50}: 1", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"
     ]  # fmt: skip
 
 
-def test_columns_share_the_width_that_words_leave() -> None:
+def test_columns_share_the_width_that_words_leave():
     text = shown(
         ["", "value"], [["a name of several words that needs more than one line of this table", "1"]], width=40
     )
@@ -162,7 +158,7 @@ def test_columns_share_the_width_that_words_leave() -> None:
     assert "a name of several words that" in text
 
 
-def test_a_table_has_no_lines_between_columns() -> None:
+def test_a_table_has_no_lines_between_columns():
     header, row = ["", "transition", "max_words", "", *["number"] * 4], ["0", "0.8", "4", "SuperBPE", *["1.7021"] * 4]
     text = shown(header, [row], width=68)
     assert max(map(len, text.splitlines())) <= 68

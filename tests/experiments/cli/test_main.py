@@ -1,7 +1,5 @@
 """The command `superbpe`, and the commands that need no configuration."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import errno
@@ -9,26 +7,26 @@ import importlib
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from experiments.cli import main
-from experiments.cli.arguments import size, whole
+from experiments.cli.arguments import size, tokenizers_of, whole
 from experiments.cli.compose import load
 from experiments.cli.console import exit_code
 from experiments.commands import train
+from experiments.store import artifacts, records
 from lm.data.shard_writer import HashedFile
 from lm.data.shards import Shards
 from superbpe import PHASE1, PRESETS, train_superbpe
 from tests import other_tokenizers, texts
-from tests.experiments.outputs import run_until
 from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, formats, train_bpe
 from tokenizer.patterns import FULL_STRENGTH
 
 
-def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_is_listed(capsys):
     names = [name.replace("-", "_") for name in main.NAMES]
     assert len(names) <= 15
     for name in names:
@@ -39,21 +37,20 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("\n  ") == len(names)
 
 
-def test_unknown_commands_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_commands_and_options_are_one_line(capsys, mistake):
     assert main.run(["status", "--help"]) == 0
     assert "usage: superbpe status" in capsys.readouterr().out
-    assert main.run(["trian"]) == 2
-    assert "unknown command 'trian' (did you mean 'train'?)" in capsys.readouterr().err
+    assert "unknown command 'trian' (did you mean 'train'?)" in mistake("trian")
+    error = mistake("encode", "tok", "a.txt", "--seperator", "x")
+    assert "unknown option --seperator (did you mean '--separator'?); superbpe encode --help" in error
 
 
-def full_disk(*_: object) -> None:
+def full_disk(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("preset", [None, "uw-2025"])
-def test_train_count_and_encode(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, preset: str | None
-) -> None:
+def test_train_count_and_encode(tmp_path, mistake, monkeypatch, preset):
     path, out = tmp_path / "a.txt", tmp_path / "tokenizer"
     path.write_text(text := "\n".join(texts.sample(100_000)))
     chosen = ["--superbpe", preset, "--transition", "0.7"] if preset else []
@@ -66,17 +63,16 @@ def test_train_count_and_encode(
     tokenizer = Tokenizer.load(out)
     assert tokenizer.sha256 == expected.sha256
     assert tokenizer.provenance["phase2" if preset else "phase1"]["text"] == [str(path)]
-    assert main.run(["train", *arguments]) == 2
-    assert f"--to {out} exists" in capsys.readouterr().err
+    assert f"--to {out} exists" in mistake("train", *arguments)
 
     (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
-    assert main.run(["encode", str(records), str(out), "--to", str(tmp_path / "no")]) == 2
-    assert f"{records} is text; name the tokenizer first: {out} {records}" in capsys.readouterr().err
+    swapped = mistake("encode", records, out, "--to", tmp_path / "no")
+    assert f"{records} is text; name the tokenizer first: {out} {records}" in swapped
     assert main.run(["encode", str(out), str(path), "--to", str(tmp_path / "shards")]) == 0
     with monkeypatch.context() as patch:
         patch.setattr(HashedFile, "write", full_disk)
-        assert main.run(["encode", str(out), str(path), "--to", str(tmp_path / "more")]) == 2
-    assert f"error: {tmp_path / 'more'}: the disk is full" in capsys.readouterr().err.replace("\n", "")
+        error = mistake("encode", out, path, "--to", tmp_path / "more")
+    assert f"error: {tmp_path / 'more'}: the disk is full" in error
     shards = Shards.open(tmp_path / "shards", tokenizer)
     assert shards.document(0).tolist() == tokenizer.encode(text)
 
@@ -100,23 +96,16 @@ def test_train_count_and_encode(
         (["--to", "/proc/x"], "--to /proc/x: cannot write there"),
     ],
 )
-def test_training_is_rejected_before_it_starts(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    message: str,
-) -> None:
+def test_training_is_rejected_before_it_starts(tmp_path, mistake, monkeypatch, arguments, message):
     path = tmp_path / "a.txt"
     path.write_text("a text of more than ten bytes")
     monkeypatch.setattr(train, "open_text", lambda *_, **__: Corpus(CorpusConfig([str(path)], document_limit_bytes=10)))
     monkeypatch.setattr(train, "count_pretokens", lambda *_, **__: pytest.fail("work has started"))
-    assert main.run(["train", str(path), "--vocab-size", "300", "--to", str(tmp_path / "to"), *arguments]) == 2
+    assert message in mistake("train", path, "--vocab-size", "300", "--to", tmp_path / "to", *arguments)
     assert not (tmp_path / "to").exists()
-    assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_phase_1_and_rules_are_options(tmp_path: Path) -> None:
+def test_phase_1_and_rules_are_options(tmp_path):
     path, out = tmp_path / "a.jsonl", tmp_path / "tokenizer"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts.sample(100_000)))
     options = ["--superbpe", "digits", "--pattern", "gpt2", "--unit", "line", "--rule", "max_words=2"]
@@ -129,7 +118,7 @@ def test_phase_1_and_rules_are_options(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> tuple[str, str]:
+def small(tmp_path):
     """A tokenizer and a text."""
     (tmp_path / "text.jsonl").write_text("\n".join(json.dumps({"body": text}) for text in texts.sample(20_000)))
     train_bpe(texts.sample(20_000), 300).save(tmp_path / "small")
@@ -149,18 +138,14 @@ TAKING = {
 
 @pytest.mark.parametrize("command", TAKING)
 def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_command(
-    small: tuple[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-) -> None:
+    small, tmp_path, monkeypatch, capsys, command
+):
     folder, text = small
     rest, exact = TAKING[command]
     monkeypatch.setattr("tokenizer.external.opening._snapshot", lambda *_: (Path(folder), "c0ffee"))
     monkeypatch.setattr("tokenizer.external.opening.named_encoding", lambda _: formats.read(folder))
 
-    def ran(name: str, out: str) -> int:
+    def ran(name, out):
         words = [{"TEXT": text, "OUT": str(tmp_path / out)}.get(word, word) for word in rest]
         return main.run([command, name, *words, *(["--field", "body"] if text in words else [])])
 
@@ -183,11 +168,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
     ("record", "options", "message"),
     [
         ('{"content": "a"}', [], "name the one that holds the text with --field NAME"),
-        (
-            '{"text": 7}',
-            [],
-            "a string (the text), at column 10; fix the line, or leave damaged lines out with --on-error skip",
-        ),
+        ('{"text": 7}', [], "at column 10; fix the line, or leave damaged lines out with --on-error skip"),
         ('{"text": "a"}', ["--vocab-size", "100"], "--vocab-size: '100' is not a whole number of at least 257"),
         ('{"text": ""}', [], "the documents of ['PATH'], all are empty"),
         (
@@ -197,32 +178,24 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
         ),
     ],
 )
-def test_messages_name_the_options_of_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], record: str, options: list[str], message: str
-) -> None:
+def test_messages_name_the_options_of_the_command(tmp_path, mistake, record, options, message):
     (path := tmp_path / "a.jsonl").write_text(record)
-    with suppress(SystemExit):
-        main.run(["train", str(path), *(options or ["--vocab-size", "300"]), "--to", str(tmp_path / "to")])
-    error = capsys.readouterr().err
+    error = mistake("train", path, *(options or ["--vocab-size", "300"]), "--to", tmp_path / "to")
     assert message.replace("PATH", str(path)) in error
-    assert len(error.splitlines()) == 1
     assert not (tmp_path / "to").exists()
 
 
-def test_messages_name_the_keys_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_name_the_keys_of_a_configuration(tmp_path, mistake):
     (path := tmp_path / "a.jsonl").write_text('{"content": "a"}\n')
     arguments = ["corpus=files", f"corpus.paths=[{path}]", f"hydra.run.dir={tmp_path}", f"artifacts={tmp_path}/a"]
-    assert run_until("count", arguments) == 2
-    assert "name the one that holds the text with corpus.field=NAME" in capsys.readouterr().err
-    assert run_until("count", ["superbpe.transition=80%"]) == 2
-    assert "superbpe.transition='80%' is neither a number nor 'auto'" in capsys.readouterr().err
+    count = ["pipeline", "--until", "count"]
+    assert "name the one that holds the text with corpus.field=NAME" in mistake(*count, *arguments)
+    assert "superbpe.transition='80%' is neither a number nor 'auto'" in mistake(*count, "superbpe.transition=80%")
 
 
-def test_a_wrong_source_field_is_found_before_any_work(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_until("count", [*tiny, "corpus.source_field=orign"]) == 2
-    assert "corpus.source_field=orign" in capsys.readouterr().err
+def test_a_wrong_source_field_is_found_before_any_work(tiny, tmp_path, mistake):
+    error = mistake("pipeline", "--until", "count", *tiny, "corpus.source_field=orign")
+    assert "corpus.source_field=orign" in error
     assert not list((tmp_path / "artifacts").glob("count-*"))
 
 
@@ -238,14 +211,12 @@ def test_a_wrong_source_field_is_found_before_any_work(
         ["compare", "RUN", "--out"],
     ],
 )
-def test_a_place_that_cannot_be_written_is_found_before_any_work(
-    words: list[str], small: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_cannot_be_written_is_found_before_any_work(words, small, mistake, monkeypatch):
     monkeypatch.setattr(Corpus, "batches", lambda *_, **__: pytest.fail("text is read"))
     names = {"TOKENIZER": small[0], "TEXT": small[1]}
     words = [names.get(word, word) for word in words]
-    assert main.run([*words[:2], "/proc/x/y", *words[2:]] if words[0] == "export" else [*words, "/proc/x/y"]) == 2
-    assert "cannot write there (No such file or directory); name another place" in capsys.readouterr().err
+    error = mistake(*([*words[:2], "/proc/x/y", *words[2:]] if words[0] == "export" else [*words, "/proc/x/y"]))
+    assert "cannot write there (No such file or directory); name another place" in error
 
 
 @pytest.mark.parametrize(
@@ -258,9 +229,7 @@ def test_a_place_that_cannot_be_written_is_found_before_any_work(
         ["inspect", "TOKENIZER", "--text", "TEXT", "--out", "OUT"],
     ],
 )
-def test_every_command_says_what_it_skipped(
-    words: list[str], small: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_says_what_it_skipped(words, small, tmp_path, capsys):
     with Path(small[1]).open("a") as text:
         text.write('\n{"body": 7}\nnot JSON\n')
     names = {"TOKENIZER": small[0], "TEXT": small[1], "OUT": str(tmp_path / "out")}
@@ -269,27 +238,27 @@ def test_every_command_says_what_it_skipped(
     assert warning.startswith("warning: 2 damaged records")
 
 
-def test_errors_of_other_software_without_a_file_are_their_own_words(capsys: pytest.CaptureFixture[str]) -> None:
-    def job() -> None:
+def test_errors_of_other_software_without_a_file_are_their_own_words(capsys):
+    def job():
         raise ConnectionError("Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)")
 
     assert exit_code(job) == 2
     assert capsys.readouterr().err == "error: Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)\n"
 
 
-def test_a_warning_shows_no_source_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_shows_no_source_line(tmp_path, capsys):
     (path := tmp_path / "a.txt").write_text("a text")
     assert main.run(["train", str(path), "--vocab-size", "9000", "--to", str(tmp_path / "to")]) == 0
     assert capsys.readouterr().err.startswith("warning: the corpus ran out of pairs after")
 
 
-def test_an_empty_folder_that_a_full_disk_left_is_used(tmp_path: Path) -> None:
+def test_an_empty_folder_that_a_full_disk_left_is_used(tmp_path):
     (path := tmp_path / "a.txt").write_text("a text")
     (tmp_path / "to").mkdir()
     assert main.run(["train", str(path), "--vocab-size", "258", "--to", str(tmp_path / "to")]) == 0
 
 
-def test_help_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_fits_the_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert main.run(["pipeline", "--help"]) == 0
     help_text = capsys.readouterr().out
@@ -301,13 +270,6 @@ def test_help_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "train-lm, evaluate, report" in help_text
 
 
-def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["encode", "tok", "a.txt", "--seperator", "x"]) == 2
-    error = capsys.readouterr().err
-    assert "unknown option --seperator (did you mean '--separator'?); superbpe encode --help" in error
-    assert len(error.splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -317,14 +279,11 @@ def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         (["--until", "train"], "argument --until: invalid choice: 'train'"),
     ],
 )
-def test_flags_that_are_settings_are_named(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["pipeline", *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+def test_flags_that_are_settings_are_named(words, message, mistake):
+    assert message in mistake("pipeline", *words)
 
 
-def test_the_version() -> None:
+def test_the_version():
     started = [sys.executable, "-m", "experiments", "--version"]
     assert subprocess.run(started, capture_output=True, text=True).stdout.startswith("superbpe 0.")
 
@@ -332,12 +291,12 @@ def test_the_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "package"), [([], "numpy"), (["train", "--help"], "torch"), (["pipeline", "--help"], "torch")]
 )
-def test_help_loads_no_slow_package(arguments: list[str], package: str) -> None:
+def test_help_loads_no_slow_package(arguments, package):
     code = f"import sys; from experiments.cli.main import run; run({arguments}); sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
-def test_sizes() -> None:
+def test_sizes():
     assert size("1.5 gb") == 1_500_000_000
     config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "project=1MB"])
     assert (config.budget.train_bytes, config.budget.rungs()) == (1_000_000, [100_000, 500_000, 1_000_000])
@@ -347,8 +306,23 @@ def test_sizes() -> None:
             size(wrong)
 
 
-def test_numbers_have_bounds() -> None:
+def test_numbers_have_bounds():
     assert {whole()(text) for text in ("50000", "50_000", "50,000", "50k")} == {50_000}
     for wrong in ("1", "5", "3.0", "5,00", "-3", "3kB", "many", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a whole number from 2 to 4"):
             whole(2, 4)(wrong)
+
+
+def test_artifacts_have_the_names_of_their_arms(monkeypatch, tmp_path):
+    def artifact_at(path, _):
+        return SimpleNamespace(name=path.name, folder=path) if "-" in path.name else None
+
+    monkeypatch.setattr(artifacts, "artifact_at", artifact_at)
+    monkeypatch.setattr(records, "arm_labels", lambda _: {"tokenizer-4444": ["my arm"]})
+    names = ("tokenizer-1111", "tokenizer-4444", "plain")
+    for name in names:
+        (tmp_path / name).mkdir()
+    found = list(tokenizers_of([*(str(tmp_path / name) for name in names), "openai/gpt2"]))
+    assert found == ["tokenizer-1111", "my arm", "plain", "openai/gpt2"]
+    a, b = (str(tmp_path / parent / "tokenizer") for parent in ("one", "two"))
+    assert tokenizers_of([f"a={a}", f"b={b}"]) == {"a": a, "b": b}

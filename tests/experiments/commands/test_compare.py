@@ -1,11 +1,8 @@
 """Two runs on one page, through the command line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,20 +10,21 @@ from experiments.cli import main
 from experiments.report.combining import combine, downstream_rows, find
 from tests import other_tokenizers
 from tests.experiments.outputs import run_until as run
+from tests.experiments.outputs import setting
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
 
 @pytest.fixture(scope="module")
-def sweep(tiny_module: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("sweep") / "cells"
+def sweep(tiny_module, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep") / "cells"
     cells = ["--multirun", "superbpe.transition=0.7,0.9", f"hydra.sweep.dir={folder}"]
     assert run("report", [*tiny_module, *cells]) == 0
     return folder
 
 
 @pytest.fixture(scope="module")
-def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def numbers(sweep, tmp_path_factory):
     out = tmp_path_factory.mktemp("comparison")
     assert main.run(["compare", str(sweep), "--out", str(out)]) == 0
     assert (out / "differences.csv").read_text().count("\n") == 1 + 3 + 3  # pairs, and each arm on clean documents
@@ -34,21 +32,20 @@ def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     assert "SuperBPE t=0.9" in page
     assert "default-src 'none'" in page
     assert page.count("withheld: 1 seed, at least 3 are required</td>") == 3
-    found: dict[str, Any] = json.loads((out / "comparison.json").read_text())
-    return found
+    return json.loads((out / "comparison.json").read_text())
 
 
-def _pairs(numbers: dict[str, Any]) -> list[dict[str, Any]]:
+def _pairs(numbers):
     return [row for row in numbers["differences"] if row["by"] == "all"]
 
 
-def test_a_tokenizer_shared_by_cells_is_one_candidate(numbers: dict[str, Any]) -> None:
+def test_a_tokenizer_shared_by_cells_is_one_candidate(numbers):
     assert [row["label"] for row in numbers["tokenizers"]] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
     assert len(_pairs(numbers)) == 3
     assert numbers["conditions"].startswith("All models read the same documents")
 
 
-def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Path) -> None:
+def test_the_numbers_equal_those_of_the_runs(numbers, sweep):
     for cell, row in zip(("0", "1"), numbers["tokenizers"][1:], strict=True):
         record = json.loads((sweep / cell / "run.json").read_text())
         report = json.loads(Path(record["report"]).with_name("report.json").read_text())
@@ -60,7 +57,7 @@ def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Pat
         assert mine["percent"] == report["verdict"]["percent"]
 
 
-def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers: dict[str, Any]) -> None:
+def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers):
     reason = "1 seed, at least 3 are required"
     assert numbers["verdict"]["winner"] is None
     assert numbers["verdict"]["withheld"] == reason
@@ -71,7 +68,7 @@ def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers: dict[s
 
 
 @pytest.mark.slow
-def test_seeds_of_several_runs_are_combined(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     other = tmp_path / "seed"
     cells = ["--multirun", "superbpe.transition=0.7,0.9", "lm.train.seed=1", f"hydra.sweep.dir={other}"]
     assert run("evaluate", [*tiny_module, *cells]) == 0
@@ -101,23 +98,21 @@ def test_seeds_of_several_runs_are_combined(sweep: Path, tiny_module: list[str],
     ]
 
 
-def test_settings_of_an_arm_are_in_its_label(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+def test_settings_of_an_arm_are_in_its_label(sweep, tiny_module, tmp_path):
     own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
     result, _ = combine(find([sweep, tmp_path])[0])
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9", "SuperBPE t=0.8"]
 
 
-def test_runs_with_different_budgets_are_different_arms(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+def test_runs_with_different_budgets_are_different_arms(sweep, tiny_module, tmp_path):
     flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path}"]
     assert run("evaluate", [*tiny_module, *flops]) == 0
     result, _ = combine(find([sweep / "0", tmp_path])[0])
     assert result.labels == ["BPE", "SuperBPE mode=equal_bytes", "SuperBPE mode=equal_flops"]
 
 
-def test_runs_with_the_same_held_out_documents_are_compared(
-    sweep: Path, tiny_module: list[str], corpus: Path, tmp_path: Path
-) -> None:
+def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, corpus, tmp_path):
     """The corpora differ, and the WordPiece arm decodes to other text."""
     batches = Corpus(CorpusConfig(paths=[str(corpus)], heldout_fraction=0.1)).batches("heldout")
     heldout = [batch.text(i) for batch in batches for i in range(len(batch))]
@@ -142,7 +137,7 @@ def test_runs_with_the_same_held_out_documents_are_compared(
 
 
 @pytest.mark.slow
-def test_runs_with_different_samples_are_rejected(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+def test_runs_with_different_samples_are_rejected(sweep, tiny_module, tmp_path):
     """Samples of one corpus have the same tokenizers and models."""
     own = ["superbpe.transition=0.7", "corpus.heldout_sample=0.5", f"hydra.run.dir={tmp_path}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
@@ -152,7 +147,7 @@ def test_runs_with_different_samples_are_rejected(sweep: Path, tiny_module: list
         combine(find([sweep / "0", tmp_path])[0])
 
 
-def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
     result, _ = combine(find([sweep])[0])
     lm = result.arms[1].lm.name
     score = {"model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
@@ -166,8 +161,7 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
         assert f"<td>cloze{i}</td>" in page
     assert "0.2500" in page
     scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
-    assert main.run(["compare", str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
-    assert "has scores of lm-0" in capsys.readouterr().err
+    assert "has scores of lm-0" in mistake("compare", sweep, "--out", out, "--downstream", scores)
 
 
 @pytest.mark.parametrize(
@@ -178,37 +172,24 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
         (["SWEEP", "--reference", "Unigram"], "unknown tokenizer 'Unigram'"),
     ],
 )
-def test_mistakes_are_named(
-    sweep: Path,
-    tmp_path: Path,
-    arguments: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_mistakes_are_named(sweep, tmp_path, arguments, said, monkeypatch, mistake):
     monkeypatch.chdir(tmp_path)
     given = [str(sweep) if word == "SWEEP" else word for word in arguments]
-    assert main.run(["compare", *given, "--out", str(tmp_path / "out")]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert said in mistake("compare", *given, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_artifact_is_named(
-    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_artifact_is_named(sweep, tmp_path, mistake):
     run_file = next(sweep.glob("0/run.json"))
     record = json.loads(run_file.read_text())
     folder = tmp_path / "moved"
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
-    assert main.run(["compare", str(folder), "--out", str(tmp_path / "out")]) == 2
-    assert "does not exist" in capsys.readouterr().err
+    assert "does not exist" in mistake("compare", folder, "--out", tmp_path / "out")
 
 
-def test_moved_runs_and_artifacts_are_found(
-    sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (store,) = (Path(text.partition("=")[2]) for text in tiny_module if text.startswith("artifacts="))
+def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistake):
+    store = setting(tiny_module, "artifacts")
     moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"
     shutil.copytree(sweep / "1", moved)
     for path in (sweep / "0" / "run.json", moved / "run.json"):
@@ -217,21 +198,15 @@ def test_moved_runs_and_artifacts_are_found(
         target.parent.mkdir(exist_ok=True)
         # Both copies say that they lie where the first did, and that the artifacts are where nothing is.
         target.write_text(json.dumps({**record, "folder": str(sweep / "0"), "store": str(elsewhere)}))
-    runs = [str(tmp_path / "0"), str(moved)]
-    assert main.run(["compare", *runs, "--out", str(tmp_path / "out")]) == 2
-    assert "--artifacts" in capsys.readouterr().err
+    assert "--artifacts" in mistake("compare", tmp_path / "0", moved, "--out", tmp_path / "out")
     result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
 
 
 @pytest.mark.slow
-def test_other_held_out_text_is_rejected(
-    sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_held_out_text_is_rejected(sweep, tiny_module, tmp_path, mistake):
     other = tmp_path / "other"
     assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
-    capsys.readouterr()
-    assert main.run(["compare", str(sweep), str(other), "--out", str(tmp_path / "out")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
+    said = mistake("compare", sweep, other, "--out", tmp_path / "out")
     assert "were scored on different held-out documents" in said
     assert "heldout_salt=x" in said

@@ -1,9 +1,5 @@
 """A tokenizer of any format becomes a larger one, by the command line's own entry point."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from experiments.cli import main
@@ -12,38 +8,46 @@ from tests import texts
 from tests.tokenizer.formats.other_formats import write_gpt2
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-@pytest.fixture
-def text(tmp_path: Path) -> str:
-    path = tmp_path / "text.txt"
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text.txt"
     path.write_text("<|doc|>".join(texts.sample(60_000)), encoding="utf-8", newline="")
     return str(path)
 
 
-def _small() -> Tokenizer:
+@pytest.fixture(scope="module")
+def corpus(text):
+    return Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
+
+
+@pytest.fixture(scope="module")
+def trained():
     return train_bpe(count_pretokens([Batch.from_texts(texts.sample(60_000))], "gpt2"), 400)
 
 
+@pytest.fixture
+def small(trained, tmp_path):
+    """A tokenizer, which is in the folder `small`."""
+    trained.save(tmp_path / "small")
+    return trained
+
+
+def extend(start, text, *options):
+    return main.run(["extend", str(start), text, "--separator", "<|doc|>", *map(str, options)])
+
+
 @pytest.mark.parametrize("kind", ["superbpe", "hf", "gpt2", "tiktoken"])
-def test_a_tokenizer_of_every_format_is_extended(
-    kind: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    small = _small()
-    small.save(tmp_path / "small")
+def test_a_tokenizer_of_every_format_is_extended(kind, small, text, corpus, tmp_path, capsys):
     start = tmp_path / ("start.tiktoken" if kind == "tiktoken" else "start")
     if kind == "gpt2":
         write_gpt2(small, start)
     else:
         assert main.run(["export", str(tmp_path / "small"), str(start), "--to", kind]) == 0
-    arguments = [str(start), text, "--separator", "<|doc|>", "--vocab-size", "700", "--to", str(tmp_path / "large")]
-    assert main.run(["extend", *arguments]) == 0
+    assert extend(start, text, "--vocab-size", 700, "--to", tmp_path / "large") == 0
     assert ": 700 tokens" in capsys.readouterr().out
     large = Tokenizer.load(tmp_path / "large")
     start_ids = Tokenizer.from_file(start)
-    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
     whole = train_bpe(count_pretokens(corpus, "gpt2", special_tokens=["<|endoftext|>"]), 700, start=start_ids)
     assert large.sha256 == whole.sha256
     assert large.vocab_size == 700
@@ -55,16 +59,12 @@ def test_a_tokenizer_of_every_format_is_extended(
     ]
 
 
-def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
-    small = _small()
-    small.save(tmp_path / "small")
-    arguments = [str(tmp_path / "small"), text, "--separator", "<|doc|>", "--vocab-size", "500", "--keep-ids"]
-    assert main.run(["extend", *arguments, "--to", str(tmp_path / "large")]) == 0
+def test_ids_known_to_a_model_do_not_change(small, text, corpus, tmp_path):
+    assert extend(tmp_path / "small", text, "--vocab-size", 500, "--keep-ids", "--to", tmp_path / "large") == 0
     large = Tokenizer.load(tmp_path / "large")
     assert large.vocab[:400] == small.vocab
     assert large.special_tokens == small.special_tokens == {"<|endoftext|>": 399}
     # The merges are those of a run that moves the special token.
-    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
     moved = train_bpe(count_pretokens(corpus, "gpt2", special_tokens=["<|endoftext|>"]), 500, start=small)
     assert moved.special_tokens == {"<|endoftext|>": 499}
     assert large.merges == moved.merges
@@ -74,91 +74,58 @@ def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--vocab-size", "300"], "--vocab-size 300 is below the"),
-        (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
-    ],
-)
-def test_mistakes_exit_with_code_2(
-    arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _small().save(tmp_path / "small")
-    assert main.run(["extend", str(tmp_path / "small"), text, *arguments, "--to", str(tmp_path / "large")]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "large").exists()
-
-
-def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _small().save(tmp_path / "small")
-    small = str(tmp_path / "small")
-    assert main.run(["extend", small, text, "--vocab-size", "500", "--to", small]) == 2
-    assert f"--to {small} exists" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("rules", ["uw-2025", "runs"])
-def test_phase_2_continues_on_request(rules: str, text: str, tmp_path: Path) -> None:
-    small = _small()
-    small.save(tmp_path / "small")
-    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
-    arguments = [text, "--separator", "<|doc|>", "--vocab-size", "460", "--superbpe", rules]
-    for options, expected in (
-        ([], {"transition": 399}),
-        (["--keep-ids"], {"keep_ids": True}),
-        (["--transition", "380"], {"transition": 380}),
-    ):
-        to = tmp_path / "-".join(["large", *options])
-        assert main.run(["extend", str(tmp_path / "small"), *arguments, *options, "--to", str(to)]) == 0
-        direct = train_superbpe(small, corpus.batches, vocab_size=460, rules=rules, **expected)
-        assert Tokenizer.load(to).sha256 == direct.sha256
-        assert len(direct.superword_ids())
-
-
-def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_path: Path) -> None:
-    _small().save(tmp_path / "small")
-    assert main.run(["export", str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
-    start = Tokenizer.from_file(tmp_path / "start.tiktoken")
-    arguments = [str(tmp_path / "start.tiktoken"), text, "--separator", "<|doc|>", "--vocab-size", "450"]
-    assert main.run(["extend", *arguments, "--superbpe", "uw-2025", "--to", str(tmp_path / "large")]) == 0
-    large = Tokenizer.load(tmp_path / "large")
-    assert large.vocab[: start.vocab_size] == start.vocab
-    assert large.special_tokens == start.special_tokens
-    assert (large.vocab_size, large.fence is None) == (450, False)
-
-
-def test_a_tokenizer_with_superwords_continues_phase_2(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
-    train_superbpe(_small(), corpus, vocab_size=400, rules="runs", transition=0.8).save(tmp_path / "start")
-    assert (
-        main.run(["extend", str(tmp_path / "start"), text, "--vocab-size", "500", "--to", str(tmp_path / "large")]) == 2
-    )
-    assert "start has superwords; add --superbpe RULES to continue phase 2" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+        (["--field", "body", "--pattern", "gpt2"], "takes no pattern"),
         (["--superbpe", "uw-2025", "--keep-ids", "--transition", "300"], "keep_ids keeps the whole tokenizer"),
         (["--superbpe", "boundless", "--keep-ids"], "interleave=True choose"),
         (["--transition", "300"], "requires --superbpe"),
         (["--superbpe", "runs", "--transition", "auto"], "superwords compete with"),
     ],
 )
-def test_mistakes_about_phase_2_exit_with_code_2(
-    arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _small().save(tmp_path / "small")
+def test_mistakes_exit_with_code_2(arguments, message, small, text, tmp_path, mistake):
     to = tmp_path / "large"
-    assert main.run(["extend", str(tmp_path / "small"), text, "--vocab-size", "450", *arguments, "--to", str(to)]) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
+    assert message in mistake("extend", tmp_path / "small", text, "--vocab-size", "450", *arguments, "--to", to)
     assert not to.exists()
 
 
-def test_dropped_superwords_are_reported(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _small().save(tmp_path / "small")
-    arguments = [text, "--separator", "<|doc|>", "--superbpe", "uw-2025"]
-    first = [str(tmp_path / "small"), *arguments, "--vocab-size", "430", "--to", str(tmp_path / "first")]
-    assert main.run(["extend", *first]) == 0
-    capsys.readouterr()
-    again = [str(tmp_path / "first"), *arguments, "--vocab-size", "450", "--to", str(tmp_path / "second")]
-    assert main.run(["extend", *again]) == 0
+def test_an_existing_folder_is_not_written_over(small, text, tmp_path, mistake):
+    folder = tmp_path / "small"
+    assert f"--to {folder} exists" in mistake("extend", folder, text, "--vocab-size", "500", "--to", folder)
+
+
+@pytest.mark.parametrize("rules", ["uw-2025", "runs"])
+def test_phase_2_continues_on_request(rules, small, text, corpus, tmp_path):
+    arguments = ["--vocab-size", 460, "--superbpe", rules]
+    for options, expected in (
+        ([], {"transition": 399}),
+        (["--keep-ids"], {"keep_ids": True}),
+        (["--transition", "380"], {"transition": 380}),
+    ):
+        to = tmp_path / "-".join(["large", *options])
+        assert extend(tmp_path / "small", text, *arguments, *options, "--to", to) == 0
+        direct = train_superbpe(small, corpus.batches, vocab_size=460, rules=rules, **expected)
+        assert Tokenizer.load(to).sha256 == direct.sha256
+        assert len(direct.superword_ids())
+
+
+def test_imported_tokenizers_keep_their_ids_beneath_superwords(small, text, tmp_path):
+    assert main.run(["export", str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
+    start = Tokenizer.from_file(tmp_path / "start.tiktoken")
+    options = ["--vocab-size", 450, "--superbpe", "uw-2025", "--to", tmp_path / "large"]
+    assert extend(tmp_path / "start.tiktoken", text, *options) == 0
+    large = Tokenizer.load(tmp_path / "large")
+    assert large.vocab[: start.vocab_size] == start.vocab
+    assert large.special_tokens == start.special_tokens
+    assert (large.vocab_size, large.fence is None) == (450, False)
+
+
+def test_a_tokenizer_with_superwords_continues_phase_2(trained, text, corpus, tmp_path, mistake):
+    train_superbpe(trained, corpus, vocab_size=400, rules="runs", transition=0.8).save(tmp_path / "start")
+    error = mistake("extend", tmp_path / "start", text, "--vocab-size", "500", "--to", tmp_path / "large")
+    assert "start has superwords; add --superbpe RULES to continue phase 2" in error
+
+
+def test_dropped_superwords_are_reported(small, text, tmp_path, capsys):
+    for start, size, to in (("small", 430, "first"), ("first", 450, "second")):
+        options = ["--superbpe", "uw-2025", "--vocab-size", size, "--to", tmp_path / to]
+        assert extend(tmp_path / start, text, *options) == 0
     assert "30 superword merges are replaced by new ones" in capsys.readouterr().out

@@ -1,9 +1,6 @@
 """A tiny model gets rows for superwords: old rows to the bit, new ones the mean of their tokens' rows."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -18,37 +15,26 @@ from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 
 transformers = pytest.importorskip("transformers")
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 DOCUMENTS = texts.english()[1][:3]
 
 
 @pytest.fixture(scope="module")
-def tokenizers() -> tuple[Tokenizer, Tokenizer]:
+def tokenizers():
     documents = texts.sample(40_000)
     old = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 350)
     return old, train_superbpe(old, batches(documents), vocab_size=420, rules="uw-2025", keep_ids=True)
 
 
-def _model(folder: Path, old: Tokenizer, *, tied: bool, rows: int = 350, dtype: torch.dtype = torch.float32) -> None:
+def _model(folder, old, *, tied, rows=350, dtype=torch.float32):
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=rows,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        tie_word_embeddings=tied,
-        bos_token_id=349,
-        eos_token_id=349,
-    )
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ends = {"max_position_embeddings": 64, "bos_token_id": 349, "eos_token_id": 349}
+    config = transformers.LlamaConfig(vocab_size=rows, tie_word_embeddings=tied, **size, **ends)
     transformers.LlamaForCausalLM(config).to(dtype).save_pretrained(folder)
     old.save(folder)
 
 
-def _rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor, bool]:
+def _rows(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     embedding, head = model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach()
     return embedding, head, embedding.data_ptr() == head.data_ptr()
@@ -63,9 +49,7 @@ def _rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor, bool]:
         (True, 448, torch.float32, 448),
     ],
 )
-def test_old_rows_stay_and_new_ones_are_means(
-    tied: bool, rows: int, dtype: torch.dtype, expected: int, tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path
-) -> None:
+def test_old_rows_stay_and_new_ones_are_means(tied, rows, dtype, expected, tokenizers, tmp_path):
     old, new = tokenizers
     _model(tmp_path / "model", old, tied=tied, rows=rows, dtype=dtype)
     new.save(tmp_path / "tokenizer")
@@ -89,7 +73,7 @@ def test_old_rows_stay_and_new_ones_are_means(
         assert torch.equal(after[420:], filler.expand(expected - 420, -1))
 
 
-def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers):
     old, new = tokenizers
     torch.manual_seed(0)
     rows, left_map, right_map = torch.randn(350, 4), torch.randn(4, 4) / 3, torch.randn(4, 4) / 3
@@ -103,7 +87,7 @@ def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers: tuple[
     assert error < 0.01 * sum(float(truth[token].square().sum()) for token in found)
 
 
-def test_fitted_rows_by_the_command(tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
+def test_fitted_rows_by_the_command(tokenizers, tmp_path):
     old, new = tokenizers
     _model(tmp_path / "model", old, tied=False, rows=384)
     new.save(tmp_path / "tokenizer")
@@ -115,7 +99,7 @@ def test_fitted_rows_by_the_command(tokenizers: tuple[Tokenizer, Tokenizer], tmp
             assert torch.equal(after[token], row)
 
 
-def old_ids(old: Tokenizer, new: Tokenizer, token: int) -> list[int]:
+def old_ids(old, new, token):
     """A token's derivation, followed from its end."""
     if token < old.vocab_size:
         return [token]
@@ -123,9 +107,7 @@ def old_ids(old: Tokenizer, new: Tokenizer, token: int) -> list[int]:
     return [*old_ids(old, new, left), *old_ids(old, new, right)]
 
 
-def test_mistakes_are_reported_and_nothing_is_written(
-    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, capsys):
     old, new = tokenizers
     model, tokenizer, out = tmp_path / "model", tmp_path / "tokenizer", tmp_path / "out"
     _model(model, old, tied=True)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 
 import pytest
@@ -77,14 +75,12 @@ def test_prompts_are_healed_by_default(root, monkeypatch):
         (["--prompt", "a", "--stop", "\udce9"], "not UTF-8"),
     ],
 )
-def test_mistakes_are_one_line(root, options, message, capsys):
-    assert main.run(["generate", str(root), *options]) == 2
-    assert message in capsys.readouterr().err
+def test_mistakes_are_one_line(root, options, message, mistake):
+    assert message in mistake("generate", root, *options)
 
 
-def test_folders_without_models(root, tmp_path, capsys):
-    assert main.run(["generate", str(tmp_path), "--prompt", "a"]) == 2
-    assert "no trained model" in capsys.readouterr().err
+def test_folders_without_models(root, tmp_path, mistake):
+    assert "no trained model" in mistake("generate", tmp_path, "--prompt", "a")
     alone = tmp_path / "alone"
     [first, _] = load_models([root], "cpu")
     shutil.copytree(first.artifact.path, alone / first.artifact.name)

@@ -1,30 +1,22 @@
 """The command `status`, which also removes artifacts."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import pipeline
 from experiments.cli import main
-from experiments.cli.compose import load
 from experiments.store import inventory, records
 from experiments.store.artifacts import Store
 from tests.experiments.outputs import run_until as run
 from tests.experiments.store.demo import make
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **contents: Any) -> Any:
-    def build(folder: Path) -> dict[str, Any]:
+def _make(store, stage, inputs=None, **contents):
+    def build(folder):
         (folder / "data").write_text("x" * 1000)
         return contents
 
@@ -32,7 +24,7 @@ def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **cont
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     """A report with all that it was made of, a model that nothing needs, and one of each kind of damage."""
     store = Store(tmp_path / "artifacts")
     count = _make(store, "count")
@@ -49,8 +41,8 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def _states(store: Store) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _states(store):
+    found = {}
     for item in inventory.take(store):
         found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(
             item.name.partition("-")[0]
@@ -58,7 +50,7 @@ def _states(store: Store) -> dict[str, list[str]]:
     return {state: sorted(stages) for state, stages in found.items()}
 
 
-def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_state_cost_and_origin(store, capsys):
     assert _states(store) == {
         "whole": ["bpe", "count", "evaluation", "lm", "report", "shards", "tokenizer"],
         "free": ["lm"],
@@ -73,14 +65,14 @@ def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.Capture
     assert evaluation.needs[0].startswith("lm-")
 
 
-def test_status_shows_an_artifact_without_a_manifest(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_an_artifact_without_a_manifest(store, capsys):
     (tokenizer,) = store.names("tokenizer-")
     (store.root / tokenizer / "manifest.json").unlink()
     assert main.run(["status", f"artifacts={store.root}", "--verify"]) == 2
     assert tokenizer in capsys.readouterr().err
 
 
-def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_verify_names_what_a_flipped_bit_damaged(store, capsys):
     (evaluation,) = store.names("evaluation-")
     data = store.root / evaluation / "data"
     content = data.read_bytes()
@@ -93,7 +85,7 @@ def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: py
     assert evaluation in complaint
 
 
-def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_lists_and_then_removes_unused_artifacts(store, capsys):
     before = sorted(path.name for path in store.root.iterdir())
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
     assert "2 artifacts" in capsys.readouterr().out
@@ -110,7 +102,7 @@ def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pyt
     assert _states(store) == {"unfinished": ["count", "lm"]}
 
 
-def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[str], tmp_path: Path) -> None:
+def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny, tmp_path):
     store = Store(tmp_path / "artifacts")
     assert run("train_superbpe", tiny) == 0
     names = set(store.names("c")) | set(store.names("b")) | set(store.names("s")) | set(store.names("t"))
@@ -124,7 +116,7 @@ def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[st
     assert records.entries(store) == {}
 
 
-def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:
+def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny, tmp_path):
     """Among them is the tokenizer with all phase-1 merges, which is no arm's tokenizer."""
     used = []
     for name in ("first", "second"):
@@ -133,16 +125,10 @@ def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], t
     assert used[0] == used[1] == {path.name for path in (tmp_path / "artifacts").glob("[!.]*")}
 
 
-def test_a_stage_reports_its_artifact_once(tiny: list[str], tmp_path: Path) -> None:
-    used = []
-    pipeline.run(load(tiny), "count", tmp_path, on_artifact=lambda artifact: used.append(artifact.name))
-    assert len(used) == len(set(used)) > 0
-
-
-def _hold(root: Path, folder: Path, started: Any) -> None:
+def _hold(root, folder, started):
     store = Store(root)
 
-    def build(_: Path) -> dict[str, Any]:
+    def build(_):
         started.set()
         signal.pause()
         return {}
@@ -152,9 +138,7 @@ def _hold(root: Path, folder: Path, started: Any) -> None:
         make(store, "demo", config={}, inputs={}, build=build)
 
 
-def test_nothing_that_a_live_run_uses_is_removed(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_that_a_live_run_uses_is_removed(store, tmp_path, capsys):
     processes = multiprocessing.get_context("spawn")
     started = processes.Event()
     process = processes.Process(target=_hold, args=(store.root, tmp_path / "run", started))
@@ -164,20 +148,14 @@ def test_nothing_that_a_live_run_uses_is_removed(
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 2
     assert "1 runs are using" in capsys.readouterr().err
     assert len(_states(store)["free"]) == 1
-    assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert set(_states(store)) == {"whole", "unfinished"}
 
 
-def test_folders_that_are_not_artifacts_are_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store
-) -> None:
+def test_folders_that_are_not_artifacts_are_errors(tmp_path, mistake, store):
     for command in (["status"], ["status", "--clean"]):
-        assert main.run([*command, f"artifacts={tmp_path / 'nowhere'}"]) == 2
-        assert "no such folder" in capsys.readouterr().err
-        assert main.run([*command, "artefacts=x"]) == 2
-        assert "write artifacts=FOLDER" in capsys.readouterr().err
-    assert main.run(["status", str(store.root), "--yes"]) == 2
-    assert "add --clean" in capsys.readouterr().err
+        assert "no such folder" in mistake(*command, f"artifacts={tmp_path / 'nowhere'}")
+        assert "write artifacts=FOLDER" in mistake(*command, "artefacts=x")
+    assert "add --clean" in mistake("status", store.root, "--yes")

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock, call
 
 import pytest
@@ -17,11 +14,8 @@ from experiments.store.artifacts import Artifact
 from experiments.store.manifest import Manifest
 from tokenizer.errors import UserError
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path: Path) -> None:
+def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path):
     loaded = "wandb" in sys.modules
     with Tracker(tmp_path, "none", "p", {}) as tracker:
         tracker.log("lm/bpe", {"bytes_seen": 10, "loss": 1.5})
@@ -33,11 +27,11 @@ def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Mock]:
+def started(monkeypatch):
     """The runs that a made-up wandb starts; they record their calls."""
-    runs: list[Mock] = []
+    runs = []
 
-    def init(**settings: Any) -> Mock:
+    def init(**settings):
         run = Mock(settings=settings, summary={})
         run.config.update = lambda values, **_: settings["config"].update(values)
         runs.append(run)
@@ -47,13 +41,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Mock]:
     return runs
 
 
-def _made(folder: Path, stage: str, name: str, inputs: dict[str, str], *, fresh: bool = True) -> Artifact[Folder]:
+def _made(folder, stage, name, inputs, *, fresh=True):
     manifest = Manifest(stage, f"hash of {name}", 3, inputs, {}, {}, {"a": 1}, seconds=1.5)
     return Artifact(folder / name, manifest, Folder(), fresh)
 
 
 @pytest.mark.parametrize("logger", ["wandb-offline", "wandb"])
-def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model(tmp_path: Path, started: list[Mock], logger: str) -> None:
+def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model(tmp_path, started, logger):
     shards = _made(tmp_path, "shards", "shards-1", {"tokenizer": "hash of tokenizer-1"})
     model = _made(tmp_path, "lm", "lm-1", {"shards": "hash of shards-1"})
     scores = _made(tmp_path, "evaluation", "evaluation-1", {"lm": "hash of lm-1"})
@@ -81,14 +75,14 @@ def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model(tmp_path: Path, star
     assert pipeline.summary["superbpe/val/bpb"] == 1.5
 
 
-def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch):
     monkeypatch.setattr(tracking, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[experiments\]'"):
         load(["logger=wandb"])
 
 
 @pytest.mark.slow
-def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
+def test_the_real_wandb_offline(tiny, tmp_path):
     """The whole pipeline with the real library, which writes runs that can be synced later."""
     own = {f"WANDB_{name}_DIR": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
     command = [sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 
 from experiments.report import charts
@@ -13,11 +11,11 @@ ROWS = [
 TRANSITIONS = [{"tokenizer": "BPE", "vocab_size": 1500}]
 
 
-def _figure() -> Figure:
+def _figure():
     return Figure("growth", "Growth", charts.compression(ROWS, ["BPE", 'Super, "200k"'], TRANSITIONS))
 
 
-def test_csv_is_the_rows_of_the_chart() -> None:
+def test_csv_is_the_rows_of_the_chart():
     text = to_csv(_figure().spec["datasets"]["rows"])
     read = list(csv.DictReader(text.splitlines()))
     assert [
@@ -25,7 +23,7 @@ def test_csv_is_the_rows_of_the_chart() -> None:
     ] == ROWS
 
 
-def test_transitions_are_a_layer_of_their_own() -> None:
+def test_transitions_are_a_layer_of_their_own():
     one = charts.compression(ROWS, ["BPE"], TRANSITIONS)
     none = charts.compression(ROWS, ["BPE"], [])
     assert (len(one["layer"]), "layer" in none) == (2, False)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from dataclasses import asdict
-from typing import Any
 
 from experiments.report.labels import describe_phase1, label_all
 from superbpe.rules import PHASE1, PRESETS
@@ -10,7 +7,7 @@ from tokenizer import train_bpe
 BPE = {"recipe": "bpe", "vocab_size": 400, "pattern": "superbpe", "bpe.unit": "line", "lm.model.n_layers": 1}
 
 
-def superword(preset: str = "uw-2025", **changes: Any) -> dict[str, Any]:
+def superword(preset="uw-2025", **changes):
     """Settings of an arm with phase 2; `changes` has `_` for the dot of a key."""
     rules = {f"superbpe.{key}": value for key, value in asdict(PRESETS[preset]).items()}
     rules["superbpe.forbid"] = list(PRESETS[preset].forbid)
@@ -19,31 +16,31 @@ def superword(preset: str = "uw-2025", **changes: Any) -> dict[str, Any]:
     return {**BPE, "recipe": "superbpe", "superbpe.transition": 0.8, **rules, **phase1, **changed}
 
 
-def labelled(*settings: dict[str, Any]) -> list[str]:
+def labelled(*settings):
     kinds = ["BPE" if each.get("recipe") == "bpe" else "SuperBPE" for each in settings]
     return label_all(kinds, settings, [f"lm-{i}" for i in range(len(settings))])
 
 
-def test_a_label_has_only_the_settings_that_differ() -> None:
+def test_a_label_has_only_the_settings_that_differ():
     found = labelled(BPE, superword(superbpe__transition=0.7), superword(superbpe__transition=0.9))
     assert found == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
     assert labelled(BPE, superword(superbpe__transition=0.7)) == ["BPE", "SuperBPE"]
 
 
-def test_the_size_and_the_model_are_in_a_label() -> None:
+def test_the_size_and_the_model_are_in_a_label():
     assert labelled(BPE, {**BPE, "vocab_size": 900, "lm.model.n_layers": 2}) == [
         "BPE n_layers=1 vocab=400",
         "BPE n_layers=2 vocab=900",
     ]
 
 
-def test_a_preset_replaces_the_rules_that_it_sets() -> None:
+def test_a_preset_replaces_the_rules_that_it_sets():
     runs = superword("runs", superbpe__max_words=3)
     assert labelled(superword(), runs) == ["SuperBPE preset=uw-2025", "SuperBPE preset=runs max_words=3"]
     assert labelled(superword(), superword(superbpe__max_words=3)) == ["SuperBPE max_words=4", "SuperBPE max_words=3"]
 
 
-def test_a_key_is_shortened_unless_another_ends_the_same_way() -> None:
+def test_a_key_is_shortened_unless_another_ends_the_same_way():
     one = superword(superbpe__min_count=1, bpe__min_count=1, superbpe__forbid=["a"])
     two = superword(superbpe__min_count=2, bpe__min_count=2, superbpe__forbid=["x" * 50])
     _, label = labelled(one, two)
@@ -53,12 +50,12 @@ def test_a_key_is_shortened_unless_another_ends_the_same_way() -> None:
     assert len(label) < 130
 
 
-def test_arms_without_settings_have_a_unique_suffix() -> None:
+def test_arms_without_settings_have_a_unique_suffix():
     assert labelled(BPE, {}, superword(), {}) == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]
     assert labelled(BPE, {}) == ["BPE", "SuperBPE"]
 
 
-def test_tokenizers_that_differ_in_phase_1_say_so() -> None:
+def test_tokenizers_that_differ_in_phase_1_say_so():
     text = ["one two three four"] * 3
     full, lines = (train_bpe(text, 260, unit=unit) for unit in ("document", "line"))
     gpt2 = train_bpe(text, 260, pattern="gpt2")

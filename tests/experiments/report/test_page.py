@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 
@@ -11,59 +8,38 @@ from experiments.report.comparison_page import figures, render
 from experiments.report.page import visible
 
 from . import sample
-
-
-class _Elements(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.addresses: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from .elements import Elements
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
+def page():
     return render(sample.sample_report())
 
 
-def test_tokens_cannot_inject_markup(page: str) -> None:
-    elements = _Elements()
-    elements.feed(page)
+def test_tokens_cannot_inject_markup_and_nothing_is_loaded_from_elsewhere(page):
+    elements = Elements(page)
     assert elements.tags.count("script") == 3
     assert "img" not in elements.tags
     assert "</script><script>alert(1)</script>" in elements.text
-
-
-def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
-    elements = _Elements()
-    elements.feed(page)
     assert elements.addresses == []
     assert "default-src 'none'" in page
     assert "@import" not in page
 
 
-def test_the_page_shows_the_numbers(page: str) -> None:
+def test_the_page_shows_the_numbers(page):
     for shown in ("1.7020", "1.6950", "5.520", "2.72M", "+25.2\N{NO-BREAK SPACE}%", "No significant difference"):
         assert shown in page, shown
     assert "not evidence" in page
     assert "superbpe pipeline lm.n_seeds=3" in page
 
 
-def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
+def test_charts_are_json_that_cannot_close_its_script(page):
     charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
-    assert charts is not None
     assert "<" not in charts[1]
     assert set(json.loads(charts[1])["specs"]) == {"compression", "differences"}
 
 
-def test_a_comparison_without_superwords_still_renders() -> None:
+def test_a_comparison_without_superwords_still_renders():
     report = sample.sample_report(winner="bpe")
     report["superwords"] = []
     report["demonstration"] = False
@@ -72,23 +48,23 @@ def test_a_comparison_without_superwords_still_renders() -> None:
     assert "not evidence" not in page
 
 
-def test_visible_shows_control_characters() -> None:
+def test_visible_shows_control_characters():
     assert visible(" a\n\t\r\x00\x7f") == " a↵⇥␍␀␡"
 
 
-def test_captions_name_tokenizers_instead_of_artifacts() -> None:
+def test_captions_name_tokenizers_instead_of_artifacts():
     for figure in figures(sample.sample_report()):
         assert figure.source in ("", "held-out evaluations of BPE, SuperBPE")
 
 
-def test_characters_that_hide_or_reorder_text_are_shown() -> None:
+def test_characters_that_hide_or_reorder_text_are_shown():
     assert harmless("a\u202eb\u2028c\x85d\ud800\r\n\t") == "a\\u202eb\\u2028c\\u0085d\\ud800␍\n\t"
     page = render(sample.sample_report(["BPE \u202e\x00", "other\ud800"]))
     assert "BPE \\u202e␀" in page
     assert "other\\ud800" in page
 
 
-def test_an_arm_that_takes_part_in_no_verdict_is_marked() -> None:
+def test_an_arm_that_takes_part_in_no_verdict_is_marked():
     report = sample.sample_report()
     assert "not part of the verdict" not in render(report)
     report["tokenizers"][1] |= {"barred": "SuperBPE changes or loses text", "text_lost": "98 documents changed"}

@@ -1,27 +1,24 @@
 """Arms that change text or learned nothing are shown, and take part in no verdict, table, record or sweep."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from experiments.pipeline import record
-from experiments.stages.comparison import ArmResult, Result, scored
+from experiments.stages.comparison import Result, scored
 from experiments.stages.differences import differences
 from experiments.stages.shards import Encoded
 from experiments.verdict import detail, verdict
 from lm.data.shards import TextLoss
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 
 _N = 98
 _LOWER = "lower changes or loses text in 98 of 98 documents, 100 % of the bytes"
 
 
-def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> ArmResult:
+def _arm(label, shift, *, changed=0, scale=1.0):
     """An arm with three seeds, whose tokenizer changes this many documents of equal size."""
     rng, sizes = np.random.default_rng(0), np.full(_N, 1000)
     base = sizes * rng.normal(1.0, 0.2, _N)
@@ -39,17 +36,17 @@ def _arm(label: str, shift: float, *, changed: int = 0, scale: float = 1.0) -> A
         record=None,
         counts=None,
     )
-    shards: Any = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
+    shards = SimpleNamespace(contents=SimpleNamespace(text_loss=loss), name="shards")
     cost = {"prefill_flops_per_byte": 1.0, "decode_flops_per_byte": 1.0, "kv_bytes_per_byte": 1.0}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments.stages.comparison.Evaluation.load", lambda path: path)
         artifacts = [
             SimpleNamespace(path=each, contents=SimpleNamespace(cost=cost), name="evaluation") for each in evaluations
         ]
-        return scored(Encoded(cast("Any", arm), shards, shards), cast("Any", [lm] * 3), cast("Any", artifacts))
+        return scored(Encoded(arm, shards, shards), [lm] * 3, artifacts)
 
 
-def test_a_lossy_arm_is_shown_and_decides_nothing() -> None:
+def test_a_lossy_arm_is_shown_and_decides_nothing():
     result = Result.of([_arm("bpe", 0.0), _arm("superbpe", 0.0), _arm("lower", -0.07, changed=_N)])
     assert (result.winner, result.leader, result.withheld) == (None, None, "")
     said = verdict(result)
@@ -63,7 +60,7 @@ def test_a_lossy_arm_is_shown_and_decides_nothing() -> None:
     assert [arm.withheld for arm in record(result).arms] == ["", "", _LOWER]
 
 
-def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None:
+def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld():
     result = Result.of([_arm("lower", -0.07, changed=_N), _arm("bpe", 0.0)])
     assert (result.winner, result.withheld, result.pair) == (None, _LOWER, (0, 1))
     assert verdict(result) == f"No verdict about the tokenizers: {_LOWER}."
@@ -71,14 +68,14 @@ def test_without_two_arms_that_may_be_compared_the_verdict_is_withheld() -> None
     assert [arm.withheld for arm in record(result).arms] == [_LOWER, _LOWER]
 
 
-def test_a_model_that_learned_nothing_decides_nothing() -> None:
+def test_a_model_that_learned_nothing_decides_nothing():
     result = Result.of([_arm("bytes", 0.0, scale=12_000.0), _arm("bpe", 0.0, scale=10_000.0)])
     assert result.winner is None
     assert verdict(result).startswith("No verdict about the tokenizers: a model of bytes needs 17,")
     assert "a model of bpe needs 14," in verdict(result)
 
 
-def test_documents_that_few_tokenizers_change_are_left_out_for_all() -> None:
+def test_documents_that_few_tokenizers_change_are_left_out_for_all():
     result = Result.of([_arm("bpe", 0.0), _arm("nfc", 0.0), _arm("sure", -0.1)])
     assert (result.documents, result.left_out) == (None, "")
     smaller = dataclasses.replace(_arm("nfc", 0.0, changed=1))

@@ -1,19 +1,16 @@
 """Overlap of held-out text with training text, and the loss on the clean part."""
 
-from __future__ import annotations
-
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 
 from lm.evaluate.bits_per_byte import Evaluation
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, rejected
+from tests.experiments.outputs import names_by_stage
 
 
-def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
+def _shared_corpus(folder, *, shared):
     """Overrides with 60 held-out documents, of which the first share a sequence of 13 words with the training text."""
     quoted = " ".join(f"quoted{i}" for i in range(13))
     with (folder / "train.jsonl").open("w") as file:
@@ -28,7 +25,7 @@ def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
     return [*paths, "corpus.heldout_fraction=0"]
 
 
-def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> None:
+def test_clean_documents_are_scored_apart(tiny, tmp_path):
     overrides = [*tiny, *_shared_corpus(tmp_path, shared=15)]
     run_stages("report", overrides, tmp_path / "outputs")
     (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
@@ -49,9 +46,7 @@ def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> No
     assert names_by_stage(tmp_path) == before
 
 
-def test_contamination_can_be_off(tiny: list[str], tmp_path: Path) -> None:
+def test_contamination_can_be_off(tiny, tmp_path):
     overrides = [*tiny, *_shared_corpus(tmp_path, shared=1)]
     run_stages("shard", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
     assert "contamination" not in names_by_stage(tmp_path)
-    error = rejected("shard", [*overrides, "eval.contamination=-1"], tmp_path)
-    assert "eval.contamination=-1 must be at least 0: a number of words such as 13, or null" in error

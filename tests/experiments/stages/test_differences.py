@@ -1,11 +1,8 @@
 """Differences from the reference on all held-out text and on parts of it."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,14 +11,14 @@ from experiments.stages.comparison import Result
 from experiments.stages.differences import differences
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 
 _N = 120
 _SOURCES = Grouping(tuple(f"s{i}" for i in range(12)), np.arange(_N, dtype=np.int32) % 12)
 _SCRIPTS = Grouping(("Latin", "Greek"), (np.arange(_N) >= 100).astype(np.int32))
 
 
-def _result(*shifts: float, clean: int = 60) -> Result:
+def _result(*shifts, clean=60):
     """Arms with three seeds, whose losses differ from those of the first by these shifts."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(500, 900, _N)
@@ -35,10 +32,10 @@ def _result(*shifts: float, clean: int = 60) -> Result:
     overlap = SimpleNamespace(path=Path(tempfile.mkdtemp()))
     np.savez(overlap.path / "contamination.npz", shared_words=np.arange(_N) >= clean)
     comparisons = compare_all([arm.compared for arm in arms])
-    return Result(cast("Any", arms), comparisons, overlap=cast("Any", overlap))
+    return Result(arms, comparisons, overlap=overlap)
 
 
-def test_parts_without_text_are_left_out() -> None:
+def test_parts_without_text_are_left_out():
     result = _result(-0.05)
     for arm in result.arms:
         for each in arm.compared:
@@ -46,7 +43,7 @@ def test_parts_without_text_are_left_out() -> None:
     assert "s3" not in {row["group"] for row in differences(result)}
 
 
-def test_rows_cover_every_arm_and_part() -> None:
+def test_rows_cover_every_arm_and_part():
     result = _result(-0.05, 0.0)
     rows = differences(result)
     assert [sum(row["by"] == by for row in rows) for by in ("all", "clean", "source", "script")] == [3, 3, 36, 6]
@@ -74,7 +71,7 @@ def test_rows_cover_every_arm_and_part() -> None:
     assert better["low"] < low < high < better["high"] < 0
 
 
-def test_parts_are_compared_on_their_documents_alone() -> None:
+def test_parts_are_compared_on_their_documents_alone():
     result = _result(-0.05)
     rows = {(row["by"], row["group"]): row for row in differences(result) if row["tokenizer"] == "arm 1"}
     clean = rows["clean", ""]
@@ -91,6 +88,6 @@ def test_parts_are_compared_on_their_documents_alone() -> None:
     assert "effective documents, at least 10 are required" in source["withheld"]
 
 
-def test_text_that_is_clean_altogether_has_no_row_of_its_own() -> None:
+def test_text_that_is_clean_altogether_has_no_row_of_its_own():
     for clean in (0, _N):
         assert "clean" not in {row["by"] for row in differences(_result(0.0, clean=clean))}

@@ -1,7 +1,5 @@
 """Time left, and the command that would settle what is open."""
 
-from __future__ import annotations
-
 import io
 from types import SimpleNamespace
 from typing import Any
@@ -17,18 +15,18 @@ from experiments.stages.models import Training
 from experiments.stages.outlook import Step, TimeLeft, next_step
 from lm.evaluate.significance import Needed
 
-MODEL: Any = Training(Run("bpe", 4, 0, 1), None)  # type: ignore[arg-type]
+MODEL: Any = Training(Run("bpe", 4, 0, 1), None)
 
 
-def _training(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> tuple[TimeLeft, io.StringIO]:
+def _training(monkeypatch, now):
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
-    context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
+    context = SimpleNamespace(reporter=Reporter(Console(file=out)))
     return TimeLeft(context, [1000.0, 2000.0]), out
 
 
 @pytest.mark.parametrize("first", [1, 41])
-def test_the_first_steps_give_the_time_of_all_models(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+def test_the_first_steps_give_the_time_of_all_models(monkeypatch, first):
     now = [0.0]
     training, out = _training(monkeypatch, now)
     assert "about" not in out.getvalue()
@@ -40,11 +38,11 @@ def test_the_first_steps_give_the_time_of_all_models(monkeypatch: pytest.MonkeyP
     assert "about 3 min 20 s of training left" in out.getvalue()
 
 
-def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_models_are_not_in_the_estimate(monkeypatch):
     out = io.StringIO()
-    context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
+    context = SimpleNamespace(reporter=Reporter(Console(file=out)))
     monkeypatch.setattr(outlook, "exists", lambda *_: True)
-    plan: Any = object()
+    plan = object()
     runs = [Run("bpe", 4, 0, budget) for budget in (1, 2)]
     none = outlook.flops_left(context, plan, plan, runs, dict.fromkeys(runs, plan))
     assert none == 0
@@ -54,7 +52,7 @@ def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch
     assert not out.getvalue()
 
 
-def _compared(**changes: Any) -> Any:
+def _compared(**changes):
     usual = {"barred": "", "decided": False, "needed": Needed(150, 3), "n_seeds": 3, "n_clusters": 200}
     usual |= {"effective_clusters": 100.0, "cluster": "document", "too_few": False}
     return SimpleNamespace(**usual | changes)
@@ -74,11 +72,8 @@ FEW = {"too_few": True, "effective_clusters": 5.0}
         (FEW, {"corpus.heldout_sample": 0.3}, ["corpus.heldout_sample=0.6"], 0),
     ],
 )
-def test_one_command_would_settle_what_is_open(
-    changes: dict[str, Any], settings: dict[str, Any], words: list[str], seconds: float
-) -> None:
+def test_one_command_would_settle_what_is_open(changes, settings, words, seconds):
     step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline 'a=b c' lm.n_seeds=1", 100.0)
-    assert step is not None
     kept = "superbpe pipeline 'a=b c' " + ("" if words[0].startswith("lm.n_seeds") else "lm.n_seeds=1 ")
     assert step.command == kept + " ".join(words)
     assert step.seconds == seconds
@@ -93,13 +88,12 @@ def test_one_command_would_settle_what_is_open(
         (FEW, {"corpus.heldout_paths": ["a.txt"]}, "with corpus.heldout_paths"),
     ],
 )
-def test_without_a_setting_the_change_is_named(changes: dict[str, Any], settings: dict[str, Any], what: str) -> None:
+def test_without_a_setting_the_change_is_named(changes, settings, what):
     step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline", 100.0)
-    assert step is not None
     assert (step.command, what in step.what) == ("", True)
 
 
-def test_a_settled_or_barred_comparison_has_no_next_step() -> None:
+def test_a_settled_or_barred_comparison_has_no_next_step():
     assert next_step([_compared(decided=True)], SETTINGS, "superbpe pipeline", 100.0) is None
     assert next_step([_compared(barred="b loses text", n_seeds=1)], SETTINGS, "superbpe pipeline", 100.0) is None
     assert next_step([], SETTINGS, "superbpe pipeline", 100.0) is None

@@ -1,11 +1,8 @@
 """A ladder of budgets: what the run writes, and its measurements under other assumptions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,33 +12,27 @@ from experiments.stages.over_compute import ArmRuns, Assumptions, describe, repr
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
 from tests.experiments.outputs import run_until as run
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.experiments.outputs import setting
+from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
 
 RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "deployment.batch=8"]
 
 
 @pytest.fixture(scope="module")
-def ladder(tiny_module: list[str]) -> Path:
+def ladder(tiny_module):
     """Folder of a run with three budgets."""
-    overrides = [
-        *tiny_module,
-        "lm.train.bytes_per_step=1024",
-        "budget=equal_flops",
-        "budget.train_bytes=40960",
-        "budget.tolerance=0.1",
-    ]
-    assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", *RUN]) == 0
-    (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
-    return Path(text.partition("=")[2])
+    budget = ["budget=equal_flops", "budget.train_bytes=40960", "budget.tolerance=0.1", "budget.ladder=[0.3,0.6]"]
+    assert run("evaluate", [*tiny_module, "lm.train.bytes_per_step=1024", *budget, *RUN]) == 0
+    return setting(tiny_module, "hydra.run.dir")
 
 
-def repriced(ladder: Path, out: Path, *settings: str) -> dict:
+def repriced(ladder, out, *settings):
     reprice(ladder, settings, out)
     return json.loads((out / "ladder.json").read_text())
 
 
-def test_a_ladder_is_priced_from_its_evaluations(ladder: Path, tmp_path: Path) -> None:
+def test_a_ladder_is_priced_from_its_evaluations(ladder, tmp_path):
     found = repriced(ladder, tmp_path)
     record = json.loads((ladder / "run.json").read_text())
     assert [arm["name"] for arm in found["arms"]] == ["BPE", "SuperBPE"]
@@ -62,7 +53,7 @@ def test_a_ladder_is_priced_from_its_evaluations(ladder: Path, tmp_path: Path) -
     assert found["next"]["seconds"] > 0
 
 
-def test_the_run_writes_the_page_too(ladder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_run_writes_the_page_too(ladder, tmp_path, capsys):
     own = json.loads((ladder / "ladder.json").read_text())
     found = repriced(ladder, tmp_path)
     capsys.readouterr()
@@ -71,7 +62,7 @@ def test_the_run_writes_the_page_too(ladder: Path, tmp_path: Path, capsys: pytes
     assert (ladder / "ladder.html").stat().st_size > 100_000
 
 
-def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp_path: Path) -> None:
+def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path):
     usual = repriced(ladder, tmp_path / "a")
     other = repriced(ladder, tmp_path / "b", "deployment=dense-1b", "deployment.rho=4.5", "average=macro")
     assert (other["deployment"]["rho"], other["average"]) == (4.5, "macro")
@@ -96,25 +87,25 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
         (["lm=small"], "write deployment=NAME"),
     ],
 )
-def test_wrong_assumptions_are_rejected(ladder: Path, tmp_path: Path, settings: list[str], message: str) -> None:
+def test_wrong_assumptions_are_rejected(ladder, tmp_path, settings, message):
     with pytest.raises(UserError, match=message):
         reprice(ladder, settings, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_other_budgets_or_none_are_rejected(ladder: Path, tmp_path: Path) -> None:
+def test_other_budgets_or_none_are_rejected(ladder, tmp_path):
     with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_deployed_flops"):
         reprice(ladder, [], tmp_path / "out", tolerance=0.01)
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
 
 
-def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute() -> None:
+def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
     rng, sizes = np.random.default_rng(0), np.full(40, 1000)
     base = sizes * rng.normal(1.0, 0.1, 40)
 
-    def runs(label: str, shift: float, changed: int) -> ArmRuns:
-        def models(bits: float) -> list[Any]:
+    def runs(label, shift, changed):
+        def models(bits):
             train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
             amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
             summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})

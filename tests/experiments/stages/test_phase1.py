@@ -1,22 +1,12 @@
 """Phase 1 as a stage: lists of merges that several vocabularies share."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
 
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    import pytest
-
-
-def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(
-    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny, tmp_path, capsys):
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
     assert "reused" not in capsys.readouterr().out
     direct = set(names_by_stage(tmp_path)["tokenizer"])
@@ -27,7 +17,7 @@ def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(
     assert direct < set(names_by_stage(tmp_path)["tokenizer"])
 
 
-def test_a_larger_vocabulary_trains_a_longer_list(tiny: list[str], tmp_path: Path) -> None:
+def test_a_larger_vocabulary_trains_a_longer_list(tiny, tmp_path):
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=400"], tmp_path / "outputs")
     shorter = set(names_by_stage(tmp_path)["tokenizer"])
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
@@ -35,7 +25,7 @@ def test_a_larger_vocabulary_trains_a_longer_list(tiny: list[str], tmp_path: Pat
     assert shorter < set(names_by_stage(tmp_path)["tokenizer"])
 
 
-def test_presets_with_the_same_phase_1_share_its_merges(tiny: list[str], tmp_path: Path) -> None:
+def test_presets_with_the_same_phase_1_share_its_merges(tiny, tmp_path):
     run_stages("train_bpe", [*tiny, "superbpe=runs"], tmp_path / "outputs")
     lists = names_by_stage(tmp_path)["bpe"]
     run_stages("train_bpe", [*tiny, "superbpe=runs", "superbpe.max_words=3"], tmp_path / "outputs")

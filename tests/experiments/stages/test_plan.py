@@ -1,11 +1,8 @@
 """Equal budgets through the stages themselves: two real tokenizers, shards, plans and short runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,32 +15,25 @@ from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lm.train.config import TrainConfig
-
 STEPS = {
     "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6, deployed_flops=12e12),
     "superbpe": Amounts(bytes=1004.0, tokens=200.0, steps=1, flops=19e6, deployed_flops=10e12),
 }
 
 
-def planned(
-    monkeypatch: pytest.MonkeyPatch, overrides: list[str], second: Amounts | None = None
-) -> dict[Run, TrainConfig]:
+def planned(monkeypatch, overrides, second=None):
     """Plans of all runs of an experiment in which a step of a model has the amounts of `STEPS`.
 
     `second` are those of the reference's model with another seed than the first.
     """
     config = load(overrides)
     training = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
-    arms: Any = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
+    arms = {name: SimpleNamespace(arm=SimpleNamespace(key=name, label=name), training=training) for name in STEPS}
 
-    def measure(_: Any, settings: TrainConfig, arm: Any, *__: Any) -> Amounts:
+    def measure(_, settings, arm, *__):
         return second if second and settings.seed and arm.arm.key == "bpe" else STEPS[arm.arm.key]
 
-    def tokens_of_steps(settings: TrainConfig, arm: Any, steps: int) -> Any:
+    def tokens_of_steps(settings, arm, steps):
         return np.full(steps, measure(None, settings, arm).tokens)
 
     monkeypatch.setattr(plan, "measure", measure)
@@ -52,7 +42,7 @@ def planned(
     return plan.plan(runs, arms, config.lm, config.budget)
 
 
-def steps(monkeypatch: pytest.MonkeyPatch, overrides: list[str], **more: Amounts) -> list[int]:
+def steps(monkeypatch, overrides, **more):
     """Steps of the plans, in the order of the runs."""
     return [settings.steps for settings in planned(monkeypatch, overrides, **more).values()]
 
@@ -70,23 +60,21 @@ FLOPS = ["budget=equal_flops", "budget.train_flops=1e10"]  # 400 steps of the re
         ("equal_flops", [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
     ],
 )
-def test_the_mode_sets_the_steps_of_the_other_arms(
-    monkeypatch: pytest.MonkeyPatch, mode: str, expected: list[int]
-) -> None:
+def test_the_mode_sets_the_steps_of_the_other_arms(monkeypatch, mode, expected):
     assert steps(monkeypatch, [BYTES, f"budget={mode}"]) == expected
 
 
-def test_runs_that_differ_in_steps_are_spread_over_the_text_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_differ_in_steps_are_spread_over_the_text_of_the_reference(monkeypatch):
     plans = planned(monkeypatch, [BYTES, "budget=equal_tokens", "budget.ladder=[0.25]"])
     spreads = [(settings.longest_steps, settings.reference_steps) for settings in plans.values()]
     assert spreads == [(None, None)] * 2 + [(1250, 1000)] * 2  # that of the longest run, so that runs share a trunk
 
 
-def test_equal_bytes_with_contexts_in_tokens_take_other_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_bytes_with_contexts_in_tokens_take_other_steps(monkeypatch):
     assert steps(monkeypatch, [BYTES, "lm.train.context_tokens=256"]) == [1000, 996]
 
 
-def test_every_run_has_its_own_seed_budget_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
     plans = planned(monkeypatch, [BYTES, "budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.seed=7", "lm.sizes=[3,2]"])
     assert len(plans) == 2 * 2 * 2 * 2
     assert [str(run) for run in list(plans)[:3]] == [
@@ -94,12 +82,14 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch: pytest.MonkeyPa
         "bpe (2 layers, seed 7, 8.19M)",
         "superbpe (2 layers, seed 7, 4.1M)",
     ]
+    assert str(Run("bpe", 1, 0, 12_000_000)) == "bpe (1 layer, seed 0, 12M)"
+    assert len({str(run_) for run_ in plans}) == len(plans)
     for run_, settings in plans.items():
         assert (settings.seed, settings.train_bytes) == (run_.seed, run_.budget)
     assert {run_.size for run_ in plans} == {2, 3}
 
 
-def test_a_budget_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_that_cannot_be_met(monkeypatch):
     with pytest.raises(UserError, match=r"train on 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"):
         planned(monkeypatch, [BYTES, "budget.tolerance=0.001"])
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
@@ -108,7 +98,7 @@ def test_a_budget_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("entry", ["0.1", "1e9"])
-def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
+def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch, entry):
     plans = planned(monkeypatch, [*FLOPS, f"budget.ladder=[{entry}]", "budget.tolerance=0.02"])
     assert [run_.budget for run_ in plans] == [10**9, 10**10] * 2
     assert [settings.train_bytes for settings in plans.values()] == [40 * 8192, 400 * 8192] * 2
@@ -116,51 +106,33 @@ def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch: pytest.Monk
     assert [settings.max_steps for settings in plans.values()][:2] == [None, None]  # as with a budget in bytes
 
 
-def test_every_seed_has_the_flops_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_seed_has_the_flops_of_the_budget(monkeypatch):
     other = dataclasses.replace(STEPS["bpe"], flops=25.5e6)  # the contexts of another seed
     assert steps(monkeypatch, [*FLOPS, "lm.n_seeds=2"], second=other) == [400, 526, 392, 526]
 
 
-def test_other_modes_follow_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_modes_follow_the_reference(monkeypatch):
     assert steps(monkeypatch, [*FLOPS, "budget.mode=equal_tokens"]) == [400, 500]
 
 
-def test_a_budget_far_beyond_the_text_is_rejected_before_its_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_far_beyond_the_text_is_rejected_before_its_steps_are_counted(monkeypatch):
     with pytest.raises(UserError, match="epochs"):
         planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1e22"])
 
 
-def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch):
     with pytest.raises(UserError, match=r"100,000,000 and 114,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.2 "):
         planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1.2e8"])
     with pytest.raises(UserError, match=r"2e\+07 FLOPs is less than one step of bpe's model \(2\.5e\+07\)"):
         planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=2e7"])
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["budget.train_flops=0"], r"budget.train_flops=0(\.0)? must be at least 1"),
-        (["budget.train_flops=inf"], "budget.train_flops=inf must be"),
-        (
-            ["budget.train_flops=1e10", "lm.train.context_tokens=256", "budget.ladder=[2e10]"],
-            r"budget.ladder has 2e\+10: use shares of budget.train_flops below 1, or FLOPs up to 10,000,000,000",
-        ),
-    ],
-)
-def test_impossible_budgets_are_rejected(overrides: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        load(overrides)
+def test_a_budget_in_flops_is_not_limited_by_train_bytes():
+    words = ["lm.train.warmup_steps=1000", "budget.train_bytes=81920", "budget.train_flops=1e19"]
+    assert load(words).budget.rungs() == [10**19]
 
 
-def test_a_budget_in_flops_is_not_limited_by_train_bytes() -> None:
-    words = ["lm.train.warmup_steps=1000", "budget.train_bytes=81920"]
-    with pytest.raises(UserError, match="overlap in a run of 10 steps"):
-        load(words)
-    assert load([*words, "budget.train_flops=1e19"]).budget.rungs() == [10**19]
-
-
-def test_runs_of_equal_bytes_read_the_same_bytes(tiny: list[str], tmp_path: Path) -> None:
+def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     run_stages("train_lm", [*words, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"], tmp_path)
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
@@ -170,7 +142,7 @@ def test_runs_of_equal_bytes_read_the_same_bytes(tiny: list[str], tmp_path: Path
         assert summary["bytes"] == pytest.approx(nominal, rel=0.01)
 
 
-def test_runs_are_equal_in_flops(tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_equal_in_flops(tiny, tmp_path, capsys):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     more = ["budget.train_bytes=61440", "lm.train.bytes_per_step=1024", "lm.train.context_bytes=256"]
     assert run("evaluate", [*words, *more, "budget=equal_flops", "budget.tolerance=0.02"]) == 0

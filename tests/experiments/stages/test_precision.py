@@ -1,33 +1,29 @@
 """The announcement of a comparison's precision before its models are trained."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 
 from experiments.cli.compose import load
+from experiments.stages.heldout import groupings
 from experiments.stages.precision import SEED_SPREAD, UNIT_SPREAD, announce, half_width
 from lm.evaluate.significance import Ratio
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tokenizer.errors import UserError
 
 
-def said(folder: Path, n_sources: int, *overrides: str) -> str:
+def said(folder, n_sources, *overrides):
     """The line about held-out text of ten documents of equal size for each source."""
     index = np.repeat(np.arange(n_sources), 10)
     np.savez(folder / "documents.npz", bytes=np.full(len(index), 100), source=index, script=index)
     documents = SimpleNamespace(path=folder, contents=SimpleNamespace(names={"source": [*map(str, range(n_sources))]}))
-    lines: list[str] = []
+    lines = []
     context = SimpleNamespace(reporter=SimpleNamespace(say=lambda line, **_: lines.append(line)))
-    announce(cast("Any", context), load(overrides), cast("Any", documents))
+    announce(context, load(overrides), documents)
     return " ".join(lines)
 
 
-def test_a_run_that_can_decide_says_how_precisely(tmp_path: Path) -> None:
+def test_a_run_that_can_decide_says_how_precisely(tmp_path):
     line = said(tmp_path, 20, "lm.n_seeds=5")
     assert "95 % interval, 5 seeds, held-out text that counts as 20.0 sources of equal size" in line
     widths = [float(said(tmp_path, 20, f"lm.n_seeds={n}").partition("±")[2].partition(" %")[0]) for n in (3, 5, 20)]
@@ -44,15 +40,13 @@ def test_a_run_that_can_decide_says_how_precisely(tmp_path: Path) -> None:
         (4, [], "add lm.n_seeds=3 and eval.cluster=document"),
     ],
 )
-def test_a_run_that_cannot_decide_names_the_change(
-    n_sources: int, overrides: list[str], remedy: str, tmp_path: Path
-) -> None:
+def test_a_run_that_cannot_decide_names_the_change(n_sources, overrides, remedy, tmp_path):
     line = said(tmp_path, n_sources, *overrides)
     assert remedy in line
     assert ("no verdict" in line) == bool(remedy)
 
 
-def test_the_expected_half_width_is_that_of_the_interval() -> None:
+def test_the_expected_half_width_is_that_of_the_interval():
     """Simulated: 20 units of equal size, 5 seeds, with the spreads that are expected."""
     generator = np.random.default_rng(0)
     widths = []
@@ -62,3 +56,11 @@ def test_the_expected_half_width_is_that_of_the_interval() -> None:
         low, high = Ratio.of(1 + units + seeds, np.ones(20)).interval(0.95)
         widths.append((high - low) / 2)
     assert np.mean(widths) == pytest.approx(half_width(5, 20, "source", 0.95, "equal_bytes"), rel=0.15)
+
+
+def test_descriptions_of_other_documents_are_rejected(tmp_path):
+    np.savez(tmp_path / "documents.npz", allow_pickle=False, bytes=np.array([3, 5]), source=np.zeros(2, np.int32))
+    artifact = SimpleNamespace(path=tmp_path, contents=SimpleNamespace(names={"source": ["web"]}))
+    assert groupings(artifact, np.array([3, 5]))["source"].names == ("web",)
+    with pytest.raises(UserError, match="describes other documents"):
+        groupings(artifact, np.array([3, 6]))

@@ -1,18 +1,13 @@
 """A ladder of budgets: models at several budgets from one trunk."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
 from experiments.stages import outlook
-from experiments.store.artifacts import Artifact
-from tokenizer.errors import UserError
 
 LADDER = [
     "lm.train.warmup_steps=2",
@@ -21,19 +16,19 @@ LADDER = [
 ]
 
 
-def run(overrides: list[str], folder: Path) -> tuple[pipeline.Outcome, list[Artifact]]:
-    made: list[Artifact] = []
+def run(overrides, folder):
+    made = []
     outcome = pipeline.run(load([*overrides, *LADDER]), "evaluate", folder, on_artifact=made.append)
     return outcome, made
 
 
-def fresh(made: list[Artifact], kind: str) -> list[int]:
+def fresh(made, kind):
     """Steps of the models of this kind that the run trained."""
     models = {each.name: each for each in made if each.fresh and each.name.startswith(f"{kind}-")}
     return [each.contents.summary.steps for each in models.values()]
 
 
-def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path) -> None:
+def test_rungs_are_the_models_of_single_budgets(tiny, tmp_path):
     train_bytes = load(tiny).budget.train_bytes
     single, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}"], tmp_path)
     (steps,) = set(fresh(made, "lm"))
@@ -48,7 +43,7 @@ def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> None:
+def test_longer_ladder_extends_the_trunk(tiny, tmp_path):
     train_bytes = load(tiny).budget.train_bytes
     _, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}", "budget.ladder=[0.5]"], tmp_path)
     trunks = fresh(made, "trunk")
@@ -60,13 +55,7 @@ def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> Non
     assert budgets == sorted(budgets)
 
 
-@pytest.mark.parametrize("entry", ["0", "-1", "1e12"])
-def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, entry: str) -> None:
-    with pytest.raises(UserError, match=r"budget.ladder has .*: use shares of budget.train_bytes below 1, or bytes up"):
-        run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
-
-
-def own_flops(made: list[Artifact]) -> int:
+def own_flops(made):
     """FLOPs of all models of a run; a trunk that a model starts from counts once."""
     models = [each for each in made if each.name.startswith(("lm-", "trunk-"))]
     total, trunk = 0, (None, 0)
@@ -79,10 +68,8 @@ def own_flops(made: list[Artifact]) -> int:
 
 
 @pytest.mark.slow
-def test_finished_models_need_no_trunk(
-    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flops: list[float] = []
+def test_finished_models_need_no_trunk(tiny, tmp_path, monkeypatch, capsys):
+    flops = []
     measured = outlook.flops_left
     monkeypatch.setattr(outlook, "flops_left", lambda *arguments: flops.append(measured(*arguments)) or flops[-1])
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)

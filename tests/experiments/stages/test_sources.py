@@ -1,12 +1,6 @@
 """A run on named, weighted sources."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from experiments.results import Counts, TrainedTokenizer
 from experiments.store.artifacts import Store
@@ -14,7 +8,7 @@ from tests.experiments.conftest import write_corpus
 from tests.experiments.outputs import run_until as run
 
 
-def trained(folder: Path, *settings: str) -> tuple[Counts, dict[str, Any], bytes]:
+def trained(folder, *settings):
     """Train both tokenizers; return the counts, the hashes of the tokenizers, and the count file."""
     overrides = ["corpus=files", "corpus.heldout_fraction=0.1", "bpe.vocab_size=400", "runner.threads=1"]
     folders = [f"artifacts={folder / 'artifacts'}", f"hydra.run.dir={folder / 'run'}"]
@@ -26,7 +20,7 @@ def trained(folder: Path, *settings: str) -> tuple[Counts, dict[str, Any], bytes
     return counts.contents, hashes, (counts.path / "counts.parquet").read_bytes()
 
 
-def test_a_weight_counts_documents_several_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_weight_counts_documents_several_times(tmp_path, capsys):
     for name in ("web", "code", "copies"):
         (tmp_path / name).mkdir()
     text = write_corpus(tmp_path / "web" / "a.jsonl").read_text().splitlines(keepends=True)
@@ -47,8 +41,3 @@ def test_a_weight_counts_documents_several_times(tmp_path: Path, capsys: pytest.
     for name in ("n_documents", "n_bytes", "n_pretokens"):
         assert getattr(counts, name) == web[name] + code[name]
         assert getattr(copied, name) == 3 * web[name] + code[name]
-
-
-def test_sources_and_paths_together_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("count", ["corpus=files", "corpus.paths=[a]", "corpus.sources={web: b}"]) == 2
-    assert "corpus.paths and corpus.sources are both given" in capsys.readouterr().err

@@ -1,18 +1,15 @@
 """Tables that a run prints."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any, cast
 
-from experiments.stages.comparison import ArmResult, Result
+from experiments.stages.comparison import Result
 from experiments.stages.terminal import show_result
 from lm.data.shards import TextLoss
-from tests.experiments.test_verdict import compared, scored
+from tests.experiments.arms import compared, scored
 
 
-def _arm(label: str, bits: float) -> ArmResult:
-    arm = cast("Any", scored(label, bits))
+def _arm(label, bits):
+    arm = scored(label, bits)
     model = {"bytes": 1, "steps": 1, "tokens": 1, "flops": 1000, "seconds": 1.0, "parameters_total": 1}
     arm.lm.contents.summary = SimpleNamespace(**model)
     cost = SimpleNamespace(decode_flops_per_byte=1.0)
@@ -24,20 +21,20 @@ def _arm(label: str, bits: float) -> ArmResult:
     return arm
 
 
-def _tables(*arms: ArmResult) -> dict[str, list[list[str]]]:
+def _tables(*arms):
     """The tables of the console, with their headers, by the start of their titles."""
-    tables: dict[str, list[list[str]]] = {}
+    tables = {}
     pairs = {(i, j): compared(0.0, apart=False) for i in range(len(arms)) for j in range(i + 1, len(arms))}
     reporter = SimpleNamespace(
         say=lambda *_, **__: None, table=lambda title, header, rows: tables.update({title: [header, *rows]})
     )
     tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
-    context = cast("Any", SimpleNamespace(reporter=reporter, tracker=tracker))
+    context = SimpleNamespace(reporter=reporter, tracker=tracker)
     show_result(context, Result(arms, pairs), "equal_bytes")
     return tables
 
 
-def test_every_arm_is_a_row() -> None:
+def test_every_arm_is_a_row():
     arms = [_arm(label, 2.0 - (label == "b")) for label in "abcd"]
     tables = _tables(*arms)
     header, *rows = tables["Held-out text, equal bytes of training text"]
@@ -49,9 +46,9 @@ def test_every_arm_is_a_row() -> None:
     assert rows[1] == ["b", "8,192", "0", "4.000", "1.0000", "−50.0 %", "1k", "1"]
 
 
-def test_an_arm_that_takes_part_in_no_verdict_has_no_change() -> None:
+def test_an_arm_that_takes_part_in_no_verdict_has_no_change():
     arms = [_arm(label, bits) for label, bits in (("a", 2.0), ("lower", 1.0))]
-    cast("Any", arms[1]).barred = "lower changes or loses text"
+    arms[1].barred = "lower changes or loses text"
     _, *rows = _tables(*arms)["Held-out text, equal bytes of training text"]
     assert rows[0][4:] == ["2.0000", "", "1k", "1"]
     assert rows[1][4:] == ["1.0000", "withheld", "1k", "1"]

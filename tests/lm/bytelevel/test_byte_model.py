@@ -1,7 +1,5 @@
 """Byte probabilities against sums over sequences, each scored by a whole forward pass."""
 
-from __future__ import annotations
-
 import functools
 import math
 
@@ -15,7 +13,7 @@ from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.model.generation import SamplingConfig, generate
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
-from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
+from tests.lm.bytelevel.definition import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
 from tokenizer.errors import UserError
 
 STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]

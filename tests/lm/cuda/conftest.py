@@ -1,7 +1,5 @@
 """Devices of the tests in this folder: each test compares a device with the CPU, also the CPU with itself."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

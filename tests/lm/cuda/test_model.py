@@ -1,7 +1,5 @@
 """A device computes what the CPU computes."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest
@@ -17,7 +15,7 @@ from lm.train import optim
 from lm.train.config import TrainConfig
 from lm.train.optim import build_optimizers
 from tests.lm import tiny
-from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe
+from tests.lm.bytelevel.definition import LETTERS, bpe
 
 EOS, VOCAB, SEQ_LEN = 299, 300, 300
 RATES = TrainConfig(embedding_lr=0.01, weight_decay=0.1)

@@ -16,18 +16,18 @@ WORDS = {"bytes": (), "words": (b"the ", b"of ", b"in the ", b" line in the nort
 
 
 @pytest.fixture(scope="module", params=WORDS)
-def shards(request, tmp_path_factory) -> Shards:
+def shards(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("shards") / "shards"
     tokenizer = tiny.words(*WORDS[request.param]) if WORDS[request.param] else tiny.bytes_only()
     write_shards(folder, tokenizer, [Batch.from_texts(DOCUMENTS)])
     return Shards.open(folder, tokenizer)
 
 
-def make(shards: Shards, **options) -> Rows:
+def make(shards, **options):
     return Rows(shards, **{"rows_per_step": 4, "context_bytes": 100, "seed": 3} | options)
 
 
-def test_a_block_has_every_token_once(shards: Shards) -> None:
+def test_a_block_has_every_token_once(shards):
     rows = make(shards)
     steps = rows.block_rows // rows.rows_per_step
     assert steps == 125  # ten documents of 5,000 bytes
@@ -42,7 +42,7 @@ def test_a_block_has_every_token_once(shards: Shards) -> None:
     assert max(abs(size - 100) for size in sizes) < longest
 
 
-def test_equal_rows_are_equal_text_with_every_tokenizer(tmp_path) -> None:
+def test_equal_rows_are_equal_text_with_every_tokenizer(tmp_path):
     opened = []
     for name, words in (("a", ()), ("b", (b"the ", b"of ", b"in the "))):
         tokenizer = tiny.words(*words) if words else tiny.bytes_only()
@@ -59,7 +59,7 @@ def test_equal_rows_are_equal_text_with_every_tokenizer(tmp_path) -> None:
             assert abs(len(first) - len(second)) < 2 * len("in the ")
 
 
-def test_rows_depend_on_the_seed_and_the_step_alone(shards: Shards) -> None:
+def test_rows_depend_on_the_seed_and_the_step_alone(shards):
     rows, again = make(shards), make(shards)
     steps = [400, 2, 126, 0, 125, 2]
     expected = {step: rows.spans(step).tolist() for step in steps}
@@ -70,7 +70,7 @@ def test_rows_depend_on_the_seed_and_the_step_alone(shards: Shards) -> None:
     assert in_order.spans(0)[:, 0].tolist() == sorted(in_order.spans(0)[:, 0].tolist())
 
 
-def test_the_rows_of_a_step_are_from_many_documents(shards: Shards) -> None:
+def test_the_rows_of_a_step_are_from_many_documents(shards):
     rows = make(shards, rows_per_step=8)
     counts = []
     for step in range(40):
@@ -81,8 +81,8 @@ def test_the_rows_of_a_step_are_from_many_documents(shards: Shards) -> None:
 
 
 @pytest.mark.parametrize("own", [90, 110, 205])
-def test_runs_of_other_lengths_read_the_same_text_at_the_same_fraction_of_the_run(shards: Shards, own: int) -> None:
-    def starts(steps: int, **options) -> list[int]:
+def test_runs_of_other_lengths_read_the_same_text_at_the_same_fraction_of_the_run(shards, own):
+    def starts(steps, **options):
         rows = make(shards, **options)
         return np.concatenate([rows.spans(step)[:, 0] for step in range(steps)]).tolist()
 
@@ -96,7 +96,7 @@ def test_runs_of_other_lengths_read_the_same_text_at_the_same_fraction_of_the_ru
         assert spread.index(start) / len(spread) == pytest.approx(reference.index(start) / len(reference), abs=0.01)
 
 
-def test_rows_of_equal_tokens(shards: Shards) -> None:
+def test_rows_of_equal_tokens(shards):
     rows = make(shards, context_tokens=25)
     for step in (0, 5, 170):
         assert (np.diff(rows.spans(step)) == 25).all()
@@ -104,7 +104,7 @@ def test_rows_of_equal_tokens(shards: Shards) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 60, 125, 130])
-def test_unread_documents_are_in_no_row_of_the_run(shards: Shards, steps: int) -> None:
+def test_unread_documents_are_in_no_row_of_the_run(shards, steps):
     rows = make(shards, rows_per_step=1)
     unread = rows.unread(steps, 300).tolist()
     read = {i for step in range(steps) for span in rows.spans(step).tolist() for i in _documents(rows, shards, span)}
@@ -115,7 +115,7 @@ def test_unread_documents_are_in_no_row_of_the_run(shards: Shards, steps: int) -
         rows.unread(steps, 1_000_000)
 
 
-def test_a_block_is_not_longer_than_the_corpus(shards: Shards) -> None:
+def test_a_block_is_not_longer_than_the_corpus(shards):
     rows = make(shards, context_bytes=20_000, rows_per_step=2)
     assert rows.block_rows == 2 * (shards.n_bytes // 40_000)
     steps = rows.block_rows // 2
@@ -124,13 +124,13 @@ def test_a_block_is_not_longer_than_the_corpus(shards: Shards) -> None:
         rows.unread(steps + 1, 1)
 
 
-def _documents(rows: Rows, shards: Shards, span: list[int]) -> set[int]:
+def _documents(rows, shards, span):
     """Documents of the tokens of a row in the first epoch."""
     places = rows.stream._places(*span)
     return {int(np.searchsorted(shards.document_ends, start, side="right")) for start, _ in places}
 
 
-def test_text_that_a_tokenizer_changes_is_shared_out_evenly(shards: Shards, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_a_tokenizer_changes_is_shared_out_evenly(shards, monkeypatch):
     usual = make(shards)
     positions = usual.stream.tokens_at(np.arange(0, shards.n_bytes, 50))
     covered = 2 * shards.token_byte_lengths[shards.tokens(0, shards.n_tokens)].astype(np.uint32)  # twice as much text

@@ -1,17 +1,19 @@
-from __future__ import annotations
-
 import json
+from dataclasses import replace
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
+from lm.data.stream import DocumentStream
 from tests.flipping import flips
 from tests.lm import tiny
-from tokenizer import Batch, Tokenizer
+from tokenizer import Batch, Tokenizer, patterns
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed, write_sealed
+from tokenizer.special import Preparation
 
 
 def decoded(shards, tokenizer, i):
@@ -124,10 +126,7 @@ def overwrite(name, position, raw):
     [
         (lambda folder: (folder / "shards.json").unlink(), "missing"),
         (lambda folder: (folder / "shards.json").write_text("{"), "not JSON"),
-        (
-            lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000),
-            "too deeply",
-        ),
+        (lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000), "too deeply"),
         (lambda folder: (folder / "tokens-00000.bin").unlink(), "missing"),
         (lambda folder: (folder / "tokens-00000.bin").write_bytes(b"12"), "bytes, not"),
         (tamper_manifest("format_version", 9), "version 9"),
@@ -165,3 +164,30 @@ def test_any_flipped_bit_is_detected(make_shards):
             assert path.suffix == ".json"
             assert shards.n_tokens
     assert Shards.open(folder).n_documents == 2
+
+
+NORMALIZABLE = ["plain", "e\u0301t\u0301e", "déjà vu", "\u212bngstro\u0308m", "", "a\u0323\u0301b", "end"]
+
+
+def test_tokens_spell_the_normalised_text_and_sizes_are_of_the_original(make_shards):
+    plain = Tokenizer.from_ranks([(0, 1)], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
+    tokenizer = Tokenizer(replace(plain.definition, preparation=Preparation(forms=("NFC",))))
+    shards = make_shards(NORMALIZABLE, tokenizer, tokens_per_shard=8)
+    manifest = json.loads((shards.folder / "shards.json").read_text())
+    assert manifest["text_loss"]["changed_documents"] == 3
+    sizes = [len(text.encode()) for text in NORMALIZABLE]
+    assert manifest["n_bytes"] == sum(sizes)
+    assert shards.document_bytes.tolist() == sizes
+    spelled = [tokenizer.decode(shards.document(i)) for i in range(shards.n_documents)]
+    assert spelled == [normalize("NFC", text) for text in NORMALIZABLE]
+    assert [shards.spelled_bytes(i) for i in range(shards.n_documents)] == [len(text.encode()) for text in spelled]
+    assert np.count_nonzero(shards.normalized_bytes) == 3
+    stream = DocumentStream(shards, seed=0)
+    assert stream.text_bytes(0, shards.n_tokens) == sum(len(text.encode()) for text in spelled)
+
+
+def test_shards_of_other_tokenizers_have_no_extra_files(make_shards):
+    shards = make_shards(NORMALIZABLE, tiny.bytes_only())
+    assert not (shards.folder / "normalized_bytes.bin").exists()
+    assert "text_loss" not in json.loads((shards.folder / "shards.json").read_text())
+    assert [shards.spelled_bytes(i) for i in range(shards.n_documents)] == shards.document_bytes.tolist()

@@ -1,7 +1,5 @@
 """Intervals and verdicts on made-up losses whose spread is known."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -12,10 +10,8 @@ import pytest
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare, compare_all, eligible
 from lm.evaluate.significance import t_quantile
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 from tokenizer.errors import UserError
-
-LOG2 = math.log(2)
 
 
 def runs(rng, n_seeds, *, shift=0.0, seed_sd=0.0, n=40, index=None, shared=0.0):

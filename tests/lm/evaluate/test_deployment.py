@@ -1,7 +1,5 @@
 """Cost at a deployment's shape against Torch's count of the same products, and factors against brute force."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 
@@ -29,7 +27,7 @@ VOCAB = 128_256
 PRESETS = {name: load([f"deployment={name}"]).deployment for name in choices("deployment")}
 
 
-def counted(d: Deployment, queries: int, keys: int) -> tuple[int, int]:
+def counted(d, queries, keys):
     """FLOPs that Torch counts for the layers: of matrix products with weights, and of attention as full rectangles."""
 
     def weight(rows, columns):
@@ -190,7 +188,7 @@ def test_formats_are_as_wide_as_they_say():
 CONFIG = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64)
 
 
-def model(context_tokens: int = 64) -> Transformer:
+def model(context_tokens=64):
     made = Transformer(CONFIG, 300, context_tokens)
     made.initialize(0, range(made.vocab_size))
     return made

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -13,46 +11,13 @@ from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.comparison import compare
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
-from lm.model.transformer import ModelConfig, Transformer
 from tests.lm import tiny
+from tests.lm.evaluate.evaluations import CONFIG, Table, made_up, score, uniform
 from tokenizer.errors import UserError
-
-CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64)
-
-
-class Table(torch.nn.Module):
-    """A bigram model: row i of the table holds the logits that follow token i."""
-
-    def __init__(self, table, context_tokens=12, sha256=""):
-        super().__init__()
-        self.table = torch.nn.Parameter(table)
-        self.vocab_size = len(table)
-        self.context_tokens = context_tokens
-        self.tokenizer_sha256 = sha256
-
-    def hidden(self, ids):
-        assert ids.shape[1] <= self.context_tokens
-        return ids[..., None]
-
-    def head(self, hidden):
-        return self.table[hidden[:, 0]]
-
-
-def uniform(vocab_size):
-    return Table(torch.zeros(vocab_size, vocab_size))
-
-
-def score(model, shards, config=CONFIG):
-    return evaluate(model, shards, shards.token_byte_lengths, config)
 
 
 def transformer(shards, context_tokens=16):
-    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, context_tokens)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
-    return model
+    return tiny.model(shards.vocab_size, context_tokens, scale=0.2)
 
 
 def test_uniform_model_gives_the_exact_numbers(make_shards, texts):
@@ -174,24 +139,6 @@ def test_save_and_load(make_shards, tmp_path):
     (tmp_path / "e" / "arrays.npz").write_bytes(b"PK")
     with pytest.raises(UserError, match=r"arrays\.npz is damaged .*; evaluate again"):
         Evaluation.load(tmp_path / "e")
-
-
-def made_up(text_nats, document_bytes, groups=None, changed=None):
-    n = len(text_nats)
-    return Evaluation(
-        config=CONFIG,
-        tokenizer_sha256="",
-        document_bytes=np.asarray(document_bytes),
-        document_tokens=np.full(n, 5),
-        text_nats=np.asarray(text_nats, float),
-        eos_nats=np.ones(n),
-        changed=np.zeros(n, bool) if changed is None else np.asarray(changed),
-        token_counts=np.zeros(3, np.int64),
-        limited_bytes=0,
-        short_context_bytes=0,
-        context_bytes_sum=0,
-        groups={} if groups is None else groups,
-    )
 
 
 def test_verdicts():

@@ -1,7 +1,5 @@
 """Our models in lm-eval, compared with its own Hugging Face model with the same weights."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 
@@ -11,7 +9,7 @@ import pytest
 from lm.bytelevel.byte_model import ByteModel
 from lm.hf.export import export_hf
 from tests.lm import tiny
-from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe
+from tests.lm.bytelevel.definition import LETTERS, bpe
 from tokenizer.errors import UserError
 
 pytest.importorskip("lm_eval")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import difflib
 import unicodedata
 
@@ -33,17 +31,17 @@ TEXT = st.text(
         ("wrapped", "x" * 100 + " y", "x" * 100 + "\ny"),
     ],
 )
-def test_exact_examples(name: str, text: str, expected: str) -> None:
+def test_exact_examples(name, text, expected):
     assert BY_NAME[name](text) == expected
 
 
-def test_spaces_of_every_word() -> None:
+def test_spaces_of_every_word():
     text = "Café 2024, ok_ay and  so"
     assert perturbations.extra_spaces(text, share=1.0) == "Café  2024,  ok_ay  and  so"
     assert perturbations.missing_spaces(text, share=1.0) == "Café 2024, ok_ayand  so"
 
 
-def test_a_typing_error_changes_one_place_inside_a_word() -> None:
+def test_a_typing_error_changes_one_place_inside_a_word():
     words = ["quick", "brown", "letter", "перемена", "Straße"] * 40
     got = perturbations.typing_errors(" ".join(words), share=1.0).split(" ")
     assert len(got) == len(words)
@@ -57,7 +55,7 @@ def test_a_typing_error_changes_one_place_inside_a_word() -> None:
 
 
 @pytest.mark.parametrize("name", ["typing_errors", "extra_spaces", "missing_spaces"])
-def test_random_perturbations_depend_on_the_document_alone(name: str) -> None:
+def test_random_perturbations_depend_on_the_document_alone(name):
     text, perturb = SENTENCE * 50, getattr(perturbations, name)
     assert perturb(text) == perturb(text)
     assert perturb(text, share=0.0) == text
@@ -65,7 +63,7 @@ def test_random_perturbations_depend_on_the_document_alone(name: str) -> None:
     assert not perturb(f"{text}.").startswith(perturb(text)[:-1])
 
 
-def test_the_share_is_that_of_the_words() -> None:
+def test_the_share_is_that_of_the_words():
     text = "word " * 20_000
     for share in (0.1, 0.5):
         got = perturbations.typing_errors(text, share=share).split(" ")
@@ -75,7 +73,7 @@ def test_the_share_is_that_of_the_words() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(TEXT)
-def test_repeating_a_perturbation_changes_nothing_more(text: str) -> None:
+def test_repeating_a_perturbation_changes_nothing_more(text):
     for each in PERTURBATIONS:
         if each.name not in ("typing-errors", "extra-spaces", "missing-spaces"):
             once = each(text)
@@ -86,7 +84,7 @@ def test_repeating_a_perturbation_changes_nothing_more(text: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text("ab", min_size=1, max_size=90), min_size=1, max_size=40))
-def test_wrapped_lines_are_as_full_as_possible(words: list[str]) -> None:
+def test_wrapped_lines_are_as_full_as_possible(words):
     lines = perturbations.wrapped(" ".join(words)).split("\n")
     assert " ".join(lines) == " ".join(words)
     for line, following in zip(lines, [*lines[1:], None], strict=True):

@@ -1,14 +1,6 @@
 """Scores per token and per group, and scoring in several processes."""
 
-from __future__ import annotations
-
-import dataclasses
 import math
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +11,11 @@ from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward, fast_nats
-from lm.model.transformer import ModelConfig, Transformer
-from lm.model.weights import MODEL, model_tensors, save_tensors
-from tests.lm import tiny
+from lm.model.transformer import ModelConfig
+from lm.model.weights import save_model
+from tests.lm import ranks, tiny
 from tests.lm.evaluate.evaluation_processes import score as score_alone
-from tests.lm.evaluate.test_evaluation import CONFIG, Table, score
+from tests.lm.evaluate.evaluations import CONFIG, Table, score
 from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
@@ -98,31 +90,15 @@ def test_logits_beyond_the_range_of_exp_are_scored(make_shards):
 def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()
-    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, 16)
-    model.initialize(0, range(model.vocab_size))
-    meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size, "context_tokens": 16}
-    save_tensors(tmp_path / MODEL, model_tensors(model), {**meta, "tokenizer_sha256": shards.tokenizer_sha256})
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    script = [
-        sys.executable,
-        "-m",
-        "tests.lm.evaluate.evaluation_processes",
-        str(shards.folder),
-        str(tmp_path),
-        str(tmp_path / "two"),
-    ]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [
-        subprocess.Popen(script, cwd=Path(__file__).parents[3], env={**shared, "RANK": rank, "LOCAL_RANK": rank})
-        for rank in ("0", "1")
-    ]
+    save_model(tiny.model(shards.vocab_size, 16, sha256=shards.tokenizer_sha256), tmp_path)
+    arguments = [str(shards.folder), str(tmp_path), str(tmp_path / "two")]
+    processes = ranks.start("tests.lm.evaluate.evaluation_processes", arguments, 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     score_alone(tmp_path, shards).save(tmp_path / "one")
     torch.set_num_threads(threads)
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
     for name in ("arrays.npz", "evaluation.json"):
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
     assert (tmp_path / "two" / "told").read_text() == "process 1: document 3 is not finite"

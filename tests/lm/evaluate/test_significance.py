@@ -151,7 +151,7 @@ class Scenario(NamedTuple):
     unit: str = "document"
 
 
-def coverage(scenario: Scenario, rounds: int) -> float:
+def coverage(scenario, rounds):
     """Share of 95 % intervals that contain 0, where a verdict would not be withheld; of many arms, all together."""
     rng = np.random.default_rng(1)
     n, seeds, k = scenario.n_units, scenario.n_seeds, scenario.budgets
@@ -159,14 +159,14 @@ def coverage(scenario: Scenario, rounds: int) -> float:
     sizes = SIZES[scenario.sizes](rng, (rounds, n))
     sizes = sizes / sizes.mean(-1, keepdims=True)
 
-    def per_byte(n_runs: int, budgets: int) -> Any:
+    def per_byte(n_runs, budgets):
         shape = (rounds, drawn, budgets, n_runs, n)
         values = math.sqrt(1 - scenario.by_size) * NOISE[scenario.noise](rng, shape)
         if scenario.by_size:
             values += np.sqrt(scenario.by_size / sizes)[:, None, None, None] * NOISE[scenario.noise](rng, shape)
         return values
 
-    def common(draw: Callable[[int], Any]) -> Any:
+    def common(draw):
         return draw(1) if k == 1 else math.sqrt(0.5) * (draw(1) + draw(k))
 
     of_seeds, of_units, of_both = (math.sqrt(share) for share in scenario.variance)
@@ -181,7 +181,7 @@ def coverage(scenario: Scenario, rounds: int) -> float:
     differences = [nats[:, 0]] if drawn == 1 else [nats[:, i] - nats[:, 0] for i in range(1, drawn)]
     x = np.linspace(-1, 1, k)
 
-    def ratio(difference: Any) -> Ratio:
+    def ratio(difference):
         if k == 1:
             return Ratio.of(difference[:, 0], sizes)
         return Ratio.of_function(lambda ratios: np.tensordot(x, ratios, 1), difference, sizes)
@@ -199,7 +199,7 @@ def coverage(scenario: Scenario, rounds: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("budgets", [1, 4])
-def test_intervals_contain_the_truth_as_often_as_they_say(noise: str, budgets: int) -> None:
+def test_intervals_contain_the_truth_as_often_as_they_say(noise, budgets):
     """At least 93 % where a verdict is given, less two standard errors, for differences and for slopes over budgets."""
     scenarios = [
         *(Scenario(n, "equal", noise) for n in (30, 100, 1000)),
@@ -228,7 +228,7 @@ def test_intervals_contain_the_truth_as_often_as_they_say(noise: str, budgets: i
 @pytest.mark.parametrize("n_arms", [3, 6])
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("budgets", [1, 4])
-def test_equal_tokenizers_are_undecided_as_often_as_they_say(n_arms: int, pooled: bool, budgets: int) -> None:
+def test_equal_tokenizers_are_undecided_as_often_as_they_say(n_arms, pooled, budgets):
     for n_seeds, variance in ((3, (0.4, 0.4, 0.2)), (3, (1.0, 0.0, 0.0)), *([(1, (0.0, 1.0, 0.0))] * (not pooled))):
         for noise in NOISE:
             scenario = Scenario(
@@ -240,14 +240,14 @@ def test_equal_tokenizers_are_undecided_as_often_as_they_say(n_arms: int, pooled
 @pytest.mark.slow
 @pytest.mark.parametrize("n_arms", [3, 4, 6])
 @pytest.mark.parametrize("n_seeds", [3, 5])
-def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms: int, n_seeds: int) -> None:
+def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms, n_seeds):
     """Its own standard error is larger than the pooled one, which alone would be wrong in 7 % of the families."""
     scenario = Scenario(100, "equal", "normal", n_seeds, (1.0, 0.0, 0.0), n_arms, pooled=True, noisy=3.0)
     assert coverage(scenario, 4000) > 0.94
 
 
 @pytest.mark.slow
-def test_pooling_halves_the_intervals_of_four_arms_and_three_seeds() -> None:
+def test_pooling_halves_the_intervals_of_four_arms_and_three_seeds():
     values = np.random.default_rng(0).normal(size=(2000, 4, 3))
     pairs = {(0, i): Ratio.of((values[:, i] - values[:, 0])[..., None], np.ones((2000, 1))) for i in (1, 2, 3)}
     with np.errstate(all="ignore"):

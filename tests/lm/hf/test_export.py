@@ -1,7 +1,5 @@
 """Exported folders give the same results in `transformers`, or are not written."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess
@@ -15,11 +13,11 @@ from safetensors.torch import load_file
 from experiments.cli import main
 from lm.hf import export, export_check
 from lm.hf.export import export_hf
-from lm.model.transformer import ModelConfig
 from lm.model.weights import save_model, save_tensors
 from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
+from tests.lm.tiny import exportable as build
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.errors import UserError
@@ -30,7 +28,6 @@ transformers = pytest.importorskip("transformers")
 from tokenizer.hf import SuperBPETokenizerFast  # noqa: E402
 
 DOCUMENTS = texts.english()[1][:3]
-SMALL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
 FILES = ["config.json", "generation_config.json", "model.safetensors", "superbpe.json", "tokenizer_config.json"]
 
 
@@ -60,10 +57,6 @@ def spoilers(monkeypatch):
 
     monkeypatch.setattr(export, "validate", spoiled)
     return added
-
-
-def build(tokenizer, config=SMALL, context_tokens=40):
-    return tiny.uneven(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
 
 
 def test_the_command(tokenizers, tmp_path, capsys):
@@ -102,7 +95,7 @@ def test_the_command(tokenizers, tmp_path, capsys):
 
 @pytest.mark.parametrize(("qk_norm", "tied"), [(True, False), (True, True), (False, True)])
 def test_architectures_and_tied_embeddings(tokenizers, tmp_path, qk_norm, tied):
-    model = build(tokenizers["bpe"], dataclasses.replace(SMALL, qk_norm=qk_norm, tie_embeddings=tied))
+    model = build(tokenizers["bpe"], qk_norm=qk_norm, tie_embeddings=tied)
     made = export_hf(model, tokenizers["bpe"], tmp_path / "out")
     assert made.architecture == ("Qwen3ForCausalLM" if qk_norm else "LlamaForCausalLM")
     assert (made.vocab_size, made.padding_rows) == (350, 34)

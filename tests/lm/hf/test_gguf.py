@@ -1,9 +1,5 @@
 """A GGUF file has the weights and the tokenizer as llama.cpp reads them, or is not written."""
 
-from __future__ import annotations
-
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -12,18 +8,17 @@ from experiments.cli import main
 from lm.hf.export import cut_tensors
 from lm.hf.export_check import probes
 from lm.hf.gguf import export_gguf
-from lm.model.transformer import ModelConfig
 from lm.model.weights import save_model
 from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
+from tests.lm.tiny import exportable as build
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.errors import UserError
 
 gguf = pytest.importorskip("gguf")
 
-SMALL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
 END = "<|endoftext|>"
 
 
@@ -38,10 +33,6 @@ def tokenizers():
         bpe = train_bpe(count_pretokens([Batch.from_texts(documents)], pattern), 350, special_tokens=[END])
         made[name] = train_superbpe(bpe, batches(documents), vocab_size=420, rules=name, transition=300)
     return made
-
-
-def build(tokenizer, **changes):
-    return tiny.uneven(dataclasses.replace(SMALL, **changes), tokenizer.vocab_size, 40, tokenizer.sha256)
 
 
 def read(path):

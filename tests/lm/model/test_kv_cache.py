@@ -1,7 +1,5 @@
 """The cache gives the logits of a full forward pass, whatever was appended, rewound, forked or branched."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

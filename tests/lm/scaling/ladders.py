@@ -66,5 +66,5 @@ def compared(*arms: Points, confidence: float = 0.95, text: HeldOut | None = Non
 def gap(percent: Sequence[float], **options: float) -> Gap:
     """The gap of an arm to a reference without noise."""
     n_seeds = int(options.get("n_seeds", 3))
-    (found,) = compared(points("ref", [0.0] * len(percent), n_seeds=n_seeds), points("arm", percent, **options))  # type: ignore[arg-type]
+    (found,) = compared(points("ref", [0.0] * len(percent), n_seeds=n_seeds), points("arm", percent, **options))
     return found

@@ -1,7 +1,5 @@
 """Bits per byte where training and serving together cost the same, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

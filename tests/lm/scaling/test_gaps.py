@@ -1,7 +1,5 @@
 """Gaps over compute: known differences, slopes and crossings, and the budgets at which they are shown."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -13,7 +11,7 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import compare_all, eligible
 from lm.evaluate.significance import Ratio
 from lm.scaling.gaps import Losses
-from tests.lm.evaluate.test_evaluation import made_up
+from tests.lm.evaluate.evaluations import made_up
 from tests.lm.scaling.ladders import FLOPS, SIZES, compared, gap, heldout, points
 
 

@@ -1,7 +1,5 @@
 """Points that were measured elsewhere: the table, and the public bake-off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -22,18 +20,18 @@ b,0,2e18,50000,0.2,1.0,0.7
 """
 
 
-def table(tmp_path: Path, text: str) -> Path:
+def table(tmp_path, text):
     path = tmp_path / "points.csv"
     path.write_text(text)
     return path
 
 
-def studied(path: Path) -> Study:
+def studied(path):
     arms, sizes, sources = read_points(path)
     return Study(arms, HeldOut.of(sizes, sources, cluster="source"))
 
 
-def test_a_table_of_points(tmp_path: Path) -> None:
+def test_a_table_of_points(tmp_path):
     arms, sizes, sources = read_points(table(tmp_path, TABLE))
     assert [(arm.name, arm.flops, arm.seeds, arm.vocab_size) for arm in arms] == [
         (name, [1e18, 2e18], [0], 50_000) for name in "ab"
@@ -57,12 +55,12 @@ def test_a_table_of_points(tmp_path: Path) -> None:
         ("\nb,", "\na,", "twice"),
     ],
 )
-def test_mistakes_in_a_table_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_mistakes_in_a_table_are_named(tmp_path, old, new, message):
     with pytest.raises(UserError, match=message):
         studied(table(tmp_path, TABLE.replace(old, new)))
 
 
-def test_a_public_bake_off_has_a_slope_and_names_no_tokenizer() -> None:
+def test_a_public_bake_off_has_a_slope_and_names_no_tokenizer():
     (gap,) = studied(EXAMPLE).gaps
     assert gap.percent == pytest.approx([0.4, 0.4, 1.1, 1.5, 1.9], abs=0.01)
     assert gap.slope is not None

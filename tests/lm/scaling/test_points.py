@@ -1,7 +1,5 @@
 """Averages over sources, and measurements that must not be compared."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

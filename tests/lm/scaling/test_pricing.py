@@ -1,7 +1,5 @@
 """Measurements under assumptions about the deployment."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -10,11 +8,11 @@ from lm.train.distributed import World
 CPU = torch.device("cpu")
 
 
-def rows_of(shards) -> Rows:
+def rows_of(shards):
     return Rows(shards, rows_per_step=6, context_bytes=40, seed=0)
 
 
-def real(batch) -> list[list[int]]:
+def real(batch):
     """The ids of each row, without padding."""
     assert [row.tolist().count(NO_TARGET) + n + 1 for row, n in zip(batch.ids, batch.lengths, strict=True)] == [
         batch.ids.shape[1]

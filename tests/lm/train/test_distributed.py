@@ -1,54 +1,32 @@
 """Two processes, as torchrun starts them, train what one process trains."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model
-from lm.train.config import TrainConfig
 from lm.train.loop import train
-from tests.lm.train.test_training import EXACT
+from tests.lm import ranks
+from tests.lm.train import runs
+from tests.lm.train.runs import EXACT
 from tokenizer.errors import UserError
 
 LOST = "training or evaluation aborted: another process failed or does not answer (see its own message)"
-ROOT = Path(__file__).parents[3]
 MODEL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16)
-CONFIG = TrainConfig(
-    train_bytes=10 * 512,
-    bytes_per_step=512,
-    context_bytes=64,
-    microbatch_size=3,  # one process: 3 + 3 + 2 rows; two: 3 + 1 each
-    document_mask=True,
-    device="cpu",
-    threads=1,
-    checkpoint_seconds=1e9,
+# Micro-batches of one process: 3 + 3 + 2 rows; of two: 3 + 1 each.
+CONFIG = dataclasses.replace(
+    runs.CONFIG, train_bytes=10 * 512, bytes_per_step=512, microbatch_size=3, document_mask=True
 )
 
 
 def start(shards, root, jobs, processes=2, model=MODEL, **settings):
     """Exit codes and error output of processes that do these jobs."""
     values = {"model": dataclasses.asdict(model), "train": dataclasses.asdict(CONFIG) | settings, "jobs": jobs}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
-    command = [sys.executable, "-m", "tests.lm.train.training_processes"]
-    command += [str(shards.folder), str(root), json.dumps(values)]
-    started = []
-    for rank in range(processes):
-        own = {key: str(value) for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
-        environment = {**os.environ, **own, "PYTHONPATH": str(ROOT)}
-        started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    arguments = [str(shards.folder), str(root), json.dumps(values)]
+    started = ranks.start("tests.lm.train.training_processes", arguments, processes)
     errors = [process.communicate(timeout=240)[1] for process in started]
     return [process.returncode for process in started], errors
 

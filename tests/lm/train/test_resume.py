@@ -1,7 +1,5 @@
 """Interrupted training: signals, checkpoints, and resuming exactly."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import signal
@@ -15,21 +13,27 @@ from lm.train.distributed import World
 from lm.train.interrupt import DeferredInterrupt
 from lm.train.loop import train
 from tests.flipping import flips
-from tests.lm.train.test_training import CONFIG, MODEL, exact, run
+from tests.lm.train.runs import CONFIG, MODEL, exact, run
 from tokenizer.errors import UserError
 
+PACKED = dataclasses.replace(CONFIG, document_mask=True, microbatch_size=3, context_tokens=20, max_steps=7)
+STOPS = [*((CONFIG, step) for step in (1, 5, 11, 12)), *((PACKED, step) for step in range(1, 8))]
 
-@pytest.mark.parametrize("stop_at", [1, 5, 11, 12])
-def test_interrupted_anywhere_and_resumed_equals_unbroken(shards, tmp_path, stop_at):
-    whole_summary, whole = run(shards, tmp_path / "whole")
-    _, before = run(shards, tmp_path / "broken", stop_at=stop_at)
+
+@pytest.mark.parametrize(("config", "stop_at"), STOPS)
+def test_interrupted_anywhere_and_resumed_equals_unbroken(shards, tmp_path, config, stop_at):
+    whole_summary, whole = run(shards, tmp_path / "whole", config)
+    _, before = run(shards, tmp_path / "broken", config, stop_at=stop_at)
     assert len(before) == stop_at
-    summary, after = run(shards, tmp_path / "broken")
+    summary, after = run(shards, tmp_path / "broken", config)
     assert exact(before + after) == exact(whole)
     timings = dict.fromkeys(("seconds", "tokens_per_second"), 0.0)
     assert dataclasses.replace(summary, **timings) == dataclasses.replace(whole_summary, **timings)
     weights = [load_model(tmp_path / name).state_dict() for name in ("whole", "broken")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    if config is PACKED:
+        assert (summary.steps, summary.context_tokens, summary.tokens) == (7, 20, 7 * 4 * 20)
+        assert whole[-1]["lr"] < 0.2 * config.matrix_lr  # the schedule ends where the run does
 
 
 def test_killed_between_checkpoints_redoes_the_steps_exactly(shards, tmp_path):
@@ -89,20 +93,6 @@ def test_a_full_disk_keeps_the_previous_checkpoint(make_shards, corpus, tmp_path
     assert caught.value.filename == str(path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-PACKED = {"document_mask": True, "microbatch_size": 3, "context_tokens": 20, "max_steps": 7}
-
-
-@pytest.mark.parametrize("stop_at", range(1, 8))
-def test_resumed_exactly_with_document_masks_and_accumulation(shards, tmp_path, stop_at):
-    config = dataclasses.replace(CONFIG, **PACKED)
-    summary, whole = run(shards, tmp_path / "whole", config)
-    assert (summary.steps, summary.context_tokens, summary.tokens) == (7, 20, 7 * 4 * 20)
-    assert whole[-1]["lr"] < 0.2 * config.matrix_lr  # the schedule ends where the run does
-    _, before = run(shards, tmp_path / "broken", config, stop_at=stop_at)
-    _, after = run(shards, tmp_path / "broken", config)
-    assert exact(before + after) == exact(whole)
 
 
 def test_sigterm_acts_like_ctrl_c(shards, tmp_path):

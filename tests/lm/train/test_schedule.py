@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -7,29 +5,19 @@ import pytest
 from lm.train.schedule import Schedule
 
 
-def test_linear_decay_is_half_way_at_half_of_its_steps():
-    schedule = Schedule(steps=100, warmup=10, decay=20, shape="linear")
-    assert schedule.factor(4.5) == 0.5
-    assert schedule.factor(9.5) == schedule.factor(79.5) == 1.0
-    assert schedule.factor(89.5) == 0.5
-    assert schedule.factor(99.5) == 0.0
-
-
-def test_no_warmup_and_no_decay_keep_the_rate_constant():
-    schedule = Schedule(steps=100, warmup=0, decay=0, shape="sqrt")
-    assert {schedule.factor(step) for step in range(100)} == {1.0}
-
-
-def test_sqrt_decay_falls_as_one_minus_the_square_root():
-    schedule = Schedule(steps=100, warmup=0, decay=20, shape="sqrt")
-    assert schedule.factor(84.5) == pytest.approx(1 - math.sqrt(5 / 20))
-
-
-def test_cosine_decays_from_the_end_of_the_warmup():
-    schedule = Schedule(steps=100, warmup=20, decay=20, shape="cosine")
-    assert schedule.factor(9.5) == 0.5
-    assert schedule.factor(59.5) == pytest.approx(0.5)
-    assert schedule.factor(79.5) == pytest.approx((1 - math.cos(math.pi / 4)) / 2)
+@pytest.mark.parametrize(
+    ("shape", "warmup", "decay", "factors"),
+    [
+        ("linear", 10, 20, {4.5: 0.5, 9.5: 1.0, 79.5: 1.0, 89.5: 0.5, 99.5: 0.0}),
+        ("sqrt", 0, 0, dict.fromkeys(range(100), 1.0)),
+        ("sqrt", 0, 20, {84.5: 1 - math.sqrt(5 / 20)}),
+        # The cosine begins at the end of the warm-up.
+        ("cosine", 20, 20, {9.5: 0.5, 59.5: 0.5, 79.5: (1 - math.cos(math.pi / 4)) / 2}),
+    ],
+)
+def test_factors_of_the_learning_rate(shape, warmup, decay, factors):
+    schedule = Schedule(steps=100, warmup=warmup, decay=decay, shape=shape)
+    assert {step: schedule.factor(step) for step in factors} == pytest.approx(factors)
 
 
 @pytest.mark.parametrize("decay", [0, 0.4, 0.5, 1, 19.5, 20, 20.5, 99.7, 100])

@@ -1,12 +1,8 @@
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
 import logging
 import math
-import os
-import signal
 
 import pytest
 import torch
@@ -14,7 +10,6 @@ import torch._dynamo
 
 from lm.model import transformer
 from lm.model.loss import Objective
-from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model
 from lm.train.batches import read_batch
 from lm.train.config import TrainConfig
@@ -23,50 +18,8 @@ from lm.train.summary import TrainingSummary
 from lm.train.trainer import Trainer
 from tests.lm import tiny
 from tests.lm.synchronization import Waits
+from tests.lm.train.runs import CONFIG, MODEL, exact, run
 from tokenizer.errors import UserError
-
-MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
-CONFIG = TrainConfig(
-    train_bytes=12 * 256,
-    bytes_per_step=256,
-    context_bytes=64,
-    device="cpu",
-    threads=1,
-    checkpoint_seconds=1e9,
-)
-
-
-def run(shards, folder, config=CONFIG, model=MODEL, stop_at=None):
-    """Train; with `stop_at`, press Ctrl-C during that step's log call."""
-    entries = []
-
-    def log(entry):
-        entries.append(entry)
-        if entry["step"] == stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    if stop_at is None:
-        return train(model, config, shards, folder, log=log), entries
-    with pytest.raises(KeyboardInterrupt):
-        train(model, config, shards, folder, log=log)
-    return None, entries
-
-
-EXACT = (
-    "step",
-    "loss",
-    "train_bits_per_byte",
-    "bytes_seen",
-    "tokens_seen",
-    "flops",
-    "lr",
-    "grad_norm",
-    "activation_norm",
-)
-
-
-def exact(entries):
-    return [{key: entry[key] for key in EXACT} for entry in entries]
 
 
 def test_loss_falls_and_the_numbers_add_up(shards, tmp_path):

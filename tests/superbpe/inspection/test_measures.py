@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 
@@ -8,20 +6,16 @@ import pytest
 
 from superbpe.inspection import measures, tokens
 from tests import texts
-from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.definition import ALPHABET
+from tests.generated import merged
+from tokenizer import Batch, UserError
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Tokenizer:
-    """One merge, "ab"."""
-    rank = {byte: place for place, byte in enumerate(ALPHABET)}
-    return Tokenizer.from_ranks(
-        [(rank[ord("a")], rank[ord("b")])], pattern=patterns.resolve("none"), special_tokens=["<e>"]
-    )
+def tiny():
+    return merged([(b"a", b"b")], "none", special_tokens=["<e>"])
 
 
-def test_measures_by_hand(tiny: Tokenizer) -> None:
+def test_measures_by_hand(tiny):
     encoded = measures.encode(tiny, [Batch.from_texts(["abab a"]), Batch.from_texts(["é", "ab"])])
     found = measures.measure(encoded, tokens.describe(tiny), alpha=2)
     # ab ab " " a, \xc3 \xa9, ab
@@ -38,7 +32,7 @@ def test_measures_by_hand(tiny: Tokenizer) -> None:
     assert found.superword_tokens == found.superword_bytes == 0.0
 
 
-def test_superwords_in_a_text(trained: dict[str, Tokenizer]) -> None:
+def test_superwords_in_a_text(trained):
     tokenizer = trained["superwords"]
     documents = texts.english()[1][:20]
     encoded = measures.encode(tokenizer, [Batch.from_texts(documents)])
@@ -52,7 +46,7 @@ def test_superwords_in_a_text(trained: dict[str, Tokenizer]) -> None:
     )
 
 
-def test_renyi_entropy_of_a_high_order_does_not_underflow() -> None:
+def test_renyi_entropy_of_a_high_order_does_not_underflow():
     counts = [1000, 10, 1]
     assert math.isclose(measures.renyi_entropy(counts, 500), measures.renyi_entropy(counts, math.inf), rel_tol=0.01)
     orders = [measures.renyi_entropy(counts, alpha) for alpha in (0, 0.5, 1, 1.0001, 2, 2.5, 20, math.inf)]
@@ -61,18 +55,18 @@ def test_renyi_entropy_of_a_high_order_does_not_underflow() -> None:
 
 
 @pytest.mark.parametrize("alpha", [-1.0, math.nan])
-def test_an_impossible_order_is_an_error(alpha: float) -> None:
+def test_an_impossible_order_is_an_error(alpha):
     with pytest.raises(UserError, match=r"must be at least 0"):
         measures.renyi_entropy([1, 2], alpha)
 
 
-def test_text_must_be_a_string(tiny: Tokenizer) -> None:
+def test_text_must_be_a_string(tiny):
     with pytest.raises(UserError, match="the text is empty"):
         measures.encode(tiny, [Batch.from_texts([""])])
 
 
 @pytest.mark.parametrize("most_bytes", [10_000_000, 3000, 0])
-def test_contexts_are_the_text_around_tokens(trained: dict[str, Tokenizer], most_bytes: int) -> None:
+def test_contexts_are_the_text_around_tokens(trained, most_bytes):
     tokenizer = trained["superwords"]
     documents = [*texts.english()[1][:12], *texts.SCRIPTS.values(), "a", "of the"]
     about = tokens.describe(tokenizer)
@@ -106,6 +100,6 @@ def test_contexts_are_the_text_around_tokens(trained: dict[str, Tokenizer], most
         assert chosen.sum() == len(excerpts) == 0
 
 
-def test_renyi_entropy_by_hand() -> None:
+def test_renyi_entropy_by_hand():
     # p = 1/2, 1/4, 1/4: the sum of p^2.5 is 2^-2.5 + 2 * 2^-5.
     assert measures.renyi_entropy([2, 1, 1], 2.5) == pytest.approx(math.log2(2**-2.5 + 2**-4) / -1.5)

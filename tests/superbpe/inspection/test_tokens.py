@@ -1,4 +1,4 @@
-from __future__ import annotations
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,22 +6,21 @@ import pytest
 from superbpe.inspection import tokens
 from superbpe.inspection.tokens import KINDS, kind
 from tests import texts
+from tests.generated import merged
 from tokenizer import Tokenizer, patterns
-from tokenizer.definition import ALPHABET, Definition
 from tokenizer.reference import merge_by_rank, ranks_of
+from tokenizer.tokenizer import n_words
 
-_RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
-
-
-def _tokenizer(**changes: object) -> Tokenizer:
-    """Phase 1: " a", "A ", "bc"; phase 2: "bc a", two bytes of a four-byte character, " a" with one of them."""
-    pairs = [(_RANK[ord(" ")], _RANK[ord("a")]), (_RANK[ord("A")], _RANK[ord(" ")]), (_RANK[ord("b")], _RANK[ord("c")])]
-    pairs += [(258, 256), (_RANK[0xF0], _RANK[0x9F]), (256, _RANK[0xF0])]
-    settings = {"n_phase1_merges": 3, "fence": patterns.resolve(r"\p{N}{1,3}")} | changes
-    return Tokenizer.from_ranks(pairs, pattern=patterns.resolve("gpt2"), special_tokens=["<|end|>"], **settings)  # type: ignore[arg-type]
+PHASE1 = [(b" ", b"a"), (b"A", b" "), (b"b", b"c")]
+PHASE2 = [(b"bc", b" a"), (b"\xf0", b"\x9f"), (b" a", b"\xf0")]
+"""Merges of phase 2: a superword, half of a character of four bytes, and a token with a quarter of one."""
 
 
-def test_columns() -> None:
+def _tokenizer(phase1=PHASE1, phase2=PHASE2, fence=r"\p{N}{1,3}"):
+    return merged([*phase1, *phase2], fence=fence, n_phase1=len(phase1), special_tokens=["<|end|>"])
+
+
+def test_columns():
     about = tokens.describe(_tokenizer())
     assert about.text[256:] == [" a", "A ", "bc", "bc a", "\\xf0\\x9f", " a\\xf0", "<|end|>"]
     assert about.n_bytes[256:].tolist() == [2, 2, 2, 4, 2, 3, 7]
@@ -36,23 +35,17 @@ def test_columns() -> None:
     assert about.pretokens.name == "gpt2"
 
 
-def test_superwords_by_other_pretokens() -> None:
+def test_superwords_by_other_pretokens():
     about = tokens.describe(_tokenizer(), patterns.resolve("superbpe"))
     # A partial character at an end does not force a cut.
     assert [about.text[i] for i in np.flatnonzero(about.superword)] == ["bc a"]
     assert [about.text[i] for i in np.flatnonzero(about.crossing)] == ["A "]
 
 
-def test_a_pattern_that_joins_words_cannot_count_words(trained: dict[str, Tokenizer]) -> None:
+def test_a_pattern_that_joins_words_cannot_count_words(trained):
     both = trained["superwords"]
-    imported = Tokenizer(
-        Definition(
-            byte_ids=both.byte_ids,
-            merge_ids=both.merge_ids,
-            n_phase1_merges=len(both.merge_ids),
-            pattern=both.fence or both.pattern,
-        )
-    )
+    one_phase = {"n_phase1_merges": len(both.merge_ids), "pattern": both.fence, "fence": None}
+    imported = Tokenizer(replace(both.definition, **one_phase))
     about = tokens.describe(imported)
     assert about.pretokens.name == tokens.YARDSTICK
     assert set(both.superword_ids().tolist()) <= set(np.flatnonzero(about.superword | about.partial).tolist())
@@ -62,7 +55,7 @@ def test_a_pattern_that_joins_words_cannot_count_words(trained: dict[str, Tokeni
     assert not tokens.describe(trained["gpt2"]).superword.any()
 
 
-def test_unreachable_tokens_occur_in_no_context(trained: dict[str, Tokenizer]) -> None:
+def test_unreachable_tokens_occur_in_no_context(trained):
     for name in ("gpt2", "superwords", "two_pass"):
         tokenizer = trained[name]
         about = tokens.describe(tokenizer)
@@ -78,16 +71,15 @@ def test_unreachable_tokens_occur_in_no_context(trained: dict[str, Tokenizer]) -
             assert about.unreachable[i] == expected, (name, token)
 
 
-def test_tokens_that_occur_are_reachable(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_that_occur_are_reachable(trained):
     for name, tokenizer in trained.items():
         about = tokens.describe(tokenizer)
         ids, _ = tokenizer.encode_batch(texts.various())
         assert not about.unreachable[np.unique(ids)].any(), name
 
 
-def test_the_fence_makes_phase_1_tokens_unreachable() -> None:
-    tokenizer = _tokenizer(fence=patterns.resolve("[b]"))
-    about = tokens.describe(tokenizer)
+def test_the_fence_makes_phase_1_tokens_unreachable():
+    about = tokens.describe(_tokenizer(fence="[b]"))
     assert [about.text[i] for i in np.flatnonzero(about.unreachable) if len(about.text[i]) < 4] == ["bc"]
 
 
@@ -107,21 +99,38 @@ def test_the_fence_makes_phase_1_tokens_unreachable() -> None:
         (' "the', "punctuation"),
     ],
 )
-def test_kinds(text: str, expected: str) -> None:
+def test_kinds(text, expected):
     assert KINDS[kind(text)] == expected
 
 
-def test_near_duplicates_differ_by_case_or_a_leading_space() -> None:
-    pairs = [(_RANK[ord(a)], _RANK[ord(b)]) for a, b in (" a", " A", "bc", "Bc", "BC", "12", " 1")]
-    tokenizer = Tokenizer.from_ranks(pairs, pattern=patterns.resolve("none"))
-    about = tokens.describe(tokenizer)
+def test_superwords_and_their_counts():
+    tokenizer = _tokenizer(PHASE1[::2], [(b"bc", b" a"), (b" a", b" a")])
+    ids, _ = tokenizer.encode_batch(["bc a bc a", "x a a a a"])
+    words = tokens.superwords(tokenizer, np.bincount(ids, minlength=tokenizer.vocab_size))
+    found = [(word.text, word.n_bytes, word.n_words, word.count) for word in words]
+    assert found == [("bc a", 4, 2, 2), (" a a", 4, 2, 2)]
+    assert {word.count for word in tokens.superwords(tokenizer)} == {0}
+    assert tokens.superwords(tokenizer.cut(259)) == []
+    assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [0, 0, 1, 2, 2, 2]
+
+
+def test_segments_spell_the_text_and_partial_characters_are_hex():
+    pieces = tokens.segment(_tokenizer(), "bc a\U0001f600")
+    assert [piece.text for piece in pieces] == ["bc a", r"\xf0\x9f", r"\x98", r"\x80"]
+    assert [piece.superword for piece in pieces] == [True, False, False, False]
+    assert [piece.partial for piece in pieces] == [False, True, True, True]
+
+
+def test_near_duplicates_differ_by_case_or_a_leading_space():
+    pairs = [(a.encode(), b.encode()) for a, b in (" a", " A", "bc", "Bc", "BC", "12", " 1")]
+    about = tokens.describe(merged(pairs, "none"))
     groups = [[about.text[i] for i in group] for group in tokens.near_duplicates(about)]
     assert groups[0] == ["A", "a", " a", " A"]
     assert ["bc", "Bc", "BC"] in groups
     assert not any("1" in text for group in groups for text in group)
 
 
-def test_tokens_missing_from_the_other_tokenizer(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_missing_from_the_other_tokenizer(trained):
     one, other = trained["superwords"], trained["gpt2"]
     about = tokens.describe(one)
     lacking = {one.vocab[i] for i in np.flatnonzero(tokens.missing(one, about, other)).tolist()}

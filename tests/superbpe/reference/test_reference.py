@@ -11,14 +11,7 @@ from experiments.benchmarks.ladder import TRAINERS, train_words
 from superbpe import Rules
 from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
 from tokenizer import patterns
-from tokenizer.reference import (
-    byte_alphabet,
-    count_pretokens,
-    encode,
-    encode_two_pass,
-    merge_by_rank,
-    replace_pair,
-)
+from tokenizer.reference import byte_alphabet, count_pretokens, encode, encode_two_pass, merge_by_rank, replace_pair
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 FENCE = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
@@ -193,7 +186,7 @@ def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
             encoded = encode(text, phase1 + phase2, fence)
         else:
             encoded = encode_two_pass(text, phase1, phase2, GPT2, fence)
-        expected: Counter[bytes] = Counter()
+        expected = Counter()
         for piece, count in training_pieces([text], phase1, GPT2, rules).items():
             for token in trained(piece):
                 expected[token] += count
