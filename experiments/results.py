@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Cost
-from lm.train.config import BY_BUDGET
 from lm.train.summary import TrainingSummary
 from tokenizer.errors import UserError
 
@@ -236,7 +235,7 @@ class TrainedModel(Contents):
     @property
     def settings(self) -> dict[str, Any]:
         """Settings that models with different seeds share; the number of steps follows from the budget of each seed."""
-        train = {key: value for key, value in self.summary.run["train"].items() if key not in ("seed", *BY_BUDGET)}
+        train = {key: value for key, value in self.summary.run["train"].items() if key not in ("seed", "max_steps")}
         return {**self.summary.run, "train": train}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -99,10 +99,7 @@ def plan(
     """
     reference = next(iter(arms))
     plans: dict[Run, TrainConfig] = {}
-    # The text is spread over the longest runs, whose beginnings the others share.
-    spreads: dict[tuple[int, int], dict[str, dict[str, Any]]] = {}
-    rungs = sorted({(run.size, run.seed, run.budget) for run in runs}, key=lambda rung: rung[2], reverse=True)
-    for size, seed, amount in rungs:
+    for size, seed, amount in dict.fromkeys((run.size, run.seed, run.budget) for run in runs):
         model, n_bytes = lm.model.with_layers(size), amount
         if budget.train_flops is not None:  # by the FLOPs per step of the reference's model with the first seed
             per_step = measure(model, lm.train, arms[reference]).flops
@@ -113,16 +110,7 @@ def plan(
                     f"({per_step:.3g}); use a larger budget.train_flops"
                 )
         config = dataclasses.replace(lm.train, train_bytes=n_bytes, seed=seed)
-        here = at_rung(budget, amount)
-        if (size, seed) not in spreads:
-            longest = plan_rung(model, config, here, arms, deployment)
-            steps = {name: settings.steps for name, settings in longest.items()}
-            spreads[size, seed] = {
-                name: {"longest_steps": own, "reference_steps": steps[reference]}
-                for name, own in steps.items()
-                if own != steps[reference] and config.context_tokens is None
-            }
-        settings = plan_rung(model, config, here, arms, deployment, spreads[size, seed])
+        settings = plan_rung(model, config, at_rung(budget, amount), arms, deployment)
         plans |= {run: settings[run.arm] for run in runs if (run.size, run.seed, run.budget) == (size, seed, amount)}
     return {run: plans[run] for run in runs}
 
@@ -133,7 +121,6 @@ def plan_rung(
     budget: BudgetConfig,
     arms: Mapping[str, Encoded],
     deployment: Deployment = DEFAULT_DEPLOYMENT,
-    spreads: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, TrainConfig]:
     """Plan the training of each arm's model of one size, seed and budget.
 
@@ -143,17 +130,14 @@ def plan_rung(
         budget: The budget; `train_flops` is that of this rung.
         arms: The tokenizers and their shards by name; the reference comes first.
         deployment: The model that will be deployed.
-        spreads: How the text of each arm is spread over its run (settings of `TrainConfig`).
 
     Raises:
         UserError: If the budget cannot be met within its tolerance.
     """
-    base = config
     per_step = {name: measure(model, config, arm, deployment) for name, arm in arms.items()}
     target = _configured(budget)
     plans, amounts = {}, []
     for name, arm in arms.items():
-        config = dataclasses.replace(base, **(spreads or {}).get(name, {}))
         step = per_step[name].of_mode(budget.mode)
         expected = config.steps if target is None else target / step
         budget.check_epochs(expected * per_step[name].bytes, arm.training.contents.n_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -37,9 +36,6 @@ class Rows:
         context_tokens: Tokens of a row instead, for contexts that are equal in tokens; None for `context_bytes`.
         seed: Seed of the order of documents and rows.
         shuffle: False reads the documents of the shards, and their rows, in order.
-        spread: Steps of the reference's longest run and of this arm's, if they differ. Rows of the reference are then
-            read at the same fraction of the run as in the reference's, and those of further text are spread evenly
-            among them, or some of the reference's rows are left out.
     """
 
     def __init__(
@@ -51,7 +47,6 @@ class Rows:
         context_tokens: int | None = None,
         seed: int,
         shuffle: bool = True,
-        spread: tuple[int, int] | None = None,
     ) -> None:
         self.stream = DocumentStream(shards, seed=seed, shuffle=shuffle)
         self.rows_per_step = rows_per_step
@@ -62,9 +57,8 @@ class Rows:
         longest = math.ceil(_DOCUMENTS_PER_BLOCK * self.stream.longest_document(in_tokens=self.in_tokens) / step)
         epoch = (shards.n_tokens if self.in_tokens else shards.n_bytes) // step
         self.block_rows = max(1, min(epoch, max(_STEPS_PER_BLOCK, longest))) * rows_per_step
-        self._spread = spread
-        # Common and further rows come from different blocks.
-        self._block = functools.lru_cache(maxsize=2)(self._load)
+        self._block = -1
+        self._bounds = self._order = np.empty(0, np.int64)
 
     @property
     def mean_tokens(self) -> float:
@@ -82,25 +76,11 @@ class Rows:
         The first token of the row after it is the last target of a row, but not an input. A row of more tokens than
         `most_tokens` is cut there.
         """
-        rows = self._rows(step)
-        spans = np.empty((len(rows), 2), np.int64)
-        for block in np.unique(rows // self.block_rows).tolist():
-            bounds, order = self._block(block)
-            chosen = rows // self.block_rows == block
-            positions = order[rows[chosen] % self.block_rows]
-            spans[chosen] = np.stack([bounds[positions], bounds[positions + 1]], axis=1)
-        spans[:, 1] = np.minimum(spans[:, 1], spans[:, 0] + self.most_tokens)
-        return spans
-
-    def _rows(self, step: int) -> NDArray[np.int64]:
-        """int64[rows_per_step], numbers of the rows of a step in the reference's order."""
-        rows = np.arange(step * self.rows_per_step, (step + 1) * self.rows_per_step, dtype=np.int64)
-        if self._spread is None:
-            return rows
-        reference, own = self._spread
-        before = rows * reference // own
-        further = (rows + 1) * reference // own == before
-        return np.where(further, reference * self.rows_per_step + rows - before, before)
+        first = step * self.rows_per_step
+        self._load(first // self.block_rows)
+        rows = self._order[first % self.block_rows :][: self.rows_per_step]
+        starts = self._bounds[rows]
+        return np.stack([starts, np.minimum(self._bounds[rows + 1], starts + self.most_tokens)], axis=1)
 
     def step_tokens(self, steps: int) -> NDArray[np.int64]:
         """int64[steps], tokens of each of the first steps."""
@@ -141,7 +121,10 @@ class Rows:
             return np.arange(self.block_rows)
         return np.random.default_rng([self._seed, block, _DRAW]).permutation(self.block_rows)
 
-    def _load(self, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First tokens of the rows of a block and of the row after it, and the order of the rows."""
+    def _load(self, block: int) -> None:
+        if block == self._block:
+            return
         bounds = self._size * np.arange(block * self.block_rows, (block + 1) * self.block_rows + 1, dtype=np.int64)
-        return bounds if self.in_tokens else self.stream.tokens_at(bounds), self._permutation(block)
+        self._bounds = bounds if self.in_tokens else self.stream.tokens_at(bounds)
+        self._order = self._permutation(block)
+        self._block = block

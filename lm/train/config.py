@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
-BY_BUDGET = ("max_steps", "longest_steps", "reference_steps")
-"""Settings that the budget decides for each arm and seed."""
 # Settings that may differ between a run and the trunk that it starts from.
 LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
 
@@ -56,9 +54,6 @@ class TrainConfig:
         decay_fraction: Share of the steps, at the end, over which they fall to zero.
         decay: Shape of the decay: `linear`, `sqrt` or `cosine` (`lm.train.schedule`); `cosine` decays from the end of
             the warm-up, whatever `decay_fraction` is.
-        longest_steps: Steps of this arm's longest run, if the reference's has another number: both read the same text
-            at the same fraction of the run (`lm.data.rows`). Set by budgets other than bytes.
-        reference_steps: Steps of the reference's longest run.
         seed: Seed of the weights and of the order of documents.
         shuffle: Draw a new document order for every epoch; False reads the shards in order.
         microbatch_size: Rows per forward pass of each process, to save memory; None for the whole step.
@@ -87,8 +82,6 @@ class TrainConfig:
     warmup_steps: int | None = None
     decay_fraction: float = 0.5
     decay: str = "linear"
-    longest_steps: int | None = None
-    reference_steps: int | None = None
     seed: int = 0
     shuffle: bool = True
     microbatch_size: int | None = None
@@ -191,7 +184,6 @@ class TrainConfig:
             context_tokens=self.context_tokens,
             seed=self.seed,
             shuffle=self.shuffle,
-            spread=(self.reference_steps, self.longest_steps) if self.reference_steps and self.longest_steps else None,
         )
 
     def fixed(self) -> dict[str, Any]:

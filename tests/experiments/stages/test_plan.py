@@ -64,12 +64,6 @@ def test_the_mode_sets_the_steps_of_the_other_arms(monkeypatch, mode, expected):
     assert steps(monkeypatch, [BYTES, f"budget={mode}"]) == expected
 
 
-def test_runs_that_differ_in_steps_are_spread_over_the_text_of_the_reference(monkeypatch):
-    plans = planned(monkeypatch, [BYTES, "budget=equal_tokens", "budget.ladder=[0.25]"])
-    spreads = [(settings.longest_steps, settings.reference_steps) for settings in plans.values()]
-    assert spreads == [(None, None)] * 2 + [(1250, 1000)] * 2  # that of the longest run, so that runs share a trunk
-
-
 def test_equal_bytes_with_contexts_in_tokens_take_other_steps(monkeypatch):
     assert steps(monkeypatch, [BYTES, "lm.train.context_tokens=256"]) == [1000, 996]
 

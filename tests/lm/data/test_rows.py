@@ -80,22 +80,6 @@ def test_the_rows_of_a_step_are_from_many_documents(shards):
     assert np.mean(counts) >= 6
 
 
-@pytest.mark.parametrize("own", [90, 110, 205])
-def test_runs_of_other_lengths_read_the_same_text_at_the_same_fraction_of_the_run(shards, own):
-    def starts(steps, **options):
-        rows = make(shards, **options)
-        return np.concatenate([rows.spans(step)[:, 0] for step in range(steps)]).tolist()
-
-    reference, spread = starts(100), starts(own, spread=(100, own))
-    assert len(set(spread)) == len(spread) == 4 * own
-    assert set(spread) == set(starts(own)) if own > 100 else set(spread) < set(reference)
-    common = [start for start in spread if start in set(reference)]
-    assert common == [start for start in reference if start in set(spread)]
-    assert len(common) == 4 * min(own, 100)
-    for start in common:
-        assert spread.index(start) / len(spread) == pytest.approx(reference.index(start) / len(reference), abs=0.01)
-
-
 def test_rows_of_equal_tokens(shards):
     rows = make(shards, context_tokens=25)
     for step in (0, 5, 170):
