@@ -100,7 +100,7 @@ def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     torch.set_num_threads(1)
     score_alone(tmp_path, shards).save(tmp_path / "one")
     torch.set_num_threads(threads)
-    errors = [process.communicate(timeout=120)[1] for process in processes]
+    errors = [process.communicate(timeout=240)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
     for name in ("arrays.npz", "evaluation.json"):
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
