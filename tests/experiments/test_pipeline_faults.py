@@ -52,14 +52,15 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(tiny, tm
 
 
 def test_heldout_text_that_may_have_been_trained_on_is_rejected(tiny, tmp_path):
-    run_stages("evaluate", tiny, tmp_path / "outputs")
+    one = [*tiny, "arms=[bpe]"]
+    run_stages("evaluate", one, tmp_path / "outputs")
     for file in (tmp_path / "artifacts").glob("shards-*/manifest.json"):
         manifest = json.loads(file.read_text())
         if manifest["contents"]["split"] == "train":
             manifest["contents"]["split"] = "all"
             file.write_text(json.dumps(manifest))
     shutil.rmtree(next((tmp_path / "artifacts").glob("evaluation-*")))
-    assert "manifest" in rejected("evaluate", tiny, tmp_path)
+    assert "manifest" in rejected("evaluate", one, tmp_path)
 
 
 def test_the_split_is_part_of_what_is_compared(tmp_path):

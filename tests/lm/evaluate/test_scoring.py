@@ -11,7 +11,7 @@ from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward, fast_nats
-from lm.model.transformer import ModelConfig
+from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import save_model
 from tests.lm import ranks, tiny
 from tests.lm.evaluate.evaluation_processes import score as score_alone
@@ -90,14 +90,17 @@ def test_logits_beyond_the_range_of_exp_are_scored(make_shards):
 def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()
-    save_model(tiny.model(shards.vocab_size, 16, sha256=shards.tokenizer_sha256), tmp_path)
+    config = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
+    model = Transformer(config, shards.vocab_size, 16, shards.tokenizer_sha256)
+    model.initialize(0, range(model.vocab_size))
+    save_model(model, tmp_path)
     arguments = [str(shards.folder), str(tmp_path), str(tmp_path / "two")]
     processes = ranks.start("tests.lm.evaluate.evaluation_processes", arguments, 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     score_alone(tmp_path, shards).save(tmp_path / "one")
     torch.set_num_threads(threads)
-    errors = [process.communicate(timeout=120)[1] for process in processes]
+    errors = [process.communicate(timeout=240)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
     for name in ("arrays.npz", "evaluation.json"):
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
