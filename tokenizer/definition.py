@@ -102,8 +102,8 @@ class Definition:
         self._set("unmerged", dict(self.unmerged))
         if clash := set(self.special_tokens) & set(self.preparation.added_tokens):
             raise UserError(f"{quoted(min(clash))} is both a special token and an added token")
-        if self.end_of_text is None and END_OF_TEXT in self.special_tokens:
-            self._set("end_of_text", END_OF_TEXT)
+        if self.end_of_text in (None, END_OF_TEXT):
+            self._set("end_of_text", END_OF_TEXT if END_OF_TEXT in self.special_tokens else None)
         if self.end_of_text not in (None, *self.special_tokens):
             raise UserError(f"end_of_text={quoted(self.end_of_text)} is not a special token")
         named = self.special_tokens | dict(self.preparation.added_tokens)

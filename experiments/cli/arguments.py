@@ -111,9 +111,8 @@ def number(above: float, most: float = math.inf) -> Callable[[str], float]:
         with suppress(ValueError):
             if above < (value := float(text)) <= most and math.isfinite(value):
                 return value
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number above {above:g}, up to {most:g}".removesuffix(", up to inf")
-        )
+        bound = "" if most == math.inf else f" and at most {most:g}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above {above:g}{bound}")
 
     return parse
 

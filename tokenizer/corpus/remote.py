@@ -29,14 +29,10 @@ from tokenizer.files import shown, without_credentials
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-BLOCK_BYTES = 1 << 23
-"""Bytes per request."""
-AHEAD = 4
-"""Requests in flight per file."""
-ATTEMPTS = 8
-"""Consecutive attempts after which a request fails."""
-FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
-"""Seconds before the second attempt, which double with every further one, and their maximum."""
+BLOCK_BYTES, AHEAD = 1 << 23, 4
+"""Bytes per request, and requests in flight per file."""
+ATTEMPTS, FIRST_DELAY, LONGEST_DELAY = 8, 0.5, 30.0
+"""Consecutive attempts, seconds before the second one, which double with every further one, and their maximum."""
 TIMEOUT = 60.0
 """Seconds without data after which a request over https:// fails; a connection must be made within ten."""
 _WEB = ("https", "http")
@@ -119,7 +115,6 @@ class RemoteFile:
 
         if (now := self.current()) != self.stat:
             raise UserError(changed(self, self.stat, now))
-
         yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
     def excerpt(self, spans: Iterable[tuple[int, int]]) -> mmap.mmap:

@@ -4,6 +4,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.commands import generate
+from experiments.report.characters import harmless
 from experiments.store import trained_models
 from experiments.store.trained_models import load_models
 from lm.bytelevel.byte_model import ByteModel
@@ -46,7 +47,7 @@ def test_samples_are_shown_side_by_side(root, capsys):
         samples = generate._samples(saved, ["A", "A", "the", "the"], config, heal=True)
         for sample in samples:
             assert len(sample.data) <= 200
-            whole = generate._shown(sample.prompt + sample.text)
+            whole = harmless(sample.prompt + sample.text)
             assert " ".join(whole.split()) in " ".join(shown.split())  # a terminal shows tabs as spaces
     assert [f"#{n} {saved.label}:" in shown for n in range(1, 5) for saved in models] == [True] * 8
 
