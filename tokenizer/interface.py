@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tokenizer import _native
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, listed, quoted
+from tokenizer.special import END_OF_TEXT
 
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
@@ -152,7 +153,8 @@ class TokenizerLike(Protocol):
         if self.end_of_text is None:
             raise UserError(
                 f"{self!r} does not say which token ends a document (its special tokens: "
-                f"{listed(map(quoted, self.special_tokens)) or 'none'}); name one with end_of_text=STRING, or a new one"
+                f"{listed(map(quoted, self.special_tokens)) or 'none'}); name one or a new one with "
+                f"end_of_text=STRING, or train with special_tokens=['{END_OF_TEXT}']"
             )
         return self.special_tokens[self.end_of_text]
 

@@ -78,16 +78,17 @@ def _print_cells(cells: Sequence[Record]) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     arms = [arm for cell in cells if cell.results for arm in cell.results.arms]
     numbers = ["bytes per token", "bits per byte", "against the reference, %", "verdict"] if arms else []
-    rows, printed = [], set[tuple[str, ...]]()
+    rows, printed = [], set[tuple[Any, ...]]()
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
         settings = [str(cell.number), *(values.get(key, "") for key in keys)]
-        if not cell.results:
-            state = duration(cell.seconds or 0) if cell.status == "done" else cell.status
+        # An arm that cells share, and its difference, are printed once.
+        told = {(*arm.evaluations, arm.percent, arm.verdict): arm for arm in cell.results.arms} if cell.results else {}
+        fresh = [arm for key, arm in told.items() if key not in printed]
+        printed |= told.keys()
+        if not fresh:
+            state = cell.status if cell.status != "done" else "as above" if told else duration(cell.seconds or 0)
             rows.append([*settings, state, *([""] * len(numbers))])
-        # An arm that cells share is printed once.
-        fresh = [arm for arm in cell.results.arms if tuple(arm.evaluations) not in printed] if cell.results else []
-        printed.update(tuple(arm.evaluations) for arm in fresh)
         for place, arm in enumerate(fresh):
             change = "" if arm.percent is None else signed(arm.percent, 2)
             if arm.percent_interval is not None:

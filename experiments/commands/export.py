@@ -91,6 +91,8 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
     from lm.hf.export import export_hf  # Torch takes seconds to load
     from lm.hf.gguf import export_gguf
 
+    if arguments.end_of_text is not None:
+        raise UserError("--end-of-text: a model's documents end with the token that it was trained with; leave it out")
     reporter = Reporter(console)
     model, tokenizer = open_model(Path(arguments.tokenizer), arguments.of_model)
     if arguments.to == "gguf":

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Train the larger tokenizer and write its folder."""
     if arguments.transition is not None and not arguments.superbpe:
         raise UserError(f"--transition {arguments.transition} requires --superbpe: it is where phase 2 starts")
-    start = open_exact(arguments.tokenizer, pattern=arguments.pattern)
+    start = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
     if start.fence is not None and not arguments.superbpe:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to continue phase 2")
     if arguments.vocab_size < start.vocab_size and not arguments.superbpe:

@@ -14,6 +14,7 @@ from experiments.stages.tokenizers import ArmTokenizer, keep
 from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
+from tokenizer.special import END_OF_TEXT
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def make_tokenizers(
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
         tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
+    for arm in arms if "shard" in stages else ():
+        if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
+            raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
     trained = [arm for arm in arms if arm.trained]
     families = phase1.families(context, text, trained)
     if "train_bpe" not in stages:

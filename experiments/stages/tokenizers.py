@@ -51,10 +51,17 @@ class ArmTokenizer:
 
 
 def usable(context: Context, name: str) -> Artifact[TrainedTokenizer] | None:
-    """Return a training record; remove it and return None if its tokenizer was deleted. The caller holds its lock."""
+    """Return a training record; remove it and return None if its tokenizer was deleted. The caller holds its lock.
+
+    Raises:
+        UserError: If the record is in a bucket, from which nothing is removed.
+    """
     record = context.store.find(name, TrainedTokenizer)
     if record is not None and context.store.find(record.contents.tokenizer, TokenizerFolder) is None:
         context.store.remove(name)
+        if context.store.find(name, TrainedTokenizer) is not None:
+            missing, useless = (f"{context.store.url}/{one}" for one in (record.contents.tokenizer, name))
+            raise UserError(f"{missing} is missing, so {useless} is useless: delete it, too, and run the command again")
         return None
     return record
 

@@ -6,7 +6,7 @@ folder is written as `.<name>.partial` under a lock that is released when its ho
 same work.
 
 Files are flushed to disk first, then the manifest is written, then the folder is renamed: a killed process loses at
-most one stage's unfinished work. Before a process uses an artifact's files, it compares them with their checksums.
+most one stage's unfinished work. Files are compared with their checksums before they are used.
 """
 
 from __future__ import annotations
@@ -156,6 +156,7 @@ class Store:
         """Report that an artifact is used, and upload it if it is not in the bucket."""
         self.on_use(artifact)
         if self.url and artifact.folder.exists():
+            self.check(artifact)
             with self.lock(artifact.name):
                 bucket.upload(artifact.folder, artifact.manifest, f"{self.url}/{artifact.name}", self.progress)
 

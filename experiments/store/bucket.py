@@ -38,10 +38,9 @@ def read_manifest(url: str) -> Manifest | None:
     """Read the manifest of an artifact; None if it is not in the bucket, or unfinished."""
     if MANIFEST not in remote.entries(url):
         return None
-    with temporary_folder(None) as folder:
+    with temporary_folder(None) as folder, remedied(url):
         _download(f"{url}/{MANIFEST}", folder / MANIFEST)
-        with remedied(url):
-            return Manifest.read(folder)
+        return Manifest.read(folder)
 
 
 def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> None:
@@ -54,9 +53,9 @@ def download(url: str, manifest: Manifest, folder: Path, progress: Progress) -> 
             path.parent.mkdir(parents=True, exist_ok=True)
             _download(f"{url}/{content}", path)
 
-    for done, _ in enumerate(remote.concurrently(fetch, list(manifest.files), 4), 1):
-        progress("files downloaded", done, len(manifest.files))
     with remedied(url):
+        for done, _ in enumerate(remote.concurrently(fetch, list(manifest.files), 4), 1):
+            progress("files downloaded", done, len(manifest.files))
         check_files(folder, manifest.files)
 
 

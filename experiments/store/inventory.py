@@ -52,7 +52,7 @@ def take(store: Store, *, verify: bool = False) -> list[Item]:
     for path in store.root.iterdir():
         n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         if path.suffix == PARTIAL:
-            name = path.name[1:].removesuffix(PARTIAL)
+            name = path.name[1:].removesuffix(PARTIAL).removesuffix(".download")
             with store.lock(name, wait=False) as free:
                 items.append(Item(name, UNFINISHED if free else BUSY, n_bytes, needed=True))
         elif re.fullmatch(NAME, path.name) or (path / MANIFEST).exists():

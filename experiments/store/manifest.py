@@ -101,10 +101,11 @@ def origin() -> Mapping[str, Any]:
 
 def peak_memory() -> int:
     """Return the peak resident memory of this process in bytes; on Linux, since the last call."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    with suppress(OSError):
+    with suppress(OSError):  # not Linux, or not permitted; and Linux's `ru_maxrss` is inherited from the parent
+        peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
         Path("/proc/self/clear_refs").write_text("5")
-    return peak
+        return int(peak) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @contextmanager

@@ -116,8 +116,7 @@ def _find(path: Path) -> list[Artifact[Folder]]:
     if (folder / MANIFEST).is_file():
         return Store(folder.parent).open_all([folder.name], Folder)
     store = Store(path)
-    names = store.names("lm-")
-    if not names:
+    if not (names := store.names("lm-")):
         raise UserError(
             f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
             "superbpe pipeline --until train-lm makes them"

@@ -121,11 +121,19 @@ def _footer(file: File) -> Any:
     return pa.BufferReader(tail)
 
 
-def _chunks(file: RemoteFile, group: Any, columns: Sequence[str]) -> Any:
-    """A file with only the given columns (dotted paths) of a row group, which Arrow must not read: `excerpt`."""
+def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> Any:
+    """A file with only the given columns (dotted paths) of row group `i`; Arrow must not read the rest: `excerpt`."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    spans = []
+    # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
+    try:
+        empty = pq.ParquetFile(pa.BufferReader(file.excerpt([])), metadata=metadata)
+        next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
+    except OSError as error:
+        if "page header" not in str(error):
+            raise
+    spans, group = [], metadata.row_group(i)
     for column in map(group.column, range(group.num_columns)):
         if column.path_in_schema in columns:
             start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
@@ -142,7 +150,7 @@ def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], conf
     with _explained(f"{path}: damaged Parquet file", "; download or write it again"):
         group = file.metadata.row_group(i)
         if isinstance(path, RemoteFile):
-            file = pq.ParquetFile(_chunks(path, group, names), metadata=file.metadata)
+            file = pq.ParquetFile(_chunks(path, file.metadata, i, names), metadata=file.metadata)
         # At most a few batches of text, by the average length of the group's rows.
         rows_at_once = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
         rows_at_once = min(rows_at_once, _PARQUET_ROWS)
@@ -229,12 +237,13 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     table, first = pa.table([chunked], names=[root]), 0
     if names is not None:
         path = _column(table.schema, config.field, "no field", _SET_FIELD)[0]
-    rows = max(1, config.batch_bytes * len(table) // max(table.nbytes, 1))
-    if pa.types.is_dictionary(chunked.type):  # its values repeat
-        rows = min(rows, _PARQUET_ROWS)
-    for part in table.to_batches(rows):
-        yield _batch(_as_bytes(_inside(part, path), what), "", first, config)[0]
-        first += len(part)
+    for chunk in table.to_batches():
+        rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
+        if pa.types.is_dictionary(chunked.type):  # its values repeat
+            rows = min(rows, _PARQUET_ROWS)
+        for start in range(0, len(chunk), rows):
+            yield _batch(_as_bytes(_inside(chunk.slice(start, rows), path), what), "", first + start, config)[0]
+        first += len(chunk)
 
 
 def _as_bytes(texts: Any, what: str) -> Any:

@@ -87,7 +87,7 @@ def _batches(text: Any, config: CorpusConfig, read: _Read) -> Iterator[_native.B
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
     if isinstance(first, _native.Batch):
-        return rows
+        return map(_checked, rows)
     if isinstance(first, os.PathLike):
         return read(Corpus(CorpusConfig(paths=[str(path) for path in rows], field=config.field)))
     if _is_arrow(first):
@@ -109,6 +109,12 @@ def _only(rows: Any, field: str) -> Any:
 def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
     keep = _native.DocumentFilter()
     return (taken for batch in batches if len(taken := keep.apply(batch)[0]))
+
+
+def _checked(batch: object) -> _native.Batch:
+    if not isinstance(batch, _native.Batch):
+        raise UserError(f"the text contains {type(batch).__name__} after a Batch; pass batches only")
+    return batch
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def _warn_of_other_ids(folder: Path, encode: Callable[[], list[int]]) -> None:
     try:
         import transformers
 
-        opened = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        opened = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         theirs = opened(_SAMPLE, add_special_tokens=False)["input_ids"]
     except Exception:  # it cannot open the folder, so it gives no ids that could differ
         return

@@ -217,4 +217,7 @@ def hf_config(tokenizer: Described) -> dict[str, Any]:
     }
     if (end := tokenizer.definition.end_of_text) is not None:
         config |= {"bos_token": end, "eos_token": end, "pad_token": end}
-    return config | _parts(tokenizer.provenance, HF_CONFIG_FILE)
+    # Only the names of tokens: the record of a folder from elsewhere could name code to run.
+    own, definition = _parts(tokenizer.provenance, HF_CONFIG_FILE), tokenizer.definition
+    known = [*definition.special_tokens, *definition.preparation.added_tokens]
+    return config | {key: own[key] for key in ("bos_token", "pad_token") if own.get(key) in known}

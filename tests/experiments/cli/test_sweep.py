@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -62,22 +63,25 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path, capsys):
     record(1, error=UserError("no pairs;\n use more text"))
     record(2, error=ZeroDivisionError("by zero"))
     record(3)
-    cells = summarize(tmp_path, 5)
-    ends = [("done", 0), ("failed", 2), ("failed", 1), ("failed", 1)]
+    worse = [sides[0], replace(sides[1], percent=1.5, percent_interval=(0.5, 2.5), verdict="worse")]
+    record(4, results=ComparisonRecord(arms=worse, confidence=0.95))
+    record(5, results=ComparisonRecord(arms=worse, confidence=0.95))
+    cells = summarize(tmp_path, 7)
+    ends = [("done", 0), ("failed", 2), ("failed", 1), ("failed", 1), ("done", 0), ("done", 0)]
     assert [(cell.status, cell.exit_code) for cell in cells] == ends
     told = capsys.readouterr()
-    words = ("−0.12 (−0.50", "undecided", "transition", str(tmp_path / "report.html"), "sweep.json", "next:")
-    for expected in words:
+    words = ("−0.12 (−0.50", "undecided", "worse", "as above", "transition", "sweep.json", "next:")
+    for expected in (*words, str(tmp_path / "report.html")):
         assert expected in told.out
     assert "cell 1 (superbpe.transition=0.1): no pairs; use more text (exit code 2)" in told.err
     assert "cell 2 (superbpe.transition=0.2): ZeroDivisionError: by zero (exit code 1)" in told.err
     assert "cell 3 (superbpe.transition=0.3): the process of this cell was killed" in told.err
-    assert [cell.status for cell in summarize(tmp_path, 5, stopped=True)][3] == "interrupted"
-    assert "3 of 5 cells failed; 1 of 5 cells did not finish; the same command repeats only what is missing" in told.err
+    assert [cell.status for cell in summarize(tmp_path, 7, stopped=True)][3] == "interrupted"
+    assert "3 of 7 cells failed; 1 of 7 cells did not finish; the same command repeats only what is missing" in told.err
     table = json.loads((tmp_path / "sweep.json").read_text())["cells"]
     assert [arm["percent"] for arm in table[0]["results"]["arms"]] == [None, -0.125]
     assert table[1]["error"] == "no pairs; use more text"
-    assert len(table) == 4
+    assert len(table) == 6
 
 
 @pytest.mark.slow

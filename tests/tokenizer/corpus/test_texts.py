@@ -156,6 +156,7 @@ def test_a_stream_is_read_once_in_bounded_memory():
         (["a", b"b"], "text 1 is not a string but bytes"),
         (["a", None], "text 1 is not a string but NoneType"),
         (["a", "\ud800"], "text 1 contains a lone surrogate"),
+        ([Batch.from_texts(["a"]), "b"], "the text contains str after a Batch"),
         ([{"text": "a"}, {"id": 5}], r"record 1 has no field 'text' \(the fields are: id\); name the one"),
         ([{"text": 5}], "record 0: field 'text' holds int, not text"),
         (pa.table({"id": [1]}), r"no field 'text' \(the fields are: id\); name the one"),
