@@ -26,3 +26,13 @@ def test_tokenizer_json_is_followed_and_other_ids_are_reported(tmp_path, kind, d
         assert load_pretrained(tmp_path).tokenizer == tokenizer
     lines = [str(one.message) for one in caught if "AutoTokenizer" in str(one.message)]
     assert [line.count("other ids than tokenizer.json, which is followed here") for line in lines] == [1] * differs
+
+
+def test_code_of_a_folder_is_never_run(tmp_path, monkeypatch):
+    formats.write(train_bpe(["a b"], 258), tmp_path / "tokenizer.json", "hf")
+    config = {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": [None, "mine.Mine"]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Mine: ...\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # the answer to the question of transformers
+    load_pretrained(tmp_path)
+    assert not (tmp_path / "ran").exists()
