@@ -1,6 +1,7 @@
 """Training runs and evaluations on a device."""
 
 import dataclasses
+import random
 
 import pytest
 import torch
@@ -11,15 +12,30 @@ from lm.evaluate.evaluation import evaluate
 from lm.evaluate.forward import Forward
 from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model
+from lm.train.config import TrainConfig
 from lm.train.loop import train
 from lm.train.trainer import Trainer
-from tests.lm.train import runs
 from tests.lm.train.runs import run
 from tokenizer.errors import UserError
 
 MODEL = ModelConfig(n_layers=2, hidden_size=64, head_dim=32)
-SIZES = {"train_bytes": 12 * 2048, "bytes_per_step": 2048, "context_bytes": 512}
-CONFIG = dataclasses.replace(runs.CONFIG, **SIZES, precision="fp32", compile=False, document_mask=True)
+CONFIG = TrainConfig(
+    train_bytes=12 * 2048,
+    bytes_per_step=2048,
+    context_bytes=512,
+    device="cpu",
+    precision="fp32",
+    compile=False,
+    threads=1,
+    document_mask=True,
+)
+
+
+@pytest.fixture
+def shards(make_shards):
+    rng = random.Random(0)
+    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
+    return make_shards([" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(120)])
 
 
 @pytest.mark.parametrize("first", [True, False])
