@@ -149,7 +149,7 @@ class Tally:
             unknown = -1 if self.tokenizer.unknown_id is None else self.tokenizer.unknown_id
             replaced = np.where(stream.ids == unknown, stream.covered.astype(np.int64), 0)
             self.lost[at] = np.diff(batch.offsets) - stream.spelled + np.add.reduceat(replaced, stream.ends - lengths)
-        counts = np.bincount(stream.ids, minlength=len(self.counts))[:-1]  # without the mark, which is no token
+        counts = np.bincount(stream.ids, minlength=len(self.counts))[:-1]  # without the mark: not a token
         with self._lock:
             self.counts += counts
 

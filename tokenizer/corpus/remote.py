@@ -167,7 +167,7 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
 
 
 def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
-    """The file, the matches of a glob (none if there are none), or all files in a folder: path to `info`."""
+    """Paths and `info` of one file, of the matches of a glob (possibly none), or of all files in a folder."""
     if url.lower().startswith("hf:"):
         path = _pinned(system, path)
     if has_magic(url):

@@ -154,10 +154,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_that_share_a_bucket_and_half_of_the_hash_have_places_of_their_own() {
+    fn pairs_that_share_a_bucket_and_half_of_the_hash_get_different_slots() {
         let mut seen = rustc_hash::FxHashMap::default();
-        let mut alike = (0..1u32 << 20).map(|left| (left, seen.insert(mix(joined(left, 7)) >> 32, left)));
-        let (left, Some(other)) = alike.find(|(_, other)| other.is_some()).expect("a birthday paradox") else {
+        let mut hashed = (0..1u32 << 20).map(|left| (left, seen.insert(mix(joined(left, 7)) >> 32, left)));
+        let (left, Some(other)) = hashed.find(|(_, other)| other.is_some()).expect("a million hashes collide") else {
             panic!()
         };
         let fixed = FixedPairs::new(&Pairs::from_iter([((left, 7), 1), ((other, 7), 2)]));

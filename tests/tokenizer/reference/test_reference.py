@@ -29,7 +29,7 @@ from tokenizer.reference import (
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # Processes take long to start: the parallel rung has tests of its own, in ladder/test_rungs.py.
-LADDER = [name for name in ladder.TRAINERS if name not in ("parallel", "approximate")]
+LADDER = [name for name in ladder.EXACT if name != "parallel"]
 TRAINERS = {"reference": train_naive, **{name: ladder.TRAINERS[name] for name in LADDER}}
 train_fast = TRAINERS["lazy-heap"]
 WORD_TRAINERS = {"reference": train_words} | {

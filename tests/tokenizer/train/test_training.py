@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks.ladder import TRAINERS
+from experiments.benchmarks.ladder import EXACT, TRAINERS
 from tests import texts
 from tests.tokenizer.formats.other_formats import added, hf_file
 from tests.tokenizer.train.small import CORPORA, counts_of, pairs
@@ -241,7 +241,7 @@ def test_no_merge_makes_a_token_that_is_too_long():
     assert tokenizer.decode(tokenizer.encode("=" * 200_000)) == "=" * 200_000
 
 
-@pytest.mark.parametrize("trainer", [name for name in TRAINERS if name != "approximate"])
+@pytest.mark.parametrize("trainer", EXACT)
 def test_the_longest_token_equals_the_reference(monkeypatch, trainer):
     monkeypatch.setattr(definition, "LONGEST_TOKEN", 5)
     corpus = {b"abcabcabcabc": 5, b"xyxyxyxyxy": 4, b"aaaaaaaaaaa": 3}
