@@ -100,9 +100,8 @@ def combine(
         assert run.results is not None
         for entry in run.results.arms:
             models = store.open_all(entry.lms, TrainedModel)
-            steps = _steps(run, entry, models)
             for model, evaluation in zip(models, store.open_all(entry.evaluations, Scores), strict=True):
-                key = digest([entry.key, model.manifest.inputs, model.contents.settings, steps])
+                key = digest([entry.key, model.manifest.inputs, model.contents.settings])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 if any(
                     earlier.manifest.inputs["heldout"] != evaluation.manifest.inputs["heldout"]
@@ -151,16 +150,6 @@ def _overlap(done: Sequence[Record], artifacts: str | None) -> Artifact[Contamin
     if names or name is None:
         return None
     return Store.at(artifacts or done[0].store).find(name, Contamination)
-
-
-def _steps(run: Record, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
-    """Settings that decided the number of training steps, if the amount of text did not."""
-    if all(model.contents.summary.run["train"].get("max_steps") is None for model in models):
-        return None
-    assert run.results is not None
-    # Budgets other than bytes give every arm as much as the reference's model.
-    settings = [entry.settings.get(key) for key in ("budget.mode", "lm.train.max_steps")]
-    return [*settings, run.results.arms[0].tokenizer]
 
 
 def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:

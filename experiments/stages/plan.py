@@ -1,7 +1,8 @@
 """The training settings of every run, which make the comparison fair.
 
-The reference's model trains on the budget's bytes or FLOPs. The number of steps of the other models follows from the
-budget mode. Learning-rate schedules are relative to each run's own length.
+The reference's model trains on the budget's bytes or FLOPs. All models of a budget take the same steps; the tokens of a
+step follow from the budget mode (`lm.data.rows`), so that the models read the same text in each step as far as the mode
+allows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from lm.evaluate.deployment import Deployment, training_flops
@@ -21,8 +21,6 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from experiments.config import BudgetConfig, LmConfig
     from experiments.runs import Run
     from experiments.stages.shards import Encoded
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from lm.train.summary import TrainingSummary
 
 DEFAULT_DEPLOYMENT = Deployment()
-_SHORT_BYTES = 1 << 27
-"""The text of a longer run is close to the mean, and planning it by its own tokens would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,6 @@ class Amounts:
 
     bytes: float
     tokens: float
-    steps: float
     flops: float
     deployed_flops: float = 0.0
 
@@ -52,7 +47,7 @@ class Amounts:
     def of(cls, model: TrainingSummary, deployment: Deployment, vocab_size: int) -> Amounts:
         """Amounts of a trained model."""
         deployed = training_flops(deployment, vocab_size=vocab_size, tokens=model.tokens, n_bytes=model.bytes)
-        return cls(model.bytes, model.tokens, model.steps, model.flops, deployed)
+        return cls(model.bytes, model.tokens, model.flops, deployed)
 
     def of_mode(self, mode: str) -> float:
         """The quantity that a budget mode such as `equal_bytes` equalizes."""
@@ -67,10 +62,10 @@ def measure(
     rows = config.rows(shards)
     with torch.device("meta"):  # shapes only, no weights
         transformer = Transformer(model, shards.vocab_size, rows.most_tokens)
-    tokens = config.batch_size * rows.mean_tokens
+    tokens = rows.tokens_per_step
     n_bytes = tokens * shards.n_bytes / shards.n_tokens
     deployed = training_flops(deployment, vocab_size=shards.vocab_size, tokens=tokens, n_bytes=n_bytes)
-    return Amounts(n_bytes, tokens, 1, tokens * transformer.flops_per_token(rows.mean_tokens), deployed)
+    return Amounts(n_bytes, tokens, tokens * transformer.flops_per_token(rows.mean_tokens), deployed)
 
 
 def at_rung(budget: BudgetConfig, amount: int) -> BudgetConfig:
@@ -135,45 +130,18 @@ def plan_rung(
         UserError: If the budget cannot be met within its tolerance.
     """
     per_step = {name: measure(model, config, arm, deployment) for name, arm in arms.items()}
-    target = _configured(budget)
+    step = next(iter(per_step.values())).of_mode(budget.mode)
+    by_rows = budget.mode == "equal_bytes" and config.context_tokens is None and config.tokens_per_step is None
     plans, amounts = {}, []
     for name, arm in arms.items():
-        step = per_step[name].of_mode(budget.mode)
-        expected = config.steps if target is None else target / step
-        budget.check_epochs(expected * per_step[name].bytes, arm.training.contents.n_bytes)
-        # A quarter more steps than the mean needs, because the text of a short run differs from the mean.
-        most = expected if target is None else math.ceil(1.25 * expected)
-        run = _amounts(budget.mode, per_step[name], config, arm, int(most))
-        # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
-        if target is None or (budget.mode == "equal_bytes" and config.context_tokens is None):
-            steps = config.steps
-        else:
-            steps = int(np.searchsorted(run, target * (1 + 1e-9), side="right")) - 1
-        if target is not None and steps < 1:
-            raise UserError(
-                f"budget.mode={budget.mode}: {target:.4g} is less than one step of {arm.arm.label}'s model; use a "
-                "larger budget"
-            )
-        plans[name] = config if steps == config.steps else dataclasses.replace(config, max_steps=steps)
-        _ = plans[name].schedule  # checks its length
-        budget.check_epochs(steps * per_step[name].bytes, arm.training.contents.n_bytes)
-        amounts.append(float(run[steps]))
-        target = target or amounts[0]
+        tokens = per_step[name].tokens * step / per_step[name].of_mode(budget.mode)
+        plans[name] = dataclasses.replace(config, tokens_per_step=None if by_rows else tokens)
+        planned = measure(model, plans[name], arm, deployment)
+        budget.check_epochs(config.steps * planned.bytes, arm.training.contents.n_bytes)
+        amounts.append(config.steps * planned.of_mode(budget.mode))
+    _ = config.schedule  # checks its length
     check(budget, amounts)
     return plans
-
-
-def _amounts(mode: str, step: Amounts, config: TrainConfig, arm: Encoded, most: int) -> NDArray[np.float64]:
-    """The quantity of a mode after 0 to `most` steps of a run, float64[most + 1], by the tokens that it will read."""
-    steps = np.arange(most + 1, dtype=np.float64)
-    if mode != "equal_bytes" and most * step.bytes <= _SHORT_BYTES:
-        steps[1:] = np.cumsum(tokens_of_steps(config, arm, most)) / step.tokens
-    return step.of_mode(mode) * steps
-
-
-def tokens_of_steps(config: TrainConfig, arm: Encoded, steps: int) -> NDArray[np.int64]:
-    """Return the tokens of each of the first steps of a run, int64[steps]."""
-    return config.rows(arm.open_training()).step_tokens(steps)
 
 
 def _configured(budget: BudgetConfig) -> float | None:

@@ -78,7 +78,7 @@ def _jobs(
     shorter = dataclasses.replace(budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
     try:
         config = dataclasses.replace(
-            lm.train, train_bytes=n_bytes, max_steps=None, warmup_steps=warmup, seed=lm.train.seed + _SEED, shuffle=True
+            lm.train, train_bytes=n_bytes, warmup_steps=warmup, seed=lm.train.seed + _SEED, shuffle=True
         )
         plans = plan_rung(model, config, shorter, arms)
     except UserError as error:

@@ -11,31 +11,43 @@ from lm.data.stream import DocumentStream
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from lm.data.shards import Shards
 
-_STEPS_PER_BLOCK, _DOCUMENTS_PER_BLOCK = 64, 10
-"""A block has at least this many steps, and this many times the text of the longest document."""
+_BLOCK_BYTES = 1 << 28
+"""Least text of a block, if the corpus has as much."""
 _DRAW = 1
 """Tells the random numbers of rows from those of documents, which have the same seed."""
+_KEPT = 2
+"""Blocks of rows that stay in memory: the one that is read, and the one that further rows come from."""
 
 
 class Rows:
     """Rows of the stream of documents, in the order in which training reads them.
 
     Row *i* begins at the token that contains byte *i* · `context_bytes` of the stream, and ends where the next row
-    begins. Rows are permuted within blocks, by the seed and the number of the block alone. A block is not longer than
-    the corpus. So a row has the same text with every tokenizer, the rows of a step are not neighbours, and any step can
-    be read without those before it. A run reads whole blocks, and a part of the last one.
+    begins. Rows are permuted within blocks, by the seed and the number of the block alone; a block is the whole corpus,
+    or a large part of it. So a row has the same text with every tokenizer, the rows of a step are from all over a
+    block, and any step can be read without those before it.
+
+    Without `tokens_per_step`, a step has `rows_per_step` rows. With it, a step has as many rows as bring its tokens
+    nearest to that number: some of the same rows, or all of them and further ones, which are taken from the end of the
+    corpus's last block backwards. So the steps of tokenizers with other numbers of rows still share most of their text.
 
     Args:
         shards: The encoded corpus.
         rows_per_step: Rows of a step.
         context_bytes: Bytes of a row.
         context_tokens: Tokens of a row instead, for contexts that are equal in tokens; None for `context_bytes`.
+        tokens_per_step: Tokens of a step; None for those of `rows_per_step` rows.
         seed: Seed of the order of documents and rows.
         shuffle: False reads the documents of the shards, and their rows, in order.
+
+    Raises:
+        UserError: If a step is less than one row.
     """
 
     def __init__(
@@ -45,6 +57,7 @@ class Rows:
         rows_per_step: int,
         context_bytes: int,
         context_tokens: int | None = None,
+        tokens_per_step: float | None = None,
         seed: int,
         shuffle: bool = True,
     ) -> None:
@@ -53,12 +66,19 @@ class Rows:
         self.in_tokens = context_tokens is not None
         self._size = context_tokens or context_bytes
         self._seed, self._shuffle, self._shards = seed, shuffle, shards
-        step = self._size * rows_per_step
-        longest = math.ceil(_DOCUMENTS_PER_BLOCK * self.stream.longest_document(in_tokens=self.in_tokens) / step)
-        epoch = (shards.n_tokens if self.in_tokens else shards.n_bytes) // step
-        self.block_rows = max(1, min(epoch, max(_STEPS_PER_BLOCK, longest))) * rows_per_step
+        epoch = max(1, (shards.n_tokens if self.in_tokens else shards.n_bytes) // (self._size * rows_per_step))
+        self._blocks = max(1, min(epoch, shards.n_bytes // _BLOCK_BYTES))  # of the corpus
+        self.block_rows = epoch // self._blocks * rows_per_step
+        self._fixed = tokens_per_step is None
+        self.tokens_per_step: float = rows_per_step * self.mean_tokens if tokens_per_step is None else tokens_per_step
+        if self.mean_rows < 1:
+            raise UserError(
+                f"tokens_per_step={self.tokens_per_step:g} is less than a row of about {self.mean_tokens:.0f} tokens; "
+                "use a larger lm.train.bytes_per_step or a smaller lm.train.context_bytes"
+            )
         self._block = -1
-        self._bounds = self._order = np.empty(0, np.int64)
+        self._steps: list[NDArray[np.int64]] = []
+        self._loaded: dict[int, NDArray[np.int64]] = {}
 
     @property
     def mean_tokens(self) -> float:
@@ -66,28 +86,30 @@ class Rows:
         return float(self._size) if self.in_tokens else self._size * self._shards.n_tokens / self._shards.n_bytes
 
     @property
+    def mean_rows(self) -> float:
+        """Mean number of rows of a step."""
+        return self.tokens_per_step / self.mean_tokens
+
+    @property
     def most_tokens(self) -> int:
         """Limit for the tokens of a row. A token has a byte, except for `end_of_text` and what a tokenizer adds."""
         return self._size if self.in_tokens else 2 * self._size
 
     def spans(self, step: int) -> NDArray[np.int64]:
-        """int64[rows_per_step, 2], positions of the first tokens of each row of a step and of the row after it.
+        """int64[rows, 2], positions of the first tokens of each row of a step and of the row after it.
 
         The first token of the row after it is the last target of a row, but not an input. A row of more tokens than
         `most_tokens` is cut there.
         """
-        first = step * self.rows_per_step
-        self._load(first // self.block_rows)
-        rows = self._order[first % self.block_rows :][: self.rows_per_step]
-        starts = self._bounds[rows]
-        return np.stack([starts, np.minimum(self._bounds[rows + 1], starts + self.most_tokens)], axis=1)
-
-    def step_tokens(self, steps: int) -> NDArray[np.int64]:
-        """int64[steps], tokens of each of the first steps."""
-        return np.array([np.diff(self.spans(step)).sum() for step in range(steps)], dtype=np.int64)
+        block, within = divmod(step, self.block_rows // self.rows_per_step)
+        if block != self._block:
+            spans = self._spans(block).reshape(-1, self.rows_per_step, 2)
+            self._steps = list(spans) if self._fixed else self._of_equal_tokens(block, spans)
+            self._block = block
+        return self._steps[within]
 
     def unread(self, steps: int, n_bytes: int) -> NDArray[np.int64]:
-        """The last documents of the first epoch that a run of this many steps does not read.
+        """The last documents of the first epoch that a run of this many steps of `rows_per_step` rows does not read.
 
         With contexts in bytes they are the same for every tokenizer.
 
@@ -116,15 +138,45 @@ class Rows:
         chosen: NDArray[np.int64] = unread[: np.searchsorted(size, n_bytes) + 1][::-1]
         return chosen
 
+    def _of_equal_tokens(self, block: int, spans: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The rows of each step of a block, int64[rows, 2], by tokens; `spans` are those of equal numbers of rows."""
+        further = self._further(block)
+        steps, lacking, following = [], 0.0, next(further)
+        for rows, until in zip(spans, np.diff(spans)[..., 0].cumsum(1), strict=True):
+            wanted = self.tokens_per_step + lacking  # so that the errors of steps do not add up
+            kept = int(np.abs(until - wanted).argmin()) + 1
+            lacking, more = wanted - until[kept - 1], []
+            while kept == len(rows) and lacking > np.diff(following)[0] / 2:
+                more.append(following)
+                lacking -= np.diff(following)[0]
+                following = next(further)
+            steps.append(np.concatenate([rows[:kept], more]) if more else rows[:kept])
+        return steps
+
+    def _further(self, block: int) -> Iterator[NDArray[np.int64]]:
+        """Rows for the steps of a block beyond its own, int64[2] each."""
+        epoch, number = divmod(block, self._blocks)
+        steps = self.block_rows // self.rows_per_step
+        # After those of other blocks, which need half a row for rounding too.
+        first = number * math.ceil(steps * (0.5 + max(0, self.mean_rows - self.rows_per_step)))
+        while True:
+            back, skipped = divmod(first, self.block_rows)
+            rows = self._spans((epoch + 1) * self._blocks - 1 - back % self._blocks)[::-1][skipped:]
+            yield from rows
+            first += len(rows)
+
     def _permutation(self, block: int) -> NDArray[np.int64]:
         if not self._shuffle:
             return np.arange(self.block_rows)
         return np.random.default_rng([self._seed, block, _DRAW]).permutation(self.block_rows)
 
-    def _load(self, block: int) -> None:
-        if block == self._block:
-            return
-        bounds = self._size * np.arange(block * self.block_rows, (block + 1) * self.block_rows + 1, dtype=np.int64)
-        self._bounds = bounds if self.in_tokens else self.stream.tokens_at(bounds)
-        self._order = self._permutation(block)
-        self._block = block
+    def _spans(self, block: int) -> NDArray[np.int64]:
+        """The rows of a block in their order, int64[block_rows, 2]."""
+        if block not in self._loaded:
+            bounds = self._size * np.arange(block * self.block_rows, (block + 1) * self.block_rows + 1, dtype=np.int64)
+            bounds = bounds if self.in_tokens else self.stream.tokens_at(bounds)
+            spans = np.stack([bounds[:-1], np.minimum(bounds[1:], bounds[:-1] + self.most_tokens)], axis=1)
+            while len(self._loaded) >= _KEPT:
+                del self._loaded[next(iter(self._loaded))]
+            self._loaded[block] = spans[self._permutation(block)]
+        return self._loaded[block]

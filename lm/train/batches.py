@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,18 +44,21 @@ class Batch(NamedTuple):
         """Inputs and targets, int64[rows, positions], of parts of the rows.
 
         Args:
-            n_rows: Rows of a part; None for all.
+            n_rows: Most rows of a part; None for all.
             multiple: The number of positions is rounded up to a multiple of this, so that there are few shapes.
         """
-        n_rows = n_rows or len(self.lengths)
-        for first in range(0, len(self.lengths), n_rows):
-            part = self.ids[first : first + n_rows]
-            longest = _rounded(self.lengths[first : first + n_rows][-1], multiple)
+        parts = math.ceil(len(self.lengths) / (n_rows or len(self.lengths)))
+        ends = [len(self.lengths) * part // parts for part in range(parts + 1)]  # of about the same number of rows
+        for first, end in pairwise(ends):
+            longest = _rounded(self.lengths[end - 1], multiple)
+            part = self.ids[first:end]
             yield part[:, :longest].clamp(min=0), part[:, 1 : longest + 1]
 
 
-def read_batch(rows: Rows, step: int, device: torch.device, world: World, multiple: int = 1) -> Batch:
-    """Read a process's rows of a step.
+def read_batch(
+    rows: Rows, step: int, device: torch.device, world: World, multiple: int = 1, rows_multiple: int = 1
+) -> Batch:
+    """Read a process's rows of a step. A process without any has an empty row.
 
     Args:
         rows: The text.
@@ -61,19 +66,21 @@ def read_batch(rows: Rows, step: int, device: torch.device, world: World, multip
         device: Device of the tokens.
         world: The processes, which share the rows of a step.
         multiple: As for `Batch.micro_batches`.
+        rows_multiple: Empty rows are added up to a multiple of this, so that there are few shapes.
     """
     spans = rows.spans(step)
     lengths = spans[:, 1] - spans[:, 0]
     # By length, so that rows of about the same length are padded together; every process gets rows of all lengths.
     mine = np.argsort(lengths, kind="stable")[world.rank :: world.size]
-    ids = np.full((len(mine), _rounded(int(lengths[mine].max()), multiple) + 1), NO_TARGET, np.int64)
+    empty = _rounded(len(mine), rows_multiple) - len(mine)
+    longest = _rounded(int(lengths[mine].max(initial=0)), multiple)
+    ids = np.full((empty + len(mine), longest + 1), NO_TARGET, np.int64)
     n_bytes = 0
-    for row, (start, stop) in zip(ids, spans[mine].tolist(), strict=True):
+    for row, (start, stop) in zip(ids[empty:], spans[mine].tolist(), strict=True):
         row[: stop - start + 1] = rows.stream.read(start, stop + 1)
         n_bytes += rows.stream.text_bytes(start + 1, stop + 1)
-    return Batch(
-        upload(torch.from_numpy(ids), device), lengths[mine].tolist(), int(lengths.sum()), int(lengths.max()), n_bytes
-    )
+    filled = [0] * empty + lengths[mine].tolist()
+    return Batch(upload(torch.from_numpy(ids), device), filled, int(lengths.sum()), int(lengths.max()), n_bytes)
 
 
 def _rounded(length: int, multiple: int) -> int:

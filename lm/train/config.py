@@ -20,7 +20,7 @@ FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
 # Settings that may differ between a run and the trunk that it starts from.
-LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
+LENGTH = ("train_bytes", "decay_fraction", "decay")
 
 RATES = ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")
 """The peak learning rates."""
@@ -31,7 +31,7 @@ PRECISIONS = ("auto", "fp32", "bf16")
 class TrainConfig:
     """Budget, learning rates and logging of one run; amounts of text are in UTF-8 bytes.
 
-    The batch size is `bytes_per_step // context_bytes`.
+    A step has `bytes_per_step // context_bytes` rows, unless `tokens_per_step` is set.
 
     Attributes:
         train_bytes: Text of the whole run, read in `train_bytes // bytes_per_step` steps.
@@ -39,7 +39,8 @@ class TrainConfig:
         context_bytes: Text of one row (`lm.data.rows`), the same text with every tokenizer.
         context_tokens: Tokens of one row, for contexts that are equal in tokens instead of bytes. Bytes are then
             nominal: they only give the batch size and the number of steps.
-        max_steps: Steps of the run, instead of `train_bytes // bytes_per_step`; set by budgets other than bytes.
+        tokens_per_step: Tokens of one step, instead of `bytes_per_step // context_bytes` rows, to the nearest row; set
+            by budgets other than bytes. Bytes then only give the number of steps.
         document_mask: Tokens attend within their own document only. Position numbers do not restart, since rotary
             attention depends only on their differences.
         matrix_lr: Peak learning rate of Muon, for the layers' matrices.
@@ -70,7 +71,7 @@ class TrainConfig:
     bytes_per_step: int = 8192
     context_bytes: int = 1024
     context_tokens: int | None = None
-    max_steps: int | None = None
+    tokens_per_step: float | None = None
     document_mask: bool = False
     matrix_lr: float = 0.02
     embedding_lr: float = 0.1
@@ -103,7 +104,7 @@ class TrainConfig:
         for name, otherwise in (
             ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),
-            ("max_steps", "the number that train_bytes gives"),
+            ("tokens_per_step", "those of bytes_per_step / context_bytes rows"),
         ):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -136,7 +137,7 @@ class TrainConfig:
     @property
     def steps(self) -> int:
         """Steps of the run."""
-        return self.max_steps or self.train_bytes // self.bytes_per_step
+        return self.train_bytes // self.bytes_per_step
 
     @property
     def schedule(self) -> Schedule:
@@ -163,8 +164,7 @@ class TrainConfig:
         steps = self.schedule.constant_steps
         if self.warmup_steps is None or not self.warmup_steps < steps < self.steps:
             return None
-        text = steps * self.bytes_per_step
-        return dataclasses.replace(self, train_bytes=text, max_steps=steps, decay_fraction=0.0, decay="linear")
+        return dataclasses.replace(self, train_bytes=steps * self.bytes_per_step, decay_fraction=0.0, decay="linear")
 
     def scaled(self, factor: float) -> TrainConfig:
         """The same run with all peak learning rates multiplied by a factor."""
@@ -172,7 +172,7 @@ class TrainConfig:
 
     @property
     def batch_size(self) -> int:
-        """Sequences of one step."""
+        """Sequences of one step, unless `tokens_per_step` is set."""
         return self.bytes_per_step // self.context_bytes
 
     def rows(self, shards: Shards) -> Rows:
@@ -182,6 +182,7 @@ class TrainConfig:
             rows_per_step=self.batch_size,
             context_bytes=self.context_bytes,
             context_tokens=self.context_tokens,
+            tokens_per_step=self.tokens_per_step,
             seed=self.seed,
             shuffle=self.shuffle,
         )

@@ -32,7 +32,7 @@ class TrainingSummary:
         steps: Optimizer steps.
         mean_bytes_per_step: `bytes` over `steps`.
         nominal_bytes_per_step: `TrainConfig.bytes_per_step`.
-        rows: Sequences of one step (the batch size).
+        rows: Mean number of sequences of a step (the batch size).
         context_tokens: Mean number of tokens of a row.
         longest_row: Tokens of the longest row.
         context_bytes: `TrainConfig.context_bytes`.
@@ -58,7 +58,7 @@ class TrainingSummary:
     steps: int
     mean_bytes_per_step: float
     nominal_bytes_per_step: int
-    rows: int
+    rows: float
     context_tokens: float
     longest_row: int
     context_bytes: int

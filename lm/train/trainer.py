@@ -90,8 +90,13 @@ class Trainer:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
-        # Layers are compiled once per shape, so there must be few.
-        self.multiple = math.ceil(self.rows.most_tokens / _SHAPES) if self.identity.get("compile") else 1
+        self.multiple, self.rows_multiple, self.part = 1, 1, config.microbatch_size
+        if self.identity.get("compile"):  # layers are compiled once per shape, so there must be few
+            self.multiple = math.ceil(self.rows.most_tokens / _SHAPES)
+            mine = config.batch_size / self.world.size
+            if config.tokens_per_step is not None:  # the rows of most steps
+                mine = math.ceil(1.05 * self.rows.mean_rows / self.world.size) + 1
+            self.part = self.rows_multiple = math.ceil(mine / math.ceil(mine / (config.microbatch_size or mine)))
 
     def check_identity(self, identity: dict[str, Any], folder: Path, ignored: Sequence[str] = ()) -> None:
         """Raise an error if the run that is already in a folder has other settings."""
@@ -149,7 +154,8 @@ class Trainer:
     @property
     def memory_advice(self) -> str:
         """Remedies if the GPU's memory does not suffice."""
-        rows = min(n for n in (self.config.batch_size // self.world.size, self.config.microbatch_size) if n)
+        step = math.ceil(self.rows.mean_rows / self.world.size)
+        rows = min(step, self.config.microbatch_size or step)
         return (
             f"with {rows} row{'s' * (rows > 1)} of about {round(self.rows.mean_tokens)} tokens at a time; lower "
             "lm.train.microbatch_size, lm.train.context_bytes or lm.model.n_layers"
@@ -158,13 +164,13 @@ class Trainer:
     @property
     def epochs(self) -> float:
         """How often the whole run reads the shards."""
-        return self.config.steps * self.config.batch_size * self.rows.mean_tokens / self.shards.n_tokens
+        return self.config.steps * self.rows.tokens_per_step / self.shards.n_tokens
 
     def advance(self) -> dict[str, Any] | None:
         """Do one step; return its log entry if it is logged."""
         began, config = time.perf_counter(), self.config
-        batch = read_batch(self.rows, self.step, self.device, self.world, self.multiple)
-        parts = list(batch.micro_batches(config.microbatch_size, self.multiple))
+        batch = read_batch(self.rows, self.step, self.device, self.world, self.multiple, self.rows_multiple)
+        parts = list(batch.micro_batches(self.part, self.multiple))
         self.longest_row = max(self.longest_row, batch.longest)
         factor = self.schedule.factor(self.step)
         logged = (self.step + 1) % config.log_every == 0 or self.step + 1 >= config.steps
@@ -233,7 +239,7 @@ class Trainer:
             `Decoder.squares` over all targets, if it is measured.
         """
         # DDP averages gradients; multiply by the number of processes to get the sum.
-        scale = self.world.size / (self.config.batch_size * self.rows.mean_tokens)
+        scale = self.world.size / self.rows.tokens_per_step
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         squares = sums.new_zeros((), dtype=torch.float64)
@@ -297,7 +303,7 @@ class Trainer:
             steps=self.step,
             mean_bytes_per_step=bytes_seen / self.step,
             nominal_bytes_per_step=config.bytes_per_step,
-            rows=config.batch_size,
+            rows=self.rows.mean_rows,
             context_tokens=self.rows.mean_tokens,
             longest_row=self.longest_row,
             context_bytes=config.context_bytes,

@@ -30,7 +30,7 @@ def make(shards, **options):
 def test_a_block_has_every_token_once(shards):
     rows = make(shards)
     steps = rows.block_rows // rows.rows_per_step
-    assert steps == 125  # ten documents of 5,000 bytes
+    assert steps == shards.n_bytes // 400  # the whole corpus
     spans = np.concatenate([rows.spans(step) for step in range(steps)])
     ordered = spans[np.argsort(spans[:, 0])]
     assert ordered[0, 0] == 0
@@ -87,7 +87,29 @@ def test_rows_of_equal_tokens(shards):
     assert rows.mean_tokens == rows.most_tokens == 25
 
 
-@pytest.mark.parametrize("steps", [1, 60, 125, 130])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_steps_of_equal_tokens(shards, monkeypatch, blocks):
+    monkeypatch.setattr("lm.data.rows._BLOCK_BYTES", shards.n_bytes // blocks)
+    usual = make(shards)
+    for share in (0.6, 1.0, 1.15):
+        rows = make(shards, tokens_per_step=share * usual.tokens_per_step)
+        assert rows.mean_rows == pytest.approx(4 * share)
+        steps = int(0.7 * shards.n_bytes / 400 / max(1, share))
+        spans = [rows.spans(step) for step in range(steps)]
+        tokens = [int(np.diff(rows).sum()) for rows in spans]
+        assert sum(tokens) == pytest.approx(steps * rows.tokens_per_step, abs=2 * blocks * usual.mean_tokens)
+        assert np.std(tokens) < usual.mean_tokens
+        together = np.concatenate(spans)
+        assert len(np.unique(together[:, 0])) == len(together)  # no row is read twice
+        for step in range(steps):  # some of the usual rows, or all and more
+            shared = min(4, len(spans[step]))
+            assert spans[step][:shared].tolist() == usual.spans(step)[:shared].tolist()
+        assert make(shards, tokens_per_step=rows.tokens_per_step).spans(steps - 1).tolist() == spans[-1].tolist()
+    with pytest.raises(ValueError, match="tokens_per_step=1 is less than a row of about"):
+        make(shards, tokens_per_step=1.0)
+
+
+@pytest.mark.parametrize("steps", [1, 40, 160])
 def test_unread_documents_are_in_no_row_of_the_run(shards, steps):
     rows = make(shards, rows_per_step=1)
     unread = rows.unread(steps, 300).tolist()

@@ -16,7 +16,9 @@ from tests.flipping import flips
 from tests.lm.train.runs import CONFIG, MODEL, exact, run
 from tokenizer.errors import UserError
 
-PACKED = dataclasses.replace(CONFIG, document_mask=True, microbatch_size=3, context_tokens=20, max_steps=7)
+PACKED = dataclasses.replace(
+    CONFIG, train_bytes=7 * 256, document_mask=True, microbatch_size=3, context_tokens=20, tokens_per_step=95.0
+)
 STOPS = [*((CONFIG, step) for step in (1, 5, 11, 12)), *((PACKED, step) for step in range(1, 8))]
 
 

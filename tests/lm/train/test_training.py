@@ -156,7 +156,7 @@ def test_document_masks_change_what_is_learned(shards, tmp_path):
 
 
 def test_bf16_is_part_of_a_runs_identity(shards, tmp_path):
-    config = dataclasses.replace(CONFIG, max_steps=4)
+    config = dataclasses.replace(CONFIG, train_bytes=4 * 256)
     _, exactly = run(shards, tmp_path / "fp32", config)
     half = dataclasses.replace(config, precision="bf16")
     summary, roughly = run(shards, tmp_path / "bf16", half)
@@ -175,7 +175,9 @@ def test_compiled_training_computes_the_same_with_two_graphs(shards, tmp_path, m
     monkeypatch.setattr(Objective, "fuse", functools.partialmethod(Objective.fuse, backend="aot_eager"))
     counters = torch._dynamo.utils.counters
     counters.clear()
-    config = dataclasses.replace(CONFIG, max_steps=24, document_mask=document_mask, microbatch_size=2)
+    config = dataclasses.replace(
+        CONFIG, train_bytes=24 * 256, tokens_per_step=60.0, document_mask=document_mask, microbatch_size=2
+    )
     _, plain = run(shards, tmp_path / "plain", config)
     assert not counters["stats"]
     summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
@@ -222,7 +224,7 @@ def test_speed_is_measured_since_the_last_entry(shards, tmp_path):
 def test_settings_that_do_not_change_the_result_do_not_enter_a_runs_name():
     names = set(TrainConfig().fixed())
     assert not names & {"precision", "compile", "device", "threads", "log_every", "checkpoint_seconds"}
-    assert {"train_bytes", "microbatch_size", "seed", "document_mask", "max_steps"} <= names
+    assert {"train_bytes", "microbatch_size", "seed", "document_mask", "tokens_per_step"} <= names
 
 
 def test_gradients_are_clipped_before_the_optimizers_see_them(shards, tmp_path, monkeypatch):
@@ -235,11 +237,11 @@ def test_gradients_are_clipped_before_the_optimizers_see_them(shards, tmp_path, 
         return step(self, closure)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", watched)
-    _, entries = run(shards, tmp_path / "clipped", dataclasses.replace(CONFIG, grad_clip=1e-3, max_steps=3))
+    _, entries = run(shards, tmp_path / "clipped", dataclasses.replace(CONFIG, grad_clip=1e-3, train_bytes=768))
     assert all(entry["grad_norm"] > 1e-2 for entry in entries)  # logged as it was
     assert all(norm <= 1.001e-3 for norm in seen)
     seen.clear()
-    run(shards, tmp_path / "free", dataclasses.replace(CONFIG, grad_clip=0, max_steps=3))
+    run(shards, tmp_path / "free", dataclasses.replace(CONFIG, grad_clip=0, train_bytes=768))
     assert all(norm > 1e-2 for norm in seen)
 
 
