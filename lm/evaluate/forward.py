@@ -33,7 +33,6 @@ class Forward:
         padding_id: Any id.
         precision: As in `TrainConfig`; CPUs always compute in fp32.
         on_gpu: Whether to compute as on a GPU; None for what the model's device is.
-        backend: Of `torch.compile`, which GPUs use.
 
     Attributes:
         bf16: Whether matrix products are in bf16. The logits are never rounded to bf16.
@@ -46,18 +45,13 @@ class Forward:
         *,
         precision: str = "auto",
         on_gpu: bool | None = None,
-        backend: str = "inductor",
     ) -> None:
         self._model, self._padding_id = model, padding_id
         self._device = next(model.parameters()).device
         on_gpu = self._device.type == "cuda" if on_gpu is None else on_gpu
         self.bf16 = on_gpu and arithmetic(precision, False, self._device)["precision"] == "bf16"
-        self._hidden: Callable[[Tensor], Tensor] = model.hidden
-        self._nats = _nats
         self._table: Tensor | None = None
         if on_gpu:
-            self._hidden = torch.compile(model.hidden, dynamic=True, backend=backend)
-            self._nats = torch.compile(_nats, dynamic=True, backend=backend)
             weight = model.lm_head.weight.detach()
             self._table = weight.bfloat16() if self.bf16 else weight
 
@@ -81,7 +75,7 @@ class Forward:
             upload(torch.from_numpy(array), self._device) for array in (inputs, np.flatnonzero(keep), targets[keep])
         )
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self.bf16):
-            hidden = self._hidden(ids).flatten(0, 1).index_select(0, places)
+            hidden = self._model.hidden(ids).flatten(0, 1).index_select(0, places)
         nats = _fetch(self._losses(hidden, kept))
         return lambda: np.split(nats().astype(np.float64), ends[:-1])
 
@@ -90,7 +84,7 @@ class Forward:
         if self._table is not None:
             rows = max(1, _LOGITS // len(self._table))
             parts = zip(torch.split(hidden.to(self._table.dtype), rows), torch.split(targets, rows), strict=True)
-            return torch.cat([self._nats(_product(part, self._table), self._model.padding, ids) for part, ids in parts])
+            return torch.cat([_nats(_product(part, self._table), self._model.padding, ids) for part, ids in parts])
         nats = fast_nats(self._model.head(hidden).float(), targets)
         return F.cross_entropy(self._model.head(hidden).float(), targets, reduction="none") if nats is None else nats
 
@@ -103,7 +97,7 @@ def _product(hidden: Tensor, table: Tensor) -> Tensor:
 
 
 def _nats(logits: Tensor, padding: Tensor | None, targets: Tensor) -> Tensor:
-    """Cross-entropy, for `torch.compile`: `fast_nats` would wait for the device."""
+    """Cross-entropy on a GPU: `fast_nats` would wait for it."""
     logits = logits if padding is None else logits + padding
     return logits.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]
 

@@ -38,7 +38,6 @@ class TrainingSummary:
         context_bytes: `TrainConfig.context_bytes`.
         bytes_per_token: Bytes of text per token, `end_of_text` included.
         epochs: How often the run reads the shards.
-        last_train_bits_per_byte: Training loss at the last logged step.
         seconds: Time in steps, evaluation and checkpoints excluded.
         tokens_per_second: `tokens` over `seconds`.
         device: Torch device.
@@ -64,7 +63,6 @@ class TrainingSummary:
     context_bytes: int
     bytes_per_token: float
     epochs: float
-    last_train_bits_per_byte: float
     seconds: float
     tokens_per_second: float
     device: str

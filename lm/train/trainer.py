@@ -81,7 +81,6 @@ class Trainer:
         self.flops_per_token = self.model.flops_per_token(self.rows.mean_tokens)
         self.step, self.tokens, self.longest_row, self.seconds = 0, 0, 0, 0.0
         self.bytes_seen = 0  # by this process
-        self.last_bits_per_byte = math.nan
         self._logged = 0, 0.0
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
@@ -141,7 +140,6 @@ class Trainer:
             if self.world.rank == 0:
                 self.bytes_seen = meta["bytes_seen"]
             self.tokens, self.longest_row = meta["tokens"], meta["longest_row"]
-            self.last_bits_per_byte = meta["last_bits_per_byte"]
             self._logged = self.tokens, self.seconds
         elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
@@ -207,11 +205,10 @@ class Trainer:
         all_nats, text_nats, n_bytes, bytes_seen = totals.tolist()
         loss = all_nats / batch.n_tokens
         self._check_finite({"loss": loss})
-        self.last_bits_per_byte = bits_per_byte(text_nats, max(1, n_bytes))
         return {
             "step": self.step,
             "loss": loss,
-            "train_bits_per_byte": self.last_bits_per_byte,
+            "train_bits_per_byte": bits_per_byte(text_nats, max(1, n_bytes)),
             "bytes_seen": int(bytes_seen),
             "tokens_seen": self.tokens,
             "flops": self.tokens * self.flops_per_token,
@@ -269,7 +266,6 @@ class Trainer:
             "bytes_seen": bytes_seen,
             "tokens": self.tokens,
             "longest_row": self.longest_row,
-            "last_bits_per_byte": self.last_bits_per_byte,
         }
         save_tensors(self.folder / CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
 
@@ -309,7 +305,6 @@ class Trainer:
             context_bytes=config.context_bytes,
             bytes_per_token=bytes_seen / max(1, self.tokens),
             epochs=self.epochs,
-            last_train_bits_per_byte=self.last_bits_per_byte,
             seconds=self.seconds,
             tokens_per_second=self.tokens / self.seconds,
             device=str(self.device),

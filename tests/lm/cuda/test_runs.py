@@ -77,9 +77,7 @@ def test_steps_between_log_entries_do_not_synchronize(device, shards, tmp_path):
 @pytest.mark.slow
 def test_evaluation_in_bf16(device, shards, tmp_path, monkeypatch):
     if device == "cpu":
-        monkeypatch.setattr(
-            scoring, "Forward", lambda *args, **options: Forward(*args, on_gpu=True, backend="aot_eager", **options)
-        )
+        monkeypatch.setattr(scoring, "Forward", lambda *args, **options: Forward(*args, on_gpu=True, **options))
     train(MODEL, dataclasses.replace(CONFIG, document_mask=False), shards, tmp_path / "run")
     model = load_model(tmp_path / "run", device)
     config = EvalConfig(context_bytes=256, min_context_bytes=64)

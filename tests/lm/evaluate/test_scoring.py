@@ -117,9 +117,7 @@ def like_a_gpu(monkeypatch):
     """Evaluate on the CPU by the path of GPUs, with Torch's own graphs and no generated code."""
 
     def use(**options):
-        monkeypatch.setattr(
-            scoring, "Forward", lambda *args, **_: Forward(*args, on_gpu=True, backend="eager", **options)
-        )
+        monkeypatch.setattr(scoring, "Forward", lambda *args, **_: Forward(*args, on_gpu=True, **options))
 
     return use
 
