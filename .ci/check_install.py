@@ -77,6 +77,7 @@ def base(clone: Path) -> None:
     assert tokenizer.decode(ids) == TEXT
     assert len(ids) < len(TEXT)
     Path("text.txt").write_bytes((clone / "LICENSE").read_bytes())
+    Path("paragraphs.txt").write_bytes((clone / "docs/decisions.md").read_bytes())
     with gzip.open("text.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write('{"text": "the cat sat on the mat"}\n' * 20)
     # One frame of one raw block, because Python's standard library cannot compress with Zstandard before 3.14.
@@ -107,10 +108,12 @@ def parquet() -> None:
 
 
 def pages() -> None:
-    """The pages of a vocabulary and of a comparison by tokens."""
+    """The pages of a vocabulary, of a comparison by tokens and of a choice."""
     run("superbpe", "inspect", "bpe", "--text", "text.txt", "--out", "page")
     assert Path("page/vocabulary.html").stat().st_size > 100_000
     run("superbpe", "fertility", "bpe", "sup", "--text", "text.txt", "--out", "fertility")
+    run("superbpe", "choose", "paragraphs.txt", "--separator", r"\n\n", "--quick", "--sizes", 400, "--heldout", 0.5)
+    assert Path("choose/choose.html").exists()
 
 
 def lm() -> None:

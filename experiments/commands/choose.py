@@ -124,11 +124,6 @@ def run(arguments: argparse.Namespace) -> None:
         with reporter.stage("text"):
             text = _selection(corpus, out / SELECTION, split, reporter.progress)
             documents = read(text)
-        if len(documents) < measures.LEAST_DOCUMENTS:
-            raise UserError(
-                f"only {len(documents)} documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} "
-                "are required; use more text, a larger --heldout, or name the string between documents with --separator"
-            )
         trainer = Trainer(corpus, out / "trained", split, reporter, threads)
         trained = trainer.train(cells)
         for name, loaded in existing.items() if any(cell.preset for cell in cells) else ():
@@ -209,13 +204,19 @@ def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Prog
     if not (path.exists() and record.exists() and json.loads(record.read_text(encoding="utf-8")) == split):
         test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
         tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
-        tick, n_bytes = Throttle(progress, "bytes held out"), 0
+        tick, n_bytes, n_documents = Throttle(progress, "bytes held out"), 0, 0
         with replacing(path) as file:
             for source, text in documents_by_origin(corpus, "heldout"):
                 data = text.encode()
                 if hashlib.sha256(data).digest() not in tested:
                     file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
+                    n_documents += 1
                 tick(n_bytes := n_bytes + len(data))
+        if n_documents < measures.LEAST_DOCUMENTS:
+            raise UserError(
+                f"only {n_documents} documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} are "
+                "required; use more text, a larger --heldout, or name the string between documents with --separator"
+            )
         write_json(record, split)
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))
 
