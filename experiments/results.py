@@ -234,10 +234,8 @@ class TrainedModel(Contents):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings that models with different seeds share; the number of steps follows from the budget of each seed."""
-        train = {
-            key: value for key, value in self.summary.run["train"].items() if key not in ("seed", "tokens_per_step")
-        }
+        """Settings that models with different seeds share."""
+        train = {key: value for key, value in self.summary.run["train"].items() if key != "seed"}
         return {**self.summary.run, "train": train}
 
 

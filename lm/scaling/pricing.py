@@ -63,7 +63,7 @@ class Study:
                 raise UserError(f"{problem}: it has {sizes[0]} budgets instead of {sizes[1]}; train the same budgets")
             for one, two in zip(reference.flops, arm.flops, strict=True):
                 if abs(two / one - 1) > self.tolerance:
-                    apart = f"{two:.4g} instead of {one:.4g} FLOPs, more than {100 * self.tolerance:.0f} % apart"
+                    apart = f"{two:.4g} instead of {one:.4g} FLOPs, more than {100 * self.tolerance:g} % apart"
                     remedy = "train both with budget=equal_deployed_flops, or accept a larger tolerance"
                     raise UserError(f"{problem}: a budget is {apart}; {remedy}")
             if list(arm.seeds) != list(reference.seeds):

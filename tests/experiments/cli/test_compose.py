@@ -53,7 +53,7 @@ from tokenizer.errors import UserError
         (["bpe.special_tokens=[xyz,xyz]"], "repeats a string"),
         (["lm.train.precision=fp8"], "precision=fp8 is not one of"),
         (["lm.train.compile=maybe"], "compile=maybe is not one of"),
-        (["lm.train.tokens_per_step=0"], "tokens_per_step=0: use 1 or more, or null"),
+        (["lm.train.tokens_per_step=0"], "tokens_per_step=0.0: use 1 or more, or null"),
         (["budget.mode=equal_byte"], "did you mean 'equal_bytes'"),
         (["budget.train_flops=0"], r"budget.train_flops=0(\.0)? must be at least 1"),
         (["budget.train_flops=inf"], "budget.train_flops=inf must be"),

@@ -109,7 +109,9 @@ def test_runs_with_different_budgets_are_different_arms(sweep, tiny_module, tmp_
     flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path}"]
     assert run("evaluate", [*tiny_module, *flops]) == 0
     result, _ = combine(find([sweep / "0", tmp_path])[0])
-    assert result.labels == ["BPE", "SuperBPE mode=equal_bytes", "SuperBPE mode=equal_flops"]
+    assert result.labels == [
+        f"{arm} mode={mode}" for arm in ("BPE", "SuperBPE") for mode in ("equal_bytes", "equal_flops")
+    ]
 
 
 def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, corpus, tmp_path):
