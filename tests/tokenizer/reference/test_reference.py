@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 from functools import partial
 from pydoc_data.topics import topics
@@ -8,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.benchmarks import ladder
+from tests.parity.peers import hf_model, hf_trained
 from tests.properties import examples
+from tests.tokenizer.train.small import pairs
+from tokenizer.definition import unprintable
 from tokenizer.reference import (
     TIE_BREAKS,
     boundaries,
@@ -231,42 +233,16 @@ def test_nothing_is_lost(text):
 # HF tokenizers as a third opinion.
 
 
-def hf_tokenizer(pattern):
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=256 + 400,
-        min_frequency=0,
-        show_progress=False,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator([TEXT], trainer)
-    return tokenizer
-
-
 @pytest.mark.parametrize("pattern", [GPT2, r" ?\p{L}+"])
 def test_lowest_ids_is_the_tie_break_of_hf_tokenizers(pattern):
-    hf = hf_tokenizer(pattern)
-    characters = {}
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    moved = [byte for byte in range(256) if byte not in printable]
-    characters.update({chr(byte): byte for byte in printable})
-    characters.update({chr(256 + place): byte for place, byte in enumerate(moved)})
-    stored = json.loads(hf.to_str())["model"]["merges"]
-    theirs = [tuple(bytes(characters[c] for c in token) for token in merge) for merge in stored]
+    pytest.importorskip("tokenizers")
+    hf = hf_trained([TEXT], pattern, 400)
+    theirs = [tuple(map(unprintable, merge)) for merge in hf_model(hf)["merges"]]
     ours = train_fast(count_pretokens([TEXT], pattern), len(theirs))
     assert len(theirs) == 400
-    assert [(left, right) for left, right, _ in ours] == theirs
-
+    assert pairs(ours) == theirs
     for text in (TEXT, "catatonic  hat's 1234\n\n äääöö 日日本 aaaaaaa", "thethethe the  the"):
-        spelled = [bytes(characters[c] for c in token) for token in hf.encode(text).tokens]
-        assert encode(text, theirs, pattern) == spelled
+        assert encode(text, theirs, pattern) == list(map(unprintable, hf.encode(text).tokens))
 
 
 def test_the_last_rank_of_a_pair_listed_twice_counts():
