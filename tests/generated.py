@@ -1,10 +1,6 @@
 """Tokenizers out of merges that no training gave, and what must give the same ids for them."""
 
-from __future__ import annotations
-
 import json
-import random
-from typing import Any
 
 import numpy as np
 
@@ -35,12 +31,12 @@ def merged(tokens, pattern="gpt2", *, fence=None, n_phase1=None, special_tokens=
     )
 
 
-def spelled(tokenizer: Tokenizer, ids: list[int]) -> list[bytes]:
+def spelled(tokenizer, ids):
     """The bytes of each token."""
     return [tokenizer.vocab[i] for i in ids]
 
 
-def by_definition(tokenizer: Tokenizer, text: str) -> list[bytes]:
+def by_definition(tokenizer, text):
     """Token bytes by the readable reference."""
     if tokenizer.mode == "one-pass":
         cut = tokenizer.fence or tokenizer.pattern
@@ -51,7 +47,7 @@ def by_definition(tokenizer: Tokenizer, text: str) -> list[bytes]:
     )
 
 
-def arbitrary(rng: random.Random) -> Tokenizer:
+def arbitrary(rng):
     """Merges of any two known tokens, ids in any order, a transition anywhere."""
     alphabet = rng.choice(ALPHABETS)
     known = [(bytes([byte]), byte) for byte in alphabet]
@@ -77,7 +73,7 @@ def arbitrary(rng: random.Random) -> Tokenizer:
     )
 
 
-def hf(ours: Tokenizer) -> Any:
+def hf(ours):
     """The same tokenizer of HF `tokenizers`; None if it cannot express it."""
     if ours.mode != "one-pass":
         return None

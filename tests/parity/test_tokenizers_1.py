@@ -4,8 +4,6 @@ pip install --target FOLDER --no-deps tokenizers==1.0.0rc3
 SUPERBPE_TOKENIZERS_1=FOLDER python -m pytest tests/parity/test_tokenizers_1.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,10 +1,7 @@
 """Rules, corpora and trainings, and their merges and pieces by the readable reference."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,12 +10,6 @@ from superbpe import PRESETS, Rules, reference, train_superbpe
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tokenizer.reference import Merge, Pair, Word
-
 
 RULES = {
     **PRESETS,
@@ -83,14 +74,14 @@ SMALL_RULES = st.builds(
 CORPORA = st.lists(TEXTS, min_size=1, max_size=6).filter(any)
 
 
-def batches(documents: Sequence[str], size: int | None = None) -> Callable[[], Iterator[Batch]]:
+def batches(documents, size=None):
     """The corpus as `train_superbpe` reads it, with N documents per batch."""
     size = size or len(documents)
     parts = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
     return lambda: iter(parts)
 
 
-def pieces_of(documents: Sequence[str], phase1: Tokenizer, rules: Rules, n_kept: int) -> Counter[Word]:
+def pieces_of(documents, phase1, rules, n_kept):
     """The reference's pieces."""
     return reference.training_pieces(
         documents,
@@ -101,14 +92,7 @@ def pieces_of(documents: Sequence[str], phase1: Tokenizer, rules: Rules, n_kept:
     )
 
 
-def expected_lists(
-    documents: Sequence[str],
-    phase1: Tokenizer,
-    rules: Rules,
-    n_kept: int,
-    n_merges: int,
-    tie_break: str = "lowest-ids",
-) -> tuple[list[Pair], list[Merge]]:
+def expected_lists(documents, phase1, rules, n_kept, n_merges, tie_break="lowest-ids"):
     """Phase-1 and superword merges of a vocabulary of a given size, also where they compete."""
     specials = list(phase1.special_tokens)
     kept = phase1.merges[: n_merges if rules.interleave else n_kept]
@@ -140,7 +124,7 @@ def segmentation(documents, tokenizer, phase1, rules):
     return tokens
 
 
-def pairs(merges: Sequence[Merge]) -> list[Pair]:
+def pairs(merges):
     """Merges without their counts."""
     return [(left, right) for left, right, _ in merges]
 

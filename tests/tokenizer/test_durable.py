@@ -1,7 +1,5 @@
 """Writing and reading on a disk that fails."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -20,15 +18,15 @@ UNREADABLE = {errno.EIO: "/proc/self/mem", errno.ELOOP: "loop"}
 """Targets of symbolic links that fail: a file whose first byte cannot be read, and the link itself."""
 
 
-def _counts(folder: Path) -> None:
+def _counts(folder):
     PretokenCounts.load(folder / "counts.parquet")
 
 
-def _arrays(folder: Path) -> None:
+def _arrays(folder):
     read_arrays(folder / "arrays.npz", "delete it")
 
 
-def _evaluation(folder: Path) -> None:
+def _evaluation(folder):
     Evaluation.load(folder)
 
 
@@ -37,7 +35,7 @@ def _evaluation(folder: Path) -> None:
     ("load", "fault"),
     [(_counts, errno.ELOOP), (_arrays, errno.EIO), (_evaluation, errno.EIO), (_evaluation, errno.ELOOP)],
 )
-def test_an_error_of_the_disk_is_not_reported_as_damage(load: object, fault: int, tmp_path: Path) -> None:
+def test_an_error_of_the_disk_is_not_reported_as_damage(load, fault, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     for name in ("counts.parquet", "arrays.npz", "documents.npz"):
         (tmp_path / name).symlink_to(UNREADABLE[fault])
@@ -51,7 +49,7 @@ def test_an_error_of_the_disk_is_not_reported_as_damage(load: object, fault: int
 
 @pytest.mark.skipif(not Path(UNREADABLE[errno.EIO]).exists(), reason="needs Linux")
 @pytest.mark.parametrize("read", [checksum, read_bytes])
-def test_an_error_while_reading_names_the_file(read: object, tmp_path: Path) -> None:
+def test_an_error_while_reading_names_the_file(read, tmp_path):
     (tmp_path / "x").symlink_to(UNREADABLE[errno.EIO])
     with pytest.raises(OSError, match="Input/output") as caught:
         read(tmp_path / "x")
@@ -59,13 +57,11 @@ def test_an_error_while_reading_names_the_file(read: object, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("failing", ["write", "fsync", "replace"])
-def test_a_file_is_old_or_new_and_the_error_names_it(
-    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_old_or_new_and_the_error_names_it(failing, tmp_path, monkeypatch):
     path = tmp_path / "x"
     path.write_text("old")
 
-    def fail(source: object, *_: object) -> None:
+    def fail(source, *_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(source)] if failing == "replace" else []))
 
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -84,17 +80,15 @@ def test_a_file_is_old_or_new_and_the_error_names_it(
     assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
-def test_files_and_folders_are_synced_before_and_after_their_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_and_folders_are_synced_before_and_after_their_rename(tmp_path, monkeypatch):
     steps = []
     replace = os.replace
 
-    def renamed(source: Path, target: Path) -> None:
+    def renamed(source, target):
         steps.append(f"rename {Path(target).name}")
         replace(source, target)
 
-    def synced(handle: int) -> None:
+    def synced(handle):
         steps.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().name.split('.')[-1]}")
 
     monkeypatch.setattr(os, "replace", renamed)

@@ -1,7 +1,5 @@
 """Tokenizers, counts, corpora and rules as values: pickles, copies, equality, hashes, use in other processes."""
 
-from __future__ import annotations
-
 import copy
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Few threads, signals, forks, arrays that change: the native core neither hangs nor panics."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -39,7 +37,7 @@ START = """
 """
 
 
-def run(program: str, **environment: str) -> str:
+def run(program, **environment):
     """Run `START` and the program in a fresh process; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(START) + textwrap.dedent(program)],

@@ -98,7 +98,7 @@ def test_messages_are_the_translations_that_a_catalogue_has():
     assert list(embedded.messages(catalogue)) == ["un\n", "jour", "jours"]
 
 
-def named(kind: str, source: str, piece: str, n: int = 3) -> list[EmbeddedDocument]:
+def named(kind, source, piece, n=3):
     return [EmbeddedDocument(f"{piece} {i}\n", kind, f"{kind}/{source}", f"{kind}/{piece}") for i in range(n)]
 
 
@@ -124,7 +124,7 @@ def test_whole_pieces_are_held_out_and_more_with_a_larger_fraction():
         embedded.split(documents, 1.5)
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read(path):
     with zstandard.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -166,7 +166,7 @@ def test_another_version_of_a_package_is_rejected_with_the_remedy(installed, sai
 
 
 @pytest.fixture(scope="module")
-def corpus() -> list[EmbeddedDocument]:
+def corpus():
     return list(embedded.documents())
 
 

@@ -1,10 +1,7 @@
 """Which file, or which value of a field, each document comes from."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,17 +12,14 @@ from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def write(path: Path, rows: list[dict[str, object]]) -> str:
+def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> CorpusConfig:
+def config(tmp_path):
     """Two files of 300 documents, some twice, of five sites; small batches."""
     rows = [{"text": f"document {i % 250}", "url": f"https://Site{i % 5}.org/{i}", "n": i} for i in range(600)]
     return CorpusConfig(

@@ -1,7 +1,5 @@
 """Text of any kind: each gives the same counts and merges, streams stay streams, mistakes are named."""
 
-from __future__ import annotations
-
 import gc
 import json
 import tracemalloc
@@ -34,7 +32,7 @@ def dataset():
     return pytest.importorskip("datasets").Dataset.from_dict({"id": [*range(len(WITH_GAPS))], "text": WITH_GAPS})
 
 
-def file(folder: Path, name: str) -> Path:
+def file(folder, name):
     path = folder / name
     if path.suffix == ".parquet":
         pq.write_table(pa.table({"text": DOCUMENTS}), path)

@@ -1,7 +1,5 @@
 """The token that ends a document: the tokenizer's own, a named one, and never one that is added silently."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Off-the-shelf tokenizers: the software that runs them, their ids, their bytes, and saving."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

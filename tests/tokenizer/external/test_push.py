@@ -1,7 +1,5 @@
 """Upload to the hub: the files, the card, and the calls of huggingface_hub."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,19 +20,19 @@ TEXTS = texts.sample(60_000)
 
 
 @pytest.fixture(scope="module")
-def superwords() -> Tokenizer:
+def superwords():
     trained = train_bpe(TEXTS, 400, pattern="superbpe", unit="line")
     return train_superbpe(trained, TEXTS, vocab_size=400, rules="uw-2025", transition=0.8)
 
 
-def _code(card: str, way: str) -> str:
+def _code(card, way):
     """The example of the card for one library."""
     found = re.search(rf"^With {way}:\n\n```python\n(.*?)\n```", card, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
 
 
-def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path: Path) -> None:
+def test_a_dry_run_writes_the_files_and_the_card(superwords, tmp_path):
     to = superwords.push_to_hub("org/name", to=tmp_path / "out", license="apache-2.0")
     assert {path.name for path in Path(to).iterdir()} == FILES
     assert Tokenizer.load(to).sha256 == superwords.sha256
@@ -51,10 +49,8 @@ def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path
         superwords.push_to_hub("org/name", to=to)
 
 
-def test_a_failed_dry_run_leaves_nothing(
-    superwords: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
+def test_a_failed_dry_run_leaves_nothing(superwords, tmp_path, monkeypatch):
+    def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tokenizer.external.push.write_whole", fail)
@@ -63,7 +59,7 @@ def test_a_failed_dry_run_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_card_leaves_out_what_is_unknown(tmp_path: Path) -> None:
+def test_the_card_leaves_out_what_is_unknown(tmp_path):
     bare = Tokenizer.from_ranks([(0, 1), (256, 2)], pattern=patterns.resolve("gpt2"))
     card = Path(bare.push_to_hub("org/name", to=tmp_path / "out"), CARD).read_text(encoding="utf-8")
     for unknown in ("training", "special tokens", "phase 2", "None"):
@@ -71,9 +67,7 @@ def test_the_card_leaves_out_what_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_card_give_the_same_ids(
-    superwords: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_card_give_the_same_ids(superwords, tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")
     folder = Path(superwords.push_to_hub("org/name", to=tmp_path / "out"))
     card = (folder / CARD).read_text(encoding="utf-8")
@@ -88,20 +82,18 @@ def test_the_examples_of_the_card_give_the_same_ids(
 
 
 @pytest.mark.parametrize("has_card", [False, True])
-def test_an_upload_creates_the_repository_and_keeps_its_card(
-    superwords: Tokenizer, monkeypatch: pytest.MonkeyPatch, has_card: bool
-) -> None:
+def test_an_upload_creates_the_repository_and_keeps_its_card(superwords, monkeypatch, has_card):
     hub = pytest.importorskip("huggingface_hub")
     calls: list[tuple[str, Any]] = []
 
     class Api:
-        def create_repo(self, repository: str, **options: Any) -> None:
+        def create_repo(self, repository, **options):
             calls.append((repository, options))
 
-        def file_exists(self, repository: str, name: str) -> bool:
+        def file_exists(self, repository, name):
             return has_card and name == CARD
 
-        def upload_folder(self, *, folder_path: Path, **options: Any) -> SimpleNamespace:
+        def upload_folder(self, *, folder_path, **options):
             calls.append(({path.name for path in folder_path.iterdir()}, options["ignore_patterns"]))
             # Left over from another tokenizer, they would give other ids.
             assert {"tokenizer.json", "tokenizer.tiktoken", "tokenizer.tiktoken.json"} == {*options["delete_patterns"]}
@@ -112,11 +104,11 @@ def test_an_upload_creates_the_repository_and_keeps_its_card(
     assert calls == [("org/name", {"private": True, "exist_ok": True}), (FILES, [CARD] if has_card else None)]
 
 
-def test_a_failed_upload_names_the_remedy(superwords: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_upload_names_the_remedy(superwords, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
 
     class Api:
-        def create_repo(self, *_: Any, **__: Any) -> None:
+        def create_repo(self, *_, **__):
             raise RuntimeError("401 Unauthorized")
 
     monkeypatch.setattr(hub, "HfApi", Api)
