@@ -136,11 +136,6 @@ def test_text_of_another_kind_is_rejected(text, message, phase1, english):
         train(phase1, text(batches(english)), RULES["uw-2025"])
 
 
-def test_a_single_source_needs_no_list(phase1, english):
-    alone = train(phase1, Source(batches(english)), RULES["uw-2025"])
-    assert alone.sha256 == train(phase1, batches(english), RULES["uw-2025"]).sha256
-
-
 @pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
 def test_meaningless_limits_are_rejected(option, phase1, english):
     ((name, value),) = option.items()
@@ -148,7 +143,9 @@ def test_meaningless_limits_are_rejected(option, phase1, english):
         train(phase1, batches(english), RULES["uw-2025"], **option)
 
 
-@pytest.mark.parametrize("kind", ["corpus", "batches", "path", "list", "generator", "iterator", "function", "sources"])
+@pytest.mark.parametrize(
+    "kind", ["corpus", "batches", "path", "list", "generator", "iterator", "function", "source", "sources"]
+)
 def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
     """A text that can be read once is copied to disk meanwhile."""
     expected = train(phase1, batches(english), RULES["truncated"])
@@ -163,6 +160,7 @@ def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
         "generator": ((text for text in english), {}),
         "iterator": (iter([{"content": text} for text in english]), {"field": "content"}),
         "function": (lambda: (text for text in english), {}),
+        "source": (Source(batches(english)), {}),
         "sources": ([Source(iter(english[:5])), Source(english[5:])], {}),
     }[kind]
     spill = tmp_path / "spill"

@@ -1,7 +1,5 @@
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
-from pydoc_data.topics import topics
 
 import pytest
 from hypothesis import given, settings
@@ -191,20 +189,3 @@ def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
             for token in trained(piece):
                 expected[token] += count
         assert Counter(encoded) == expected
-
-
-def test_real_text_gives_superwords():
-    text = topics["class"] + topics["execmodel"]
-    phase1 = [merge[:2] for merge in TRAINERS["lazy-heap"](count_pretokens([text], GPT2), 300)]
-    rules = Rules(unit="line", fence=FENCE, max_words=4, forbid=(": ",), min_count=2)
-    cut = training_pieces([text], phase1, GPT2, rules)
-    learned = train(cut, 40, rules, "lowest-ids", [left + right for left, right in phase1])
-    tokens = [left + right for left, right, _ in learned]
-    assert b" of the" in tokens
-    assert len(set(tokens)) == 40
-    # No seam can be more frequent than the pair of phase-1 tokens that it began as.
-    seams = Counter()
-    for piece, count in cut.items():
-        for pair in pairwise(piece):
-            seams[pair] += count
-    assert learned[0][2] <= max(seams.values())
