@@ -3,12 +3,11 @@
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
-from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
-from tokenizer.definition import Definition
+from tests.generated import defined
+from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
 
 RULES = {
@@ -181,17 +180,8 @@ def imported(rng, *, ignore_merges, special_inside=True):
         vocab[token] = at
         at += 1
     specials["<end>"] = at
-    return Tokenizer(
-        Definition(
-            byte_ids=byte_ids,
-            merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
-            n_phase1_merges=len(merges),
-            pattern=patterns.resolve("gpt2"),
-            special_tokens=specials,
-            ignore_merges=ignore_merges,
-            unmerged=unmerged,
-        )
-    )
+    options = {"special_tokens": specials, "ignore_merges": ignore_merges, "unmerged": unmerged}
+    return defined(merges, byte_ids=byte_ids, **options)
 
 
 def documents_of(rng):

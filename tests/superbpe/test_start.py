@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
+from tests.generated import defined
 from tests.superbpe.oracle import batches, documents_of, imported, pairs, pieces_of, segmentation
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
-from tokenizer.definition import Definition
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 LIFTED = {
@@ -106,16 +106,7 @@ def _where_merges_do_not_make_a_token():
 
 
 def _used_before_made():
-    byte_ids = list(range(256))
-    merges = [(256, ord("c"), 257), (ord("a"), ord("b"), 256)]
-    return Tokenizer(
-        Definition(
-            byte_ids=byte_ids,
-            merge_ids=np.array(merges, np.uint32),
-            n_phase1_merges=2,
-            pattern=patterns.resolve("gpt2"),
-        )
-    )
+    return defined([(256, ord("c"), 257), (ord("a"), ord("b"), 256)])
 
 
 @pytest.mark.parametrize(
