@@ -8,16 +8,7 @@ from experiments.benchmarks.ladder import EXACT, TRAINERS
 from tests import texts
 from tests.tokenizer.formats.other_formats import added, hf_file
 from tests.tokenizer.train.small import CORPORA, counts_of, pairs
-from tokenizer import (
-    Batch,
-    Tokenizer,
-    UserError,
-    count_pretokens,
-    definition,
-    formats,
-    reference,
-    train_bpe,
-)
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, definition, formats, reference, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
