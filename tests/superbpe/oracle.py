@@ -82,13 +82,8 @@ def batches(documents, size=None):
 
 def pieces_of(documents, phase1, rules, n_kept):
     """The reference's pieces."""
-    return reference.training_pieces(
-        documents,
-        phase1.merges[:n_kept],
-        phase1.pattern.regex or None,
-        rules,
-        special_tokens=list(phase1.special_tokens),
-    )
+    regex, specials = phase1.pattern.regex or None, list(phase1.special_tokens)
+    return reference.training_pieces(documents, phase1.merges[:n_kept], regex, rules, special_tokens=specials)
 
 
 def expected_lists(documents, phase1, rules, n_kept, n_merges, tie_break="lowest-ids"):
@@ -138,19 +133,13 @@ def train(phase1, documents, name, **options):
 
 def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
     """A training on a tiny corpus, and the two lists of merges that the reference gives for it."""
+    specials = ["b a"][: n_kept % 2]
     counts = count_pretokens([Batch.from_texts(documents)], "gpt2", unit=rules.unit)
-    phase1 = train_bpe(counts, 256 + n_kept + 25, special_tokens=["b a"][: n_kept % 2])
+    phase1 = train_bpe(counts, 256 + n_kept + 25, special_tokens=specials)
     n_kept = min(n_kept, len(phase1.merges))
-    specials = len(phase1.special_tokens)
-    tokenizer = train_superbpe(
-        phase1,
-        batches(documents, 2),
-        vocab_size=256 + specials + n_kept + 20,
-        transition_merges=None if rules.interleave else n_kept,
-        rules=rules,
-        tie_break=tie_break,
-        **options,
-    )
+    options |= {"vocab_size": 256 + len(specials) + n_kept + 20, "rules": rules, "tie_break": tie_break}
+    transition = None if rules.interleave else n_kept
+    tokenizer = train_superbpe(phase1, batches(documents, 2), transition_merges=transition, **options)
     return tokenizer, expected_lists(documents, phase1, rules, n_kept, n_kept + 20, tie_break)
 
 
