@@ -99,9 +99,8 @@ ACCENTS = [
     (b"\xcc", b"\x85"),
     (b"\xc3", b"\xa9"),
     (b" ", b"e"),
-    (b"\xe1", b"\x85"),  # with the next one, a vowel of Hangul
-    (b"\xe1\x85", b"\xa1"),
 ]
+ACCENTS += [(b"\xe1", b"\x85"), (b"\xe1\x85", b"\xa1")]  # a vowel of Hangul
 
 
 def normalizing(form, pattern="gpt2"):
