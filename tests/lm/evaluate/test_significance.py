@@ -233,8 +233,10 @@ def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms, n_seeds):
 def test_pooling_halves_the_intervals_of_four_arms_and_three_seeds():
     values = np.random.default_rng(0).normal(size=(2000, 4, 3))
     pairs = {(0, i): Ratio.of((values[:, i] - values[:, 0])[..., None], np.ones((2000, 1))) for i in (1, 2, 3)}
+
+    def width(each):
+        return np.sqrt(each.seed_variance) * t_quantile(1 - 0.05 / 3, each.seed_degrees)
+
     with np.errstate(all="ignore"):
-        both = [list(found.values()) for found in (pairs, pool(pairs, [True] * 4))]
-        half = lambda each: np.sqrt(each.seed_variance) * t_quantile(1 - 0.05 / 3, each.seed_degrees)  # noqa: E731
-        widths = [np.mean([half(each) for each in found]) for found in both]
+        widths = [np.mean(list(map(width, found.values()))) for found in (pairs, pool(pairs, [True] * 4))]
     assert widths == pytest.approx([5.5, 2.8], abs=0.4)

@@ -21,20 +21,7 @@ def heldout(sizes=SIZES, sources=SOURCES, cluster="document"):
     return HeldOut.of(sizes, sources, cluster=cluster)
 
 
-def points(
-    name,
-    percent,
-    *,
-    n_seeds=3,
-    scatter=0.0,
-    seed=0,
-    documents=0.0,
-    flops=FLOPS,
-    vocab_size=50_000,
-    bytes_per_token=4.0,
-    sizes=SIZES,
-    **more,
-):
+def points(name, percent, *, n_seeds=3, scatter=0.0, seed=0, documents=0.0, flops=FLOPS, sizes=SIZES, **more):
     """An arm whose gap to the reference is this many percent at each budget; `more` are further attributes.
 
     `scatter` is half the range of the seeds, evenly spread around the gap, and `documents` the standard deviation of
@@ -47,7 +34,7 @@ def points(
     shared = np.exp(0.3 * np.random.default_rng(7).standard_normal(len(sizes)))
     gaps = 1 + (np.asarray(percent)[None, :, None] + spread[:, None, None] + own) / 100
     nats = np.log(2) * sizes * shared * loss(flops)[:, None] * gaps
-    tokens = (sizes / bytes_per_token).astype(np.int64)
+    tokens = (sizes / more.pop("bytes_per_token", 4.0)).astype(np.int64)
     vocab_size = more.pop("vocab_size", 50_000)
     return Points(name, vocab_size, list(map(float, flops)), list(range(n_seeds)), tokens, nats, **more)
 
