@@ -24,10 +24,7 @@ from tokenizer.errors import UserError
         ("plain\n\n  text ", "plain\ntext"),
         ("a &lt;b&gt; &quot;c&quot; &#150; d", 'a <b> "c" – d'),
         # Placeholders that somebody forgot to escape are text, not markup.
-        (
-            "<p>arn:aws:kms:<region>:<account-id>:key/<uuid></p>",
-            "arn:aws:kms:<region>:<account-id>:key/<uuid>",
-        ),
+        ("<p>arn:aws:kms:<region>:<account-id>:key/<uuid></p>", "arn:aws:kms:<region>:<account-id>:key/<uuid>"),
         # Nothing is swallowed after an element whose content HTML would not parse.
         ("<p>the <script> tag &amp; <b>more</b></p><p>end</p>", "the <script> tag & more\nend"),
         ("<p/>", ""),
@@ -38,33 +35,26 @@ def test_html_is_stripped_to_clean_text(html, text):
     assert embedded.strip_html(html) == text
 
 
+def structure(members, **about):
+    """A shape whose members have a shape and a documentation each."""
+    members = {name: {"shape": shape, "documentation": text} for name, (shape, text) in members.items()}
+    return {"type": "structure", "members": members} | about
+
+
+GET = {"output": {"shape": "Thing"}, "input": {"shape": "GetRequest"}, "documentation": "get it"}
+MEMBERS = {name: ("Text", f"a member called {name}") for name in ("documentation", "shape")}
 MODEL = {
     "metadata": {"serviceId": "Toy"},
     "operations": {
-        "Get": {
-            "output": {"shape": "Thing"},
-            "input": {"shape": "GetRequest"},
-            "errors": [{"shape": "Broken", "documentation": "when broken"}],
-            "documentation": "get it",
-        },
+        "Get": GET | {"errors": [{"shape": "Broken", "documentation": "when broken"}]},
         "Put": {"input": {"shape": "Thing"}, "documentation": "put it"},
     },
     "shapes": {
         "Unused": {"type": "string", "documentation": "unused"},
-        "Broken": {"type": "structure", "members": {}, "documentation": "broken"},
-        "GetRequest": {
-            "type": "structure",
-            "members": {
-                "documentation": {"shape": "Text", "documentation": "a member called documentation"},
-                "shape": {"shape": "Text", "documentation": "a member called shape"},
-            },
-        },
+        "Broken": structure({}, documentation="broken"),
+        "GetRequest": structure(MEMBERS),
         "Text": {"type": "string", "documentation": "text"},
-        "Thing": {
-            "type": "structure",
-            "members": {"Children": {"shape": "Things", "documentation": "children"}},
-            "documentation": "thing",
-        },
+        "Thing": structure({"Children": ("Things", "children")}, documentation="thing"),
         "Things": {"type": "list", "member": {"shape": "Thing"}, "documentation": "things"},
     },
     "documentation": "toy service",
