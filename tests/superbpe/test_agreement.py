@@ -82,6 +82,10 @@ def test_eligibility_is_saved_cut_and_hashed(runs, ordinary, tmp_path):
     assert Tokenizer(replace(runs.definition, eligible=".")).sha256 != runs.sha256
     assert runs.cut(runs.vocab_size - 5).eligible == r"\p{L}"
     assert runs.cut(300).eligible is None  # no superword is left
+    atom = runs.vocab.index(b" the")
+    assert runs.extended([[runs.merge_ids[-1, 2], atom]]).eligible == runs.eligible
+    with pytest.raises(UserError, match="does not match"):
+        runs.extended([[atom, runs.byte_ids[ord(".")]]])
     with pytest.raises(UserError, match=r"two-pass tokenizer cannot be written as tokenizer\.json"):
         hf_json(runs)
 
@@ -97,14 +101,6 @@ def test_eligibility_is_saved_cut_and_hashed(runs, ordinary, tmp_path):
 def test_impossible_eligibility_is_an_error(changes, message, runs):
     with pytest.raises(UserError, match=message):
         Tokenizer(replace(runs.definition, **changes))
-
-
-def test_extending_keeps_eligibility(runs):
-    atom = runs.vocab.index(b" the")
-    more = runs.extended([[runs.merge_ids[-1, 2], atom]])
-    assert more.eligible == runs.eligible
-    with pytest.raises(UserError, match="does not match"):
-        runs.extended([[atom, runs.byte_ids[ord(".")]]])
 
 
 @pytest.mark.parametrize("name", [name for name, rules in PRESETS.items() if rules.phase1_fence == "lifted"])

@@ -71,14 +71,6 @@ def test_nulls_and_malformed_buffers_are_rejected(trained):
         encode(pa.Array.from_buffers(pa.string(), 2, buffers))
 
 
-def test_threads_come_from_the_environment(trained, monkeypatch):
-    monkeypatch.setenv("SUPERBPE_THREADS", "none")
-    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' must be a whole number, from 1 to 1024"):
-        trained["gpt2"].encode_batch(["a"])
-    monkeypatch.setenv("SUPERBPE_THREADS", "3")
-    assert trained["gpt2"].encode_batch(["a"])[1].tolist() == [0, 1]
-
-
 def test_other_threads_run_meanwhile(trained):
     """The GIL is released: Python runs while one text of 4 MB is encoded, decoded and searched."""
     tokenizer, text = trained["superwords"], "the quick brown fox, and so on. " * (1 << 17)
@@ -210,15 +202,11 @@ def test_spans_show_the_tokens(name, trained):
             assert len(text[: end - 1].encode()) < last
 
 
-def test_spans_of_parts_of_a_character(trained):
-    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
-    ids, in_bytes, in_characters = tokenizer.encode_with_offsets("aé")
+def test_spans_of_special_tokens_and_parts_of_a_character(nested):
+    ids, in_bytes, in_characters = Tokenizer.from_ranks([], pattern=patterns.resolve("none")).encode_with_offsets("aé")
     assert ids.tolist() == [97, 0xC3, 0xA9]
     assert in_bytes.tolist() == [[0, 1], [1, 2], [2, 3]]
     assert in_characters.tolist() == [[0, 1], [1, 2], [1, 2]]
-
-
-def test_spans_of_special_tokens(nested):
     text = "é<a>日 x"
     with pytest.raises(UserError, match="the special string '<a>'"):
         nested.encode_with_offsets(text)
@@ -273,15 +261,6 @@ def test_batches_round_trip(name, trained):
     assert tokenizer.decode_batch([], [0, 0]) == [""]
 
 
-def test_malformed_text_is_decoded_by_policy_in_each_document(trained):
-    tokenizer = trained["none"]
-    data, offsets = [0xF0, 0x9F, 0xFF, 0x61], [0, 2, 4]
-    assert tokenizer.decode_batch(data, offsets) == ["\ufffd", "\ufffda"]
-    assert tokenizer.decode_batch(data, offsets, errors="ignore") == ["", "a"]
-    with pytest.raises(UnicodeDecodeError):
-        tokenizer.decode_batch(data, offsets, errors="strict")
-
-
 @pytest.mark.parametrize("offsets", [[0, 3], [-1, 1], [2, 1], [], [0.5], [[0, 1]]])
 def test_offsets_that_do_not_fit_are_rejected(offsets, trained):
     fit = "offsets of document 0 do not fit the 2 ids"
@@ -291,6 +270,11 @@ def test_offsets_that_do_not_fit_are_rejected(offsets, trained):
 
 
 def test_decoding_is_python_decoding_of_the_tokens(trained):
+    data, offsets = [0xF0, 0x9F, 0xFF, 0x61], [0, 2, 4]  # malformed text in each document
+    assert trained["none"].decode_batch(data, offsets) == ["\ufffd", "\ufffda"]
+    assert trained["none"].decode_batch(data, offsets, errors="ignore") == ["", "a"]
+    with pytest.raises(UnicodeDecodeError):
+        trained["none"].decode_batch(data, offsets, errors="strict")
     tokenizer, choose = trained["superwords"], random.Random(4)
     for _ in range(200):
         ids = [choose.randrange(tokenizer.vocab_size) for _ in range(choose.randrange(12))]

@@ -115,7 +115,7 @@ def test_directories_and_globs_are_recursive_and_sorted(tmp_path):
     assert documents(tmp_path / "a[1].txt") == ["brackets"]
 
 
-def test_the_budget_ends_with_the_document_that_reaches_it(tmp_path):
+def test_the_budget_ends_with_the_document_that_reaches_it(forms, tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": letter * 10} for letter in "abcdef"])
     for budget, expected in [(1, "a"), (10, "a"), (11, "ab"), (35, "abcd"), (60, "abcdef"), (9999, "abcdef")]:
         for batch_bytes in (1, 25, 1 << 20):
@@ -124,13 +124,9 @@ def test_the_budget_ends_with_the_document_that_reaches_it(tmp_path):
     # Documents that the bounds leave out cost nothing.
     mixed = write_jsonl(tmp_path / "b.jsonl", [{"text": "x" * n} for n in (5, 10, 5, 10, 10)])
     assert len(documents(mixed, max_bytes=20, min_document_bytes=6)) == 2
-
-
-def test_the_budget_comes_before_the_split(forms):
-    both = of(forms[".jsonl"], "all", max_bytes=5000, heldout_fraction=0.4)
-    train, heldout = (
-        of(forms[".jsonl"], split, max_bytes=5000, heldout_fraction=0.4) for split in ("train", "heldout")
-    )
+    # It comes before the split.
+    options = {"max_bytes": 5000, "heldout_fraction": 0.4}
+    both, train, heldout = (of(forms[".jsonl"], split, **options) for split in ("all", "train", "heldout"))
     assert sorted(train + heldout) == sorted(both) == sorted(of(forms[".jsonl"], max_bytes=5000))
 
 
