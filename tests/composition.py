@@ -1,7 +1,5 @@
 """Composing many configurations in one process: Hydra reads, merges and copies the same files for each of them."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import gc
@@ -11,7 +9,7 @@ from hydra._internal.config_repository import ConfigRepository
 from hydra.core.config_store import ConfigStore
 
 
-def reuse_parts() -> None:
+def reuse_parts():
     """From now on, read each file of a package once, and merge each list of files once; callers get copies."""
     gc.set_threshold(50_000, 20, 20)  # walking over all objects of Torch is a quarter of the time
     ConfigStore.__deepcopy__ = lambda store, _: store  # hands out copies only

@@ -1,10 +1,7 @@
 """Fixtures of several test files."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,10 +10,6 @@ import regex
 from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
 from tokenizer import Batch, count_pretokens, train_bpe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -33,7 +26,7 @@ os.fsync = lambda _: None
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]
 
 
-def plane_of_scalars(plane: int) -> Iterator[int]:
+def plane_of_scalars(plane):
     """Code points of one plane of Unicode, without surrogates."""
     return (code for code in range(plane << 16, (plane + 1) << 16) if not 0xD800 <= code < 0xE000)
 

@@ -1,17 +1,9 @@
 """Flipping single bits of a file."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
-
-def flips(path: Path, n: int, seed: int = 0) -> Iterator[int]:
+def flips(path, n, seed=0):
     """Flip `n` random bits of a file, one at a time: yields the number of the bit while it is flipped."""
     content = path.read_bytes()
     try:

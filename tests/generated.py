@@ -1,10 +1,6 @@
 """Tokenizers out of merges that no training gave, and what must give the same ids for them."""
 
-from __future__ import annotations
-
 import json
-import random
-from typing import Any
 
 import numpy as np
 
@@ -35,12 +31,19 @@ def merged(tokens, pattern="gpt2", *, fence=None, n_phase1=None, special_tokens=
     )
 
 
-def spelled(tokenizer: Tokenizer, ids: list[int]) -> list[bytes]:
+def defined(merges, *, byte_ids=range(256), pattern="gpt2", **options):
+    """A tokenizer out of ids: those of the bytes, and rows of left, right and new id."""
+    options = {"n_phase1_merges": len(merges), **options}
+    rows = np.array(merges, np.int64).reshape(-1, 3)
+    return Tokenizer(Definition(byte_ids=byte_ids, merge_ids=rows, pattern=patterns.resolve(pattern), **options))
+
+
+def spelled(tokenizer, ids):
     """The bytes of each token."""
     return [tokenizer.vocab[i] for i in ids]
 
 
-def by_definition(tokenizer: Tokenizer, text: str) -> list[bytes]:
+def by_definition(tokenizer, text):
     """Token bytes by the readable reference."""
     if tokenizer.mode == "one-pass":
         cut = tokenizer.fence or tokenizer.pattern
@@ -51,7 +54,7 @@ def by_definition(tokenizer: Tokenizer, text: str) -> list[bytes]:
     )
 
 
-def arbitrary(rng: random.Random) -> Tokenizer:
+def arbitrary(rng):
     """Merges of any two known tokens, ids in any order, a transition anywhere."""
     alphabet = rng.choice(ALPHABETS)
     known = [(bytes([byte]), byte) for byte in alphabet]
@@ -64,20 +67,18 @@ def arbitrary(rng: random.Random) -> Tokenizer:
     fence = rng.choice([None, *FENCES])
     size = 257 + len(merges)
     ids = np.random.default_rng(rng.randrange(1 << 30)).permutation(size) if rng.random() < 0.5 else np.arange(size)
-    return Tokenizer(
-        Definition(
-            byte_ids=ids[:256].tolist(),
-            merge_ids=ids[np.array(merges, np.int64).reshape(-1, 3)],
-            n_phase1_merges=rng.randint(0, len(merges)) if fence else len(merges),
-            pattern=patterns.resolve(rng.choice(["gpt2", "llama3", "superbpe", "none"])),
-            fence=patterns.resolve(fence) if fence else None,
-            mode=rng.choice(["one-pass", "two-pass"]) if fence else "one-pass",
-            special_tokens={"<s>": int(ids[-1])},
-        )
+    return defined(
+        ids[np.array(merges, np.int64).reshape(-1, 3)],
+        byte_ids=ids[:256].tolist(),
+        n_phase1_merges=rng.randint(0, len(merges)) if fence else len(merges),
+        pattern=rng.choice(["gpt2", "llama3", "superbpe", "none"]),
+        fence=patterns.resolve(fence) if fence else None,
+        mode=rng.choice(["one-pass", "two-pass"]) if fence else "one-pass",
+        special_tokens={"<s>": int(ids[-1])},
     )
 
 
-def hf(ours: Tokenizer) -> Any:
+def hf(ours):
     """The same tokenizer of HF `tokenizers`; None if it cannot express it."""
     if ours.mode != "one-pass":
         return None

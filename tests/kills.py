@@ -1,18 +1,12 @@
 """A process that is killed where it changes files: at a rename, a removal or a sync."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal
 import traceback
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
-def kills(work: Callable[[int], object]) -> Iterator[int]:
+def kills(work):
     """Do `work(n)` in a forked process that is killed at its `n`-th change, for every `n` until it finishes.
 
     Yields each `n` after the kill. Fork before any thread runs.
@@ -27,11 +21,11 @@ def kills(work: Callable[[int], object]) -> Iterator[int]:
         yield n
 
 
-def _run(work: Callable[[int], object], n: int) -> None:
+def _run(work, n):
     changes = itertools.count()
 
-    def killing(change: Callable[..., Any]) -> Callable[..., Any]:
-        def change_or_die(*arguments: Any, **options: Any) -> Any:
+    def killing(change):
+        def change_or_die(*arguments, **options):
             if next(changes) == n:
                 os.kill(os.getpid(), signal.SIGKILL)
             return change(*arguments, **options)

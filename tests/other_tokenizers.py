@@ -34,8 +34,10 @@ def sentencepiece_model(kind, **options):
     return out.getvalue()
 
 
-def _trained(hf, model, trainer, **parts):
-    tokenizer = hf.Tokenizer(model)
+def _trained(hf, kind, model, trainer, **parts):
+    """A tokenizer of a kind, as the content of its file; `model` and `trainer` are options of theirs."""
+    trainer = getattr(hf.trainers, {"BPE": "Bpe"}.get(kind, kind) + "Trainer")(show_progress=False, **trainer)
+    tokenizer = hf.Tokenizer(getattr(hf.models, kind)(**model))
     for name, part in parts.items():
         setattr(tokenizer, name, part)
     tokenizer.train_from_iterator(ENGLISH + OTHERS, trainer)
@@ -46,10 +48,9 @@ def unigram(hf):
     """Unigram with NFKC and Metaspace, as T5."""
     return _trained(
         hf,
-        hf.models.Unigram(),
-        hf.trainers.UnigramTrainer(
-            vocab_size=250, unk_token="<unk>", special_tokens=["<unk>", "</s>"], show_progress=False
-        ),
+        "Unigram",
+        {},
+        {"vocab_size": 250, "unk_token": "<unk>", "special_tokens": ["<unk>", "</s>"]},
         normalizer=hf.normalizers.NFKC(),
         pre_tokenizer=hf.pre_tokenizers.Metaspace(),
         decoder=hf.decoders.Metaspace(),
@@ -64,8 +65,9 @@ def byte_fallback(hf):
     decoders.append(hf.decoders.Strip(" ", 1, 0))
     found = _trained(
         hf,
-        hf.models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True),
-        hf.trainers.BpeTrainer(vocab_size=500, limit_alphabet=30, special_tokens=specials, show_progress=False),
+        "BPE",
+        {"byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True},
+        {"vocab_size": 500, "limit_alphabet": 30, "special_tokens": specials},
         normalizer=hf.normalizers.Sequence([hf.normalizers.Prepend("▁"), hf.normalizers.Replace(" ", "▁")]),
         decoder=hf.decoders.Sequence(decoders),
     )
@@ -77,10 +79,9 @@ def word_pieces(hf):
     """WordPiece, as BERT."""
     return _trained(
         hf,
-        hf.models.WordPiece(unk_token="[UNK]"),
-        hf.trainers.WordPieceTrainer(
-            vocab_size=250, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False
-        ),
+        "WordPiece",
+        {"unk_token": "[UNK]"},
+        {"vocab_size": 250, "special_tokens": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]},
         normalizer=hf.normalizers.BertNormalizer(),
         pre_tokenizer=hf.pre_tokenizers.BertPreTokenizer(),
         decoder=hf.decoders.WordPiece(),
@@ -91,23 +92,21 @@ def words(hf):
     """One token per word."""
     return _trained(
         hf,
-        hf.models.WordLevel(unk_token="<unk>"),
-        hf.trainers.WordLevelTrainer(vocab_size=50, special_tokens=["<unk>"], show_progress=False),
+        "WordLevel",
+        {"unk_token": "<unk>"},
+        {"vocab_size": 50, "special_tokens": ["<unk>"]},
         pre_tokenizer=hf.pre_tokenizers.Whitespace(),
     )
 
 
 def lowercased_bytes(hf):
     """Byte-level BPE that our core does not read, since it lower-cases."""
+    alphabet = hf.pre_tokenizers.ByteLevel.alphabet()
     return _trained(
         hf,
-        hf.models.BPE(),
-        hf.trainers.BpeTrainer(
-            vocab_size=400,
-            initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
-            special_tokens=["<|endoftext|>"],
-            show_progress=False,
-        ),
+        "BPE",
+        {},
+        {"vocab_size": 400, "initial_alphabet": alphabet, "special_tokens": ["<|endoftext|>"]},
         normalizer=hf.normalizers.Lowercase(),
         pre_tokenizer=hf.pre_tokenizers.ByteLevel(add_prefix_space=False),
         decoder=hf.decoders.ByteLevel(),
@@ -131,7 +130,6 @@ def write(folder, name):
         if name in SENTENCEPIECE:
             path.write_bytes(sentencepiece_model(**SENTENCEPIECE[name]))
         else:
-            path.write_text(
-                json.dumps(JSON[name](pytest.importorskip("tokenizers")), ensure_ascii=False), encoding="utf-8"
-            )
+            content = JSON[name](pytest.importorskip("tokenizers"))
+            path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return path

@@ -4,28 +4,20 @@ The environment variable FUZZ_CASES sets the number of the slow tests, which the
 properties of the Rust core read it, too.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from hypothesis.strategies import SearchStrategy
-
-
-def examples(quick: int, full: int, **arguments: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+def examples(quick, full, **arguments):
     """Test a function on examples of its arguments: `quick` of them, and `full` of them as a slow test."""
 
     more = os.environ.get("FUZZ_CASES")
 
-    def decorate(check: Callable[..., None]) -> Any:
+    def decorate(check):
         @pytest.mark.parametrize("n_examples", [quick, pytest.param(int(more or full), marks=pytest.mark.slow)])
-        def test(n_examples: int) -> None:
+        def test(n_examples):
             settings(max_examples=n_examples, deadline=None, derandomize=more is None)(given(**arguments)(check))()
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__

@@ -20,18 +20,10 @@ def _superbpe(config):
 
 
 _ROOT = Path(configs.__file__).parent
-_NEEDS = {
-    "corpus/files": ["corpus.paths=[a.txt]"],
-    "corpus/dclm_baseline": ["corpus.paths=[a]"],
-    "corpus/dclm_edu": ["corpus.paths=[a]"],
-    "corpus/fineweb_edu": ["corpus.paths=[a]"],
-    "corpus/finepdfs": ["corpus.paths=[a]"],
-    "corpus/starcoder": ["corpus.paths=[a]"],
-    "corpus/hf": ["corpus.dataset=a"],
-    "experiment/spans": ["corpus.paths=[a]"],
-    "experiment/uw_2025": ["corpus.paths=[a]"],
-    "experiment/uw_paper": ["corpus.paths=[a]"],
-}
+_OF_PATHS = {"corpus": ("files", "dclm_baseline", "dclm_edu", "fineweb_edu", "finepdfs", "starcoder")}
+_OF_PATHS |= {"experiment": ("spans", "uw_2025", "uw_paper")}
+_NEEDS = {f"{group}/{name}": ["corpus.paths=[a]"] for group, names in _OF_PATHS.items() for name in names}
+_NEEDS |= {"corpus/hf": ["corpus.dataset=a"]}
 _GROUPS = [*(path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))), "superbpe"]
 _OPTIONS = sorted(f"{group}/{choice}" for group in _GROUPS for choice in choices(group))
 

@@ -54,13 +54,7 @@ def test_hashes_are_those_recorded(files, tmp_path, threads, readers, batch_byte
     superwords = train_superbpe(bpe, corpus.batches, vocab_size=500, transition=400, rules="uw-2025", threads=threads)
     found["superwords"] = superwords.sha256
     in_order = Corpus(CorpusConfig(paths=[str(path) for path in files], batch_bytes=batch_bytes))
-    write_shards(
-        tmp_path / "s",
-        superwords,
-        in_order.batches(readers=readers),
-        ShardConfig(3000),
-        threads=threads,
-    )
+    write_shards(tmp_path / "s", superwords, in_order.batches(readers=readers), ShardConfig(3000), threads=threads)
     found["shards"] = digest(*(path.read_bytes() for path in sorted((tmp_path / "s").glob("*.bin"))))
     assert found == RECORDED
 

@@ -87,26 +87,20 @@ def test_every_command_exists_and_takes_its_arguments(page):
         elif name != "pytest" and not name.startswith("-"):
             command = name.removeprefix("experiments.")
             assert command in NAMES
-            parser = importlib.import_module(f"experiments.commands.{command.replace('-', '_')}").parser()
             if "--lm-eval" in flags:  # options of other software follow
                 flags = ["--lm-eval"]
-            assert set(flags) <= set(parser._option_string_actions), (name, flags)
+            assert set(flags) <= _options(command), (name, flags)
             overrides = [word for word in arguments if "=" in word and not word.startswith("--")]
             if command == "pipeline" and overrides:
                 check(overrides, sweep="--multirun" in flags)
 
 
-def _is_importable(name):
-    try:
-        pkgutil.resolve_name(name)
-    except (AttributeError, ModuleNotFoundError):
-        return False
-    return True
-
-
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_file_and_every_name_exists(page):
+def test_every_file_name_and_setting_exists(page):
     settings = set(known_keys())
+    for text in _inline(page):
+        if (key := re.match(r"([a-z_]+(?:[./][a-z_0-9]+)+)=", text)) and not text.startswith("arms."):
+            assert key[1] in settings | {"hydra/launcher"}, text
     for paragraph in re.split(r"\n\n|\n(?=[-|] )", _FENCE.sub("", page.read_text())):
         earlier = "of commit" in paragraph  # the code of that commit
         for text in re.findall(r"`([^`\n]+)`", paragraph):
@@ -115,33 +109,23 @@ def test_every_file_and_every_name_exists(page):
             if re.fullmatch(r"(?:tests|experiments|lm|tokenizer|superbpe|native|docs|configs)/[\w./-]+\.\w+", text):
                 assert earlier or (_ROOT / text).exists(), text
             elif re.fullmatch(r"(?:tests|experiments|lm|tokenizer|superbpe)(?:\.\w+)+(?:\(\))?", text):
-                assert text in settings or _is_importable(text.removesuffix("()")), text
+                if text not in settings:
+                    pkgutil.resolve_name(text.removesuffix("()"))
             elif re.fullmatch(r"(?:corpus|bpe|budget|eval|runner|deployment|report|shards)(?:\.\w+)+", text):
                 assert text in settings, text
 
 
+def _options(command):
+    module = importlib.import_module(f"experiments.commands.{command.replace('-', '_')}")
+    return set(module.parser()._option_string_actions)
+
+
 def test_every_option_exists():
-    options = {"--help", "--version", "--dist"}
-    for name in NAMES:
-        module = importlib.import_module(f"experiments.commands.{name.replace('-', '_')}")
-        options |= set(module.parser()._option_string_actions)
+    options = {"--help", "--version", "--dist"}.union(*map(_options, NAMES))
     for page in _PAGES:
         for text in _inline(page):
             if (option := re.match(r"--[a-z][a-z-]+", text)) and page.name != "CONTRIBUTING.md":
                 assert option[0] in options or "benchmarks" in page.name, (page.name, text)
-
-
-@pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_block_has_a_language_that_is_checked(page):
-    assert {language for language, _ in _FENCE.findall(page.read_text())} <= {"sh", "python", "text"}
-
-
-@pytest.mark.parametrize("page", _PAGES, ids=_IDS)
-def test_every_setting_exists(page):
-    known = set(known_keys()) | {"hydra/launcher"}
-    for text in _inline(page):
-        if (key := re.match(r"([a-z_]+(?:[./][a-z_0-9]+)+)=", text)) and not text.startswith("arms."):
-            assert key[1] in known, text
 
 
 def test_the_comment_on_phase_1_of_the_python_page_is_true():

@@ -152,10 +152,8 @@ def taken_for_granted(tmp_path_factory):
     (folder / "text.jsonl").unlink()
     with contextlib.chdir(folder):
         sizes = {"pattern": "gpt2", "bpe.unit": "document", "bpe.vocab_size": "350", "superbpe.vocab_size": "350"}
-        assert (
-            main.run(["pipeline", "--until", "evaluate", *(f"{k}={v}" for k, v in (_overrides([]) | sizes).items())])
-            == 0
-        )
+        settings = [f"{key}={value}" for key, value in (_overrides([]) | sizes).items()]
+        assert main.run(["pipeline", "--until", "evaluate", *settings]) == 0
         corpus = Corpus(CorpusConfig(paths=[_TEXT], heldout_fraction=0.0))
         others = {"llama3": "llama3", "meta-llama/Meta-Llama-3-8B": "llama3", "o200k": "o200k", "my-tokenizer": "gpt2"}
         for name, pattern in others.items():

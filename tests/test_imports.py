@@ -24,16 +24,11 @@ def imported_names(source):
     """Full names that a module imports anywhere except for types: `from a import b` is a.b."""
     names = set()
     nodes = list(ast.walk(ast.parse(source)))
-    conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    of_types = [inner for node in conditional for inner in node.body]
-    main = "__name__ == '__main__'"
-    programs = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == main]
-    of_programs = [inner for node in programs for inner in node.body]
-    for node in nodes:
-        if node in of_types:
-            continue
-        if node in of_programs:  # runs in a program alone, which nothing imports
-            continue
+    # For types, and for programs, which nothing imports.
+    apart = {"TYPE_CHECKING", "__name__ == '__main__'"}
+    conditional = [node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) in apart]
+    left_out = [inner for node in conditional for inner in node.body]
+    for node in (node for node in nodes if node not in left_out):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

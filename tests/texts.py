@@ -1,7 +1,5 @@
 """Texts for tests: real prose and code that every Python carries, several scripts, generated Unicode."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json.decoder
@@ -46,7 +44,7 @@ SCRIPTS = {
 
 
 @cache
-def characters_by_category() -> dict[str, list[str]]:
+def characters_by_category():
     """Every assigned character but the surrogates, by general category (of this Python's Unicode)."""
     found: dict[str, list[str]] = {}
     for code in range(sys.maxunicode + 1):
@@ -57,7 +55,7 @@ def characters_by_category() -> dict[str, list[str]]:
 
 
 @cache
-def generated(seed: int, pieces: int = 400) -> str:
+def generated(seed, pieces=400):
     """Text of words, spaces, contractions, emoji, marks and characters of every general category."""
     choose = random.Random(seed)
     categories = sorted(characters_by_category().items())
@@ -74,19 +72,19 @@ def generated(seed: int, pieces: int = 400) -> str:
 
 
 @cache
-def prose() -> list[str]:
+def prose():
     """Technical English: the topics of Python's documentation, about 0.6 MB."""
     return [topics[name] for name in sorted(topics)]
 
 
 @cache
-def code() -> str:
+def code():
     """Source code of the standard library."""
     return inspect.getsource(json.decoder) + inspect.getsource(textwrap)
 
 
 @cache
-def english() -> tuple[list[str], list[str]]:
+def english():
     """English of the embedded corpus: about 300 kB to train on, and 100 kB of other services, held out."""
     sides: tuple[list[str], list[str]] = ([], [])
     room = [300_000, 100_000]
@@ -100,7 +98,7 @@ def english() -> tuple[list[str], list[str]]:
     return sides
 
 
-def sample(n_bytes: int) -> list[str]:
+def sample(n_bytes):
     """Documents for training: English, code, every script and generated Unicode, about this size."""
     documents = [code()[: n_bytes // 8], *SCRIPTS.values(), generated(1, 300), "aaaaaaaaaa " * 5, "-" * 77]
     room = n_bytes - sum(len(document.encode()) for document in documents)
@@ -112,7 +110,7 @@ def sample(n_bytes: int) -> list[str]:
     return documents
 
 
-def various() -> list[str]:
+def various():
     """Texts on which encoders and scanners are compared: short, odd, and real."""
     odd = ["", " ", "\n", "a", "'", "  ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", " " * 70, "\n" * 9, "1" * 40]
     odd += ["🙂" * 20, "it's  IT'S\r\n\r\n  don't", "\u0301", "a\u0301\u0301 b", "x" * 5000]

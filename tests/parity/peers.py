@@ -49,7 +49,7 @@ def to_encoding(tokenizer):
 
 
 def hf_trained(documents, regex, n_merges):
-    """The model of HF's trainer: all bytes and this many merges, as JSON."""
+    """The tokenizer of HF's trainer: all bytes and this many merges."""
     import tokenizers
 
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -60,7 +60,12 @@ def hf_trained(documents, regex, n_merges):
         vocab_size=256 + n_merges, min_frequency=0, show_progress=False, initial_alphabet=byte_level.alphabet()
     )
     model.train_from_iterator(documents, trainer)
-    return json.loads(model.to_str())["model"]
+    return model
+
+
+def hf_model(tokenizer):
+    """The model of HF's tokenizer, as JSON."""
+    return json.loads(tokenizer.to_str())["model"]
 
 
 def hf_split(text, pattern):

@@ -6,18 +6,12 @@ The trainer is a fork of HF tokenizers 0.20.1, github.com/alisawuffles/tokenizer
 The program that ran it on these corpora is this file at commit 7ec16780.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from tokenizer.definition import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RECORDED = Path(__file__).with_name("released.json")
 N_CASES, N_SPELLED = 480, 32
@@ -40,26 +34,17 @@ LETTERS = ["ab ", "aab \n", "ab: \n", "a1 2\n", "xyz'st \n", "aB \n", "é中a \n
 MARKS = ["", "", "", "", ",", ".", ":", " -", "...", "?!", "'s", "://", '"', " ==", ";\r"]
 
 
-@dataclass(frozen=True)
-class Case:
-    """One corpus and what to do with it.
+class Case(NamedTuple):
+    """One corpus and what to do with it."""
 
-    Attributes:
-        recipe: a key of `REGEXES`.
-        text: the file that both stages read.
-        phase1: merges asked of stage 1.
-        kept: merges that stage 2 inherits: the N - 1 that `head -n N merges.txt` leaves under the header.
-        total: merges asked of stage 2, inherited ones included.
-    """
-
-    recipe: str
-    text: str
-    phase1: int
-    kept: int
-    total: int
+    recipe: str  # a key of `REGEXES`
+    text: str  # the file that both stages read
+    phase1: int  # merges asked of stage 1
+    kept: int  # merges that stage 2 inherits: the N - 1 that `head -n N merges.txt` leaves under the header
+    total: int  # merges asked of stage 2, inherited ones included
 
 
-def _phrases(rng: random.Random) -> str:
+def _phrases(rng):
     """Lines out of a few words and phrases, so that superwords of many words are frequent enough to be vetoed."""
     syllables = ["an", "the", "or", "er", "to", "Qu", "ing", "é", "s", "of"]
     words = ["".join(rng.choices(syllables, k=rng.choice([1, 1, 2, 3]))) for _ in range(12)]
@@ -71,13 +56,13 @@ def _phrases(rng: random.Random) -> str:
     return "".join(parts)
 
 
-def _letters(rng: random.Random) -> str:
+def _letters(rng):
     """Few letters in any order, where ties, runs and pairs that vanish are the rule."""
     letters = rng.choice(LETTERS)
     return "".join("".join(rng.choices(letters, k=rng.randrange(1, 40))) * rng.choice([1, 1, 2, 5]) for _ in range(6))
 
 
-def cases() -> Iterator[Case]:
+def cases():
     """The same cases in every run."""
     rng = random.Random(2503)
     for number in range(N_CASES):
@@ -94,11 +79,11 @@ def cases() -> Iterator[Case]:
         )
 
 
-def lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
+def lines(merges):
     """Merges as lines of merges.txt."""
     return [f"{printable(left)} {printable(right)}" for left, right in merges]
 
 
-def digest(merges: list[str]) -> str:
+def digest(merges):
     """Short hash of a list of merges, each as its line in merges.txt."""
     return hashlib.sha256("\n".join(merges).encode()).hexdigest()[:16]

@@ -2,12 +2,15 @@
 
 import json
 import random
+import re
+import warnings
 from dataclasses import replace
 
 import pytest
 
 from tests import texts
 from tests.parity.peers import to_encoding
+from tests.tokenizer.formats.other_formats import added, byte_level, hf_content, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, formats, patterns
 from tokenizer.definition import printable
 from tokenizer.formats import hf_json, tiktoken
@@ -42,37 +45,21 @@ def random_texts(rng, alphabet, tokens):
     return ["".join(rng.choices(words, k=rng.randint(1, 30))) for _ in range(8)]
 
 
-def hf_file(tokens, merges, pattern, *, ignore_merges):
+def random_content(tokens, merges, pattern, *, ignore_merges):
     """A tokenizer.json of these tokens and merges, with added tokens."""
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     names = [printable(bytes([i])) for i in range(256)] + [printable(token) for token in tokens]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": len(names) + i, "content": string} | flags | {"special": special}
-            for i, (string, special) in enumerate([("<a>", True), ("<a", False), ("<b>", False)])
-        ],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": ignore_merges,
-            "vocab": {name: i for i, name in enumerate(names)},
-            "merges": [[printable(left), printable(right)] for left, right in merges],
-        },
-    }
+    absent = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+    return hf_content(
+        added_tokens=[added(string, len(names) + i, special=i == 0) for i, string in enumerate(["<a>", "<a", "<b>"])],
+        pre_tokenizer=sequence(split(pattern)),
+        post_processor=None,
+        decoder=byte_level(use_regex=False),
+        model_vocab={name: i for i, name in enumerate(names)},
+        model_merges=[[printable(left), printable(right)] for left, right in merges],
+        model_ignore_merges=ignore_merges,
+        **{f"model_{key}": None for key in absent},
+        **dict.fromkeys(("model_fuse_unk", "model_byte_fallback"), False),
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -84,12 +71,8 @@ def test_any_ranks_give_the_ids_of_tiktoken(seed):
         tokens = random_tokens(rng, alphabet)
         ranks = {bytes([i]): i for i in range(256)} | {token: 256 + i * 2 for i, token in enumerate(tokens)}
         ours = Tokenizer(*tiktoken.from_ranks(ranks, pattern=pattern, special_tokens={"<s>": 999}))
-        encoding = theirs.Encoding(
-            "theirs",
-            pat_str=tiktoken.covering(ours.pattern),
-            mergeable_ranks=ranks,
-            special_tokens={"<s>": 999},
-        )
+        cover = tiktoken.covering(ours.pattern)
+        encoding = theirs.Encoding("theirs", pat_str=cover, mergeable_ranks=ranks, special_tokens={"<s>": 999})
         for text in random_texts(rng, alphabet, tokens):
             assert ours.encode_ordinary(text) == encoding.encode_ordinary(text), (tokens, pattern, text)
             marked = f"{text}<s>{text}"
@@ -119,7 +102,7 @@ def test_any_merges_give_the_ids_of_hf(seed):
             rng.shuffle(merges)
         if merges and rng.random() < 0.3:
             merges.append(rng.choice(merges))
-        content = hf_file(tokens, merges, pattern, ignore_merges=ignoring)
+        content = random_content(tokens, merges, pattern, ignore_merges=ignoring)
         ours = Tokenizer(*formats.hf_import.parse(content))
         hf = tokenizers.Tokenizer.from_str(json.dumps(content))
         found = random_texts(rng, alphabet, tokens)
@@ -200,26 +183,6 @@ def test_special_tokens_keep_their_ids_in_hf_whatever_the_layout(layout, trained
     assert hf.encode(text).ids == ours.encode(text, allowed_special="all")
 
 
-PUBLISHED = {
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
-    r"|\s*[\r\n]|\s+(?!\S)|\s": "cl100k",
-}
-
-
-def test_tiktokens_published_patterns_cut_as_the_named_ones(trained):
-    """Over our merges, since tiktoken's own ranks are not installed with it."""
-    for regex, name in PUBLISHED.items():
-        ours = Tokenizer.from_ranks(trained["none"].ranks(), pattern=patterns.resolve(name))
-        ranks = {token: i for i, token in enumerate(ours.vocab)}
-        encoding = theirs.Encoding("theirs", pat_str=regex, mergeable_ranks=ranks, special_tokens={})
-        read = Tokenizer(*tiktoken.from_encoding(encoding))
-        assert read.pattern == ours.pattern
-        for text in [*texts.various(), *texts.english()[1][:10], "a \n ", " \n\n x\r\n  y "]:
-            assert read.encode_ordinary(text) == encoding.encode_ordinary(text) == ours.encode_ordinary(text)
-
-
 @pytest.mark.parametrize("name", ["superwords", "spans_superwords", "unfenced", "superbpe"])
 def test_superwords_give_the_same_ids_in_tiktoken(name, trained):
     encoding = to_encoding(trained[name])
@@ -266,3 +229,94 @@ def test_an_added_token_may_be_an_ordinary_token_too(forms, trained, tmp_path):
     hf.add_tokens([name for name in content["model"]["vocab"] if name.startswith("Ġ") and len(name) > 2][:1])
     with pytest.raises(UserError, match=r"token 'Ġ.*' is an ordinary token too, so its id would stand for the b"):
         formats.hf_import.parse(json.loads(hf.to_str()))
+
+
+# ---------------------------------------------------------------------------------------------- pre-tokenizers
+
+
+def steps(name):
+    """As in the released files of StarCoder, SuperBPE's paper (both phases) and DeepSeek."""
+    pre = tokenizers.pre_tokenizers
+    triples = r"(?=(\d{3})+(?!\d))"
+    words = triples + r"| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    latin = (
+        r"[!\"#%&'()*+,\-./:;<=>?@]?[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+"
+        r"|\s+(?!\S)|\s+"
+    )
+
+    def split(regex):
+        return pre.Split(tokenizers.Regex(regex), "isolated")
+
+    cuts = {
+        "starcoder": [pre.Digits(individual_digits=True)],
+        "uw-paper": [pre.Digits(individual_digits=False), split(words)],
+        "uw-paper-fence": [pre.Digits(individual_digits=False), split(triples)],
+        "deepseek": [split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"), split(latin)],
+    }[name]
+    return pre.Sequence([*cuts, pre.ByteLevel(add_prefix_space=False, use_regex=name == "starcoder")])
+
+
+@pytest.mark.parametrize("name", ["starcoder", "uw-paper", "uw-paper-fence", "deepseek"])
+def test_sequences_give_hf_ids_and_round_trip(name, trained):
+    model = tokenizers.Tokenizer.from_str(json.dumps(hf_json(trained["none"])))
+    model.pre_tokenizer = steps(name)
+    content = json.loads(model.to_str())
+    ours = Tokenizer(*formats.hf_import.parse(content))
+    held_out = [*texts.various(), *texts.english()[1][:40], "1234567 a12345b 12 1,000,000", "日本語123テスト abc"]
+    for text in held_out:
+        assert ours.encode_ordinary(text) == model.encode(text).ids
+    assert hf_json(ours) == content
+    ours.provenance = {}
+    again = tokenizers.Tokenizer.from_str(json.dumps(hf_json(ours)))
+    for text in held_out:
+        assert again.encode(text).ids == ours.encode_ordinary(text)
+
+
+# -------------------------------------------------------------------------- components that are not applied
+
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [260], "tokens": ["<s>"]}},
+}
+NO_TOKENS = TEMPLATE | {"single": [{"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {}}
+BERT = {"type": "BertProcessing", "sep": ["<s>", 260], "cls": ["<s>", 260]}
+WORD_PIECE = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+BYTE_LEVEL = byte_level(use_regex=True)
+TRUNCATION = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+PADDING = {"strategy": {"Fixed": 40}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0}
+PADDING |= {"pad_token": "a"}
+ADDS = "post-processor TemplateProcessing .* adds special tokens"
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "warning"),
+    [
+        ("post_processor", None, None),
+        ("post_processor", BYTE_LEVEL, None),
+        ("post_processor", NO_TOKENS, None),
+        ("post_processor", TEMPLATE, ADDS),
+        ("post_processor", {"type": "Sequence", "processors": [BYTE_LEVEL, TEMPLATE]}, ADDS),
+        ("post_processor", BERT, "post-processor BertProcessing"),
+        ("decoder", BYTE_LEVEL, None),
+        ("decoder", {"type": "Sequence", "decoders": [BYTE_LEVEL]}, None),
+        ("decoder", None, "decoder null .* makes decoded text differ"),
+        ("decoder", WORD_PIECE, "decoder WordPiece .* makes decoded text differ"),
+        ("truncation", TRUNCATION, "truncation is kept for export but not applied: in HF it drops ids"),
+        ("padding", PADDING, "padding is kept for export but not applied: in HF it appends ids"),
+    ],
+)
+def test_components_that_change_hfs_ids_are_named(part, value, warning, tmp_path):
+    path = hf_file(tmp_path, added_tokens=[added("<s>", 260)], **{part: value})
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ours = Tokenizer.from_file(path)
+    text = "abc bc  xab"
+    same = theirs.encode(text).ids == ours.encode(text) and theirs.decode(ours.encode(text)) == text
+    assert same == (warning is None)
+    assert len(caught) == (0 if same else 1)
+    if warning is not None:
+        assert re.search(rf"tokenizer\.json: its {warning}", str(caught[0].message))
+    assert formats.hf_json(ours)[part] == value

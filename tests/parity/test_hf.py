@@ -1,4 +1,4 @@
-"""Our scanners, trainer and files beside HF `tokenizers`."""
+"""Our trainer, files and spans beside HF `tokenizers`."""
 
 import io
 import json
@@ -10,36 +10,17 @@ import pytest
 
 from superbpe import train_superbpe
 from tests import texts
-from tests.parity.peers import hf_split, hf_trained
+from tests.parity.peers import hf_model, hf_trained
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
 from tokenizer.definition import printable
 
 tokenizers = pytest.importorskip("tokenizers")
 
-# The first two come from the SuperBPE paper's scripts: the very first has only empty matches.
-CUSTOM = [
-    r"(?=(\d{3})+(?!\d))",
-    r"(?=(\d{3})+(?!\d))| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    r" ?[A-Za-z]+",
-    r"[^\n]*\n",
-    r"(?<=[.!?]) ",
-    r"\s*",
-]
-
-
-@pytest.mark.parametrize("regex", CUSTOM)
-def test_other_regexes_cut_where_hf_cuts(regex):
-    for text in [*texts.various(), "1234567 1000, 12 1234", texts.prose()[0]]:
-        assert patterns.split(text, regex) == hf_split(text, regex)
-
-
-# ------------------------------------------------------------------------------------------------- training
-
 
 @pytest.mark.parametrize("name", ["gpt2", "superbpe", "llama3"])
 def test_merges_equal_hf_in_order(name):
     documents = texts.sample(200_000)
-    theirs = hf_trained(documents, patterns.resolve(name).regex, 1500)
+    theirs = hf_model(hf_trained(documents, patterns.resolve(name).regex, 1500))
     counts = count_pretokens([Batch.from_texts(documents)], name)
     ours = train_bpe(counts, 256 + 1500, special_tokens=())
     assert len(theirs["merges"]) == 1500
@@ -68,18 +49,15 @@ def test_merges_of_generated_corpora_equal_hf(n):
     for number, (documents, name, lines) in enumerate(corpora(n)):
         # HF's file reader feeds lines with their line feed.
         fed = [line for text in documents for line in io.StringIO(text, newline="\n")] if lines else documents
-        theirs = hf_trained(fed, patterns.resolve(name).regex, 40)["merges"]
+        theirs = hf_model(hf_trained(fed, patterns.resolve(name).regex, 40))["merges"]
         counts = count_pretokens([Batch.from_texts(documents)], name, unit="line" if lines else "document", threads=1)
         ours = train_bpe(counts, 256 + 40, special_tokens=())
         found = [[printable(left), printable(right)] for left, right in ours.merges]
         assert found == theirs, (number, documents, name, lines)
 
 
-# ------------------------------------------------------------------------------------------------- files
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "spans_superwords"])
-def test_saved_folders_give_the_same_ids(name, trained, tmp_path):
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "spans_superwords", "unfenced"])
+def test_saved_folders_give_the_same_ids_spans_and_names(name, trained, tmp_path):
     ours = trained[name]
     ours.save(tmp_path)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -88,27 +66,23 @@ def test_saved_folders_give_the_same_ids(name, trained, tmp_path):
     for i, (text, encoding) in enumerate(zip(held_out, theirs.encode_batch_fast(held_out), strict=True)):
         np.testing.assert_array_equal(ids[offsets[i] : offsets[i + 1]], encoding.ids, err_msg=repr(text[:80]))
         assert theirs.decode(encoding.ids) == text
-    assert theirs.get_vocab_size() == ours.vocab_size
-    assert theirs.token_to_id("<|endoftext|>") == ours.special_tokens["<|endoftext|>"]
-
-
-@pytest.mark.parametrize("name", ["gpt2", "superwords"])
-def test_special_strings_in_files_mean_what_they_mean_here(name, trained, tmp_path):
-    trained[name].save(tmp_path)
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    text = "one <|endoftext|>two<|endoftext|><|endoftext| >\n"
-    special = trained[name].encode(text, allowed_special="all")
-    assert theirs.encode(text).ids == special
-    assert special.count(trained[name].special_tokens["<|endoftext|>"]) == 2
+    special = ["", "x<|endoftext|>é<|endoftext|>", "one <|endoftext|>two<|endoftext|><|endoftext| >\n"]
+    some = [*texts.various(), *texts.english()[1][:10], texts.generated(11), "🙂🙂é日本", *special]
+    for text in some:
+        expected = theirs.encode(text)
+        found = ours.encode_with_offsets(text, allowed_special="all")
+        assert found.ids.tolist() == expected.ids
+        assert [tuple(span) for span in found.characters.tolist()] == expected.offsets
+    assert found.ids.tolist().count(ours.special_tokens["<|endoftext|>"]) == 2
     theirs.encode_special_tokens = True
-    assert theirs.encode(text).ids == trained[name].encode_ordinary(text)
-
-
-def test_two_pass_folders_hold_no_file_for_hf(trained, tmp_path):
-    trained["two_pass"].save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["superbpe.json", "tokenizer_config.json"]
-    with pytest.raises(Exception, match=r"(?i)no such file|not found"):
-        tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in some:
+        assert theirs.encode(text).ids == ours.encode_ordinary(text)
+        assert theirs.encode(text).tokens == ours.tokenize(text)
+    assert theirs.get_vocab() == ours.get_vocab()
+    assert theirs.get_vocab_size() == ours.vocab_size
+    assert [theirs.id_to_token(i) for i in range(1205)] == [ours.id_to_token(i) for i in range(1205)]
+    assert theirs.token_to_id("Ġt") == ours.token_to_id("Ġt")
+    assert theirs.token_to_id("<|endoftext|>") == ours.special_tokens["<|endoftext|>"]
 
 
 def test_isolated_digits_need_no_regex_engine(tmp_path):

@@ -40,17 +40,10 @@ def _train(folder, text, recipe, **sizes):
     return found[0], found[-1]
 
 
-def _cases():
-    """Corpora for which the merges of the recipe `uw-2025` are recorded in full."""
-    recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))[: released.N_SPELLED]
-    return [
-        (case, row)
-        for case, row in zip(released.cases(), recorded, strict=False)
-        if case.recipe == "uw-2025" and row["new"]
-    ]
-
-
-CASES = _cases()
+_RECORDED = json.loads(released.RECORDED.read_text(encoding="utf-8"))[: released.N_SPELLED]
+_SPELLED = zip(released.cases(), _RECORDED, strict=False)
+CASES = [(case, row) for case, row in _SPELLED if case.recipe == "uw-2025" and row["new"]]
+"""Corpora for which the merges of the recipe `uw-2025` are recorded in full."""
 _PRESET = ["arms=[bpe_same,superbpe]", "superbpe=uw-2025"]
 
 
@@ -70,13 +63,9 @@ def test_phase_1_of_real_text_equals_hf(tmp_path):
     tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers comes with the extra 'hf'")
     text = "\n".join(texts.sample(120_000))
     phase1, _ = _train(tmp_path, text, _PRESET, phase1=1500, kept=1400, total=1500)
-    theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
-    theirs.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Split(tokenizers.Regex(released.REGEXES["uw-2025"][0]), "isolated"),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    theirs, pre = tokenizers.Tokenizer(tokenizers.models.BPE()), tokenizers.pre_tokenizers
+    split = pre.Split(tokenizers.Regex(released.REGEXES["uw-2025"][0]), "isolated")
+    theirs.pre_tokenizer = pre.Sequence([split, pre.ByteLevel(add_prefix_space=False, use_regex=False)])
     size = len(set(text.encode())) + 1500
     theirs.train([str(tmp_path / "text.txt")], tokenizers.trainers.BpeTrainer(show_progress=False, vocab_size=size))
     merges = json.loads(theirs.to_str())["model"]["merges"]

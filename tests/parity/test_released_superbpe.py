@@ -34,14 +34,8 @@ def trained():
         counts = count_pretokens([batch], **PHASE1[case.recipe], threads=1)
         phase1 = train_bpe(counts, 256 + case.phase1, special_tokens=())
         kept = min(case.kept, len(phase1.merges))
-        extended = train_superbpe(
-            phase1,
-            lambda batch=batch: [batch],
-            vocab_size=256 + kept + row["n_new"],
-            rules=RULES[case.recipe],
-            transition_merges=kept,
-            threads=1,
-        )
+        options = {"vocab_size": 256 + kept + row["n_new"], "rules": RULES[case.recipe], "threads": 1}
+        extended = train_superbpe(phase1, lambda batch=batch: [batch], transition_merges=kept, **options)
         rows.append((case, row, phase1, released.lines(phase1.merges), released.lines(extended.merges[kept:])))
     return rows
 

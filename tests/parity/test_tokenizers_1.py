@@ -4,8 +4,6 @@ pip install --target FOLDER --no-deps tokenizers==1.0.0rc3
 SUPERBPE_TOKENIZERS_1=FOLDER python -m pytest tests/parity/test_tokenizers_1.py
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -25,16 +23,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not FOLDER, reason="SUPERBPE_TOKENIZERS_1 names no folder with tokenizers 1.0"),
 ]
-TEXTS = [
-    "",
-    " ",
-    "a  b\r\n\n 12345 don't",
-    "日本語 テキスト 🙂",
-    "x" * 100,
-    "1" * 9,
-    "<|endoftext|>",
-    *texts.sample(20_000),
-]
+TEXTS = ["", " ", "a  b\r\n\n 12345 don't", "日本語 テキスト 🙂", "x" * 100, "1" * 9, "<|endoftext|>"]
+TEXTS += texts.sample(20_000)
 KNOWN = {"llama3", "spans", "digits1", "o200k", "none", "rules digits", "rules none"}
 _ENCODE = """
 import json, sys

@@ -11,7 +11,13 @@ def documents(disputed):
     """A few kB of everything, since the reference is slow. Repetition makes superwords frequent."""
     found = [text[:900] for text in texts.english()[0][:9]] + [texts.code()[:1500], texts.SCRIPTS["Greek"]]
     found += ["it is a  test:  it is a  test, 1234 it is. " * 4, "a<|endoftext|>b of the<|endoftext|>", ""]
-    found += [texts.generated(3, 60), "aaaa aaaaaa " * 6, "\n\n\n  x\n\n\n  x", "camelCase camelCase"]
+    found += [
+        texts.generated(3, 60),
+        "the the the the " * 5,
+        "aaaa aaaaaa " * 6,
+        "\n\n\n  x\n\n\n  x",
+        "camelCase camelCase",
+    ]
     return ["".join(c for c in text if c not in disputed) for text in found]
 
 

@@ -1,24 +1,14 @@
 """Rules, corpora and trainings, and their merges and pieces by the readable reference."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-import numpy as np
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
-from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
-from tokenizer.definition import Definition
+from tests.generated import defined
+from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tokenizer.reference import Merge, Pair, Word
-
 
 RULES = {
     **PRESETS,
@@ -83,32 +73,20 @@ SMALL_RULES = st.builds(
 CORPORA = st.lists(TEXTS, min_size=1, max_size=6).filter(any)
 
 
-def batches(documents: Sequence[str], size: int | None = None) -> Callable[[], Iterator[Batch]]:
+def batches(documents, size=None):
     """The corpus as `train_superbpe` reads it, with N documents per batch."""
     size = size or len(documents)
     parts = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
     return lambda: iter(parts)
 
 
-def pieces_of(documents: Sequence[str], phase1: Tokenizer, rules: Rules, n_kept: int) -> Counter[Word]:
+def pieces_of(documents, phase1, rules, n_kept):
     """The reference's pieces."""
-    return reference.training_pieces(
-        documents,
-        phase1.merges[:n_kept],
-        phase1.pattern.regex or None,
-        rules,
-        special_tokens=list(phase1.special_tokens),
-    )
+    regex, specials = phase1.pattern.regex or None, list(phase1.special_tokens)
+    return reference.training_pieces(documents, phase1.merges[:n_kept], regex, rules, special_tokens=specials)
 
 
-def expected_lists(
-    documents: Sequence[str],
-    phase1: Tokenizer,
-    rules: Rules,
-    n_kept: int,
-    n_merges: int,
-    tie_break: str = "lowest-ids",
-) -> tuple[list[Pair], list[Merge]]:
+def expected_lists(documents, phase1, rules, n_kept, n_merges, tie_break="lowest-ids"):
     """Phase-1 and superword merges of a vocabulary of a given size, also where they compete."""
     specials = list(phase1.special_tokens)
     kept = phase1.merges[: n_merges if rules.interleave else n_kept]
@@ -140,7 +118,7 @@ def segmentation(documents, tokenizer, phase1, rules):
     return tokens
 
 
-def pairs(merges: Sequence[Merge]) -> list[Pair]:
+def pairs(merges):
     """Merges without their counts."""
     return [(left, right) for left, right, _ in merges]
 
@@ -155,19 +133,13 @@ def train(phase1, documents, name, **options):
 
 def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
     """A training on a tiny corpus, and the two lists of merges that the reference gives for it."""
+    specials = ["b a"][: n_kept % 2]
     counts = count_pretokens([Batch.from_texts(documents)], "gpt2", unit=rules.unit)
-    phase1 = train_bpe(counts, 256 + n_kept + 25, special_tokens=["b a"][: n_kept % 2])
+    phase1 = train_bpe(counts, 256 + n_kept + 25, special_tokens=specials)
     n_kept = min(n_kept, len(phase1.merges))
-    specials = len(phase1.special_tokens)
-    tokenizer = train_superbpe(
-        phase1,
-        batches(documents, 2),
-        vocab_size=256 + specials + n_kept + 20,
-        transition_merges=None if rules.interleave else n_kept,
-        rules=rules,
-        tie_break=tie_break,
-        **options,
-    )
+    options |= {"vocab_size": 256 + len(specials) + n_kept + 20, "rules": rules, "tie_break": tie_break}
+    transition = None if rules.interleave else n_kept
+    tokenizer = train_superbpe(phase1, batches(documents, 2), transition_merges=transition, **options)
     return tokenizer, expected_lists(documents, phase1, rules, n_kept, n_kept + 20, tie_break)
 
 
@@ -197,17 +169,8 @@ def imported(rng, *, ignore_merges, special_inside=True):
         vocab[token] = at
         at += 1
     specials["<end>"] = at
-    return Tokenizer(
-        Definition(
-            byte_ids=byte_ids,
-            merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
-            n_phase1_merges=len(merges),
-            pattern=patterns.resolve("gpt2"),
-            special_tokens=specials,
-            ignore_merges=ignore_merges,
-            unmerged=unmerged,
-        )
-    )
+    options = {"special_tokens": specials, "ignore_merges": ignore_merges, "unmerged": unmerged}
+    return defined(merges, byte_ids=byte_ids, **options)
 
 
 def documents_of(rng):

@@ -33,42 +33,55 @@ def learned(preset, documents, *words, n=20, **changes):
     return [(left.decode(), right.decode()) for left, right in tokenizer.merges[tokenizer.n_phase1_merges :]]
 
 
-# ------------------------------------------------------------------------------- uw-2025, uw-paper
+UW = ("uw-2025", "uw-paper")
+VWXYZ = [" v", " w", " x", " y", " z"]
+FOUR = [(" v", " w"), (" x", " y"), (" v w", " x y")]
+CAT, CATS = [" the", " cat", " sat", "the"], ["the cat sat on the mat. the cat sat on 99 mats"]
+WHOLE = {"sample": 1.0}
 
 
-@pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
-def test_uw_a_line_ends_with_its_line_feed(preset):
-    # All three pairs occur twice; letters come before white space in HF's alphabet, and both before merges.
-    assert learned(preset, ["a b\na b\nc"]) == [("a", " "), ("b", "\n"), ("a ", "b\n")]
-
-
-@pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
-def test_uw_no_superword_holds_a_colon_and_a_space(preset):
-    # (":", " ") is first and vetoed; so are ("a:", " ") and at last ("a:", " b\n").
-    assert learned(preset, ["a: b\n"] * 3) == [("a", ":"), ("b", "\n"), (" ", "b\n")]
-    assert learned(preset, ["a:b"] * 3) == [(":", "b"), ("a", ":b")]
-
-
-@pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
-def test_uw_four_words_at_most(preset):
-    words = [" v", " w", " x", " y", " z"]
-    expected = [(" v", " w"), (" x", " y"), (" v w", " x y")]
-    assert learned(preset, [" v w x y z"] * 2, *words) == expected
-    assert learned(preset, [" v w x y z"] * 2, *words, max_words=None) == [*expected, (" v w x y", " z")]
-
-
-def test_uw_digits_group_from_the_left_or_from_the_right():
-    # 123|456|7 and 1|234|567
-    assert learned("uw-2025", ["1234567"] * 2) == [("1", "2"), ("4", "5"), ("12", "3"), ("45", "6")]
-    assert learned("uw-paper", ["1234567"] * 2) == [("2", "3"), ("5", "6"), ("23", "4"), ("56", "7")]
-
-
-def test_uw_2025_isolates_runs_of_punctuation_and_spaces_before_white_space():
-    assert learned("uw-2025", ["a))"] * 2) == [(")", ")")]
-    assert learned("uw-paper", ["a))"] * 2) == [(")", ")"), ("a", "))")]
-    # In `a  b` the first space is alone, in `a  ` both are one piece.
-    assert learned("uw-2025", ["a  b"] * 2) == [(" ", "b")]
-    assert learned("uw-2025", ["a  "] * 2) == [(" ", " ")]
+@pytest.mark.parametrize(
+    ("preset", "documents", "words", "changes", "expected"),
+    [
+        # A line ends with its line feed. All three pairs occur twice; letters come before white space in HF's
+        # alphabet, and both before merges.
+        *((uw, ["a b\na b\nc"], [], {}, [("a", " "), ("b", "\n"), ("a ", "b\n")]) for uw in UW),
+        # No superword holds ": ". (":", " ") is first and vetoed; so are ("a:", " ") and at last ("a:", " b\n").
+        *((uw, ["a: b\n"] * 3, [], {}, [("a", ":"), ("b", "\n"), (" ", "b\n")]) for uw in UW),
+        *((uw, ["a:b"] * 3, [], {}, [(":", "b"), ("a", ":b")]) for uw in UW),
+        # Four words at most.
+        *((uw, [" v w x y z"] * 2, VWXYZ, {}, FOUR) for uw in UW),
+        *((uw, [" v w x y z"] * 2, VWXYZ, {"max_words": None}, [*FOUR, (" v w x y", " z")]) for uw in UW),
+        # Digits group from the left, 123|456|7, or from the right, 1|234|567.
+        ("uw-2025", ["1234567"] * 2, [], {}, [("1", "2"), ("4", "5"), ("12", "3"), ("45", "6")]),
+        ("uw-paper", ["1234567"] * 2, [], {}, [("2", "3"), ("5", "6"), ("23", "4"), ("56", "7")]),
+        # uw-2025 isolates runs of punctuation, and spaces before white space: in `a  b` the first space is alone.
+        ("uw-2025", ["a))"] * 2, [], {}, [(")", ")")]),
+        ("uw-paper", ["a))"] * 2, [], {}, [(")", ")"), ("a", "))")]),
+        ("uw-2025", ["a  b"] * 2, [], {}, [(" ", "b")]),
+        ("uw-2025", ["a  "] * 2, [], {}, [(" ", " ")]),
+        # Runs hold whole pretokens that are one token with a letter. They are `the cat sat` and ` the cat sat`: " the"
+        # before " mat" is alone, " on" is no token, "." has no letter. With the merges in the other order, " the" is
+        # never built: `th` is merged before ` t`.
+        ("runs", CATS, CAT, {}, [(" cat", " sat"), (" the", " cat sat"), ("the", " cat sat")]),
+        ("runs", CATS, ["the", " cat", " sat", " the"], {}, [(" cat", " sat"), ("the", " cat sat")]),
+        # Ties go to the smaller bytes.
+        ("runs", [" z a. b a"], [" z", " a", " b"], {}, [(" b", " a"), (" z", " a")]),
+        ("runs", [" z a. b a"], [" z", " a", " b"], {"tie_break": "lowest-ids"}, [(" z", " a"), (" b", " a")]),
+        # Punctuation and colons end spans: a|:| b|,| c.
+        ("spans", ["a: b, c"] * 2, [], WHOLE, [(" ", "b"), (" ", "c")]),
+        # Spans are truncated to the 99th percentile: of 101 spans the 100th by length has two tokens.
+        ("spans", ["ab"] * 100 + ["vwxyz"], [], WHOLE, [("a", "b"), ("v", "w")]),
+        (
+            *("spans", ["ab"] * 100 + ["vwxyz"], [], WHOLE | {"truncate_quantile": 1.0}),
+            [("a", "b"), ("v", "w"), ("x", "y"), ("vw", "xy"), ("vwxy", "z")],
+        ),
+        # The number of phase-1 tokens in a superword is limited.
+        ("none", [" v w x y z"] * 2, VWXYZ, {"max_tokens": 3}, [(" v", " w"), (" x", " y"), (" x y", " z")]),
+    ],
+)
+def test_merges_worked_out_by_hand(preset, documents, words, changes, expected):
+    assert learned(preset, documents, *words, **changes) == expected
 
 
 def test_uw_phase1_merges_cross_old_pretokens():
@@ -79,31 +92,12 @@ def test_uw_phase1_merges_cross_old_pretokens():
     assert tokenizer.merges[1:] == [(b"a", b"  ")]
 
 
-# ------------------------------------------------------------------------------- runs, boundless
-
-
-def test_runs_hold_whole_pretokens_that_are_one_token_with_a_letter():
-    words = [" the", " cat", " sat", "the"]
-    document = "the cat sat on the mat. the cat sat on 99 mats"
-    # The runs are `the cat sat`, ` the cat sat`; " the" before " mat" is alone. " on" is no token, "." has no letter.
-    expected = [(" cat", " sat"), (" the", " cat sat"), ("the", " cat sat")]
-    assert learned("runs", [document], *words) == expected
-    # With the merges in the other order, " the" is never built: `th` is merged before ` t`.
-    assert learned("runs", [document], "the", " cat", " sat", " the") == [(" cat", " sat"), ("the", " cat sat")]
-
-
 def test_runs_count_what_one_merge_joins():
     documents = [" ha ha ha", " x y", " x y"]
     words = [" ha", " x", " y"]
     assert learned("runs", documents, *words)[0] == (" x", " y")
     # Overlapping, both occur twice, and " ha" is the smaller string.
     assert learned("runs", documents, *words, counting="overlapping")[0] == (" ha", " ha")
-
-
-def test_runs_break_ties_by_the_smaller_bytes():
-    words = [" z", " a", " b"]
-    assert learned("runs", [" z a. b a"], *words) == [(" b", " a"), (" z", " a")]
-    assert learned("runs", [" z a. b a"], *words, tie_break="lowest-ids") == [(" z", " a"), (" b", " a")]
 
 
 def test_boundless_superwords_compete_with_phase_1():
@@ -126,14 +120,6 @@ def test_boundless_superwords_compete_with_phase_1():
     assert by_setting.merges == [*merges[:5], superword]
 
 
-# ------------------------------------------------------------------------------- seed, none, sentence
-
-
-def test_punctuation_and_colons_end_spans():
-    # a|:| b|,| c: only within the gaps
-    assert learned("spans", ["a: b, c"] * 2, sample=1.0) == [(" ", "b"), (" ", "c")]
-
-
 def test_long_spans_are_cut_every_ten_tokens():
     letters = "abcdefghijklmnopqrstu"
     joined = {left + right for left, right in learned("spans", [letters] * 2, sample=1.0)}
@@ -142,32 +128,9 @@ def test_long_spans_are_cut_every_ten_tokens():
     assert letters[:20] in {left + right for left, right in learned("spans", [letters[:20]] * 2, sample=1.0)}
 
 
-def test_spans_are_truncated_to_the_99th_percentile():
-    # Of 101 spans the 100th by length has two tokens.
-    assert learned("spans", ["ab"] * 100 + ["vwxyz"], sample=1.0) == [("a", "b"), ("v", "w")]
-    longer = learned("spans", ["ab"] * 100 + ["vwxyz"], sample=1.0, truncate_quantile=1.0)
-    assert longer == [("a", "b"), ("v", "w"), ("x", "y"), ("vw", "xy"), ("vwxy", "z")]
-
-
 def test_without_a_fence_superwords_cross_everything():
     merges = learned("none", ["a.\n1 "] * 2)
     assert merges[-1][0] + merges[-1][1] == "a.\n1 "
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        ("We won. We won!", ["We won.", " We won!"]),
-        ("3.14 is it. Yes?  No", ["3.14 is it.", " Yes?", "  No"]),
-        ('He said "no." Then (left.) too', ['He said "no."', " Then (left.)", " too"]),
-        ("今日は。明日は！「はい。」と", ["今日は。", "明日は！", "「はい。」", "と"]),
-        ("यह है। वह है", ["यह है।", " वह है"]),
-        ("a\nb\n\n\nc", ["a\nb\n\n\n", "c"]),
-        ("e.g. this", ["e.g.", " this"]),
-    ],
-)
-def test_sentences(text, sentences):
-    assert patterns.split(text, "sentence-fence") == sentences
 
 
 def test_sentence_superwords_stay_inside_a_sentence():
@@ -177,14 +140,6 @@ def test_sentence_superwords_stay_inside_a_sentence():
     assert "We won." in joined
     assert not any(". " in token for token in joined)
     assert any(". " in left + right for left, right in learned("none", ["We won. We won."] * 2, "We", " We", " won"))
-
-
-# ------------------------------------------------------------------------------- settings
-
-
-def test_the_number_of_phase_1_tokens_in_a_superword_is_limited():
-    words = [" v", " w", " x", " y", " z"]
-    assert learned("none", [" v w x y z"] * 2, *words, max_tokens=3) == [(" v", " w"), (" x", " y"), (" x y", " z")]
 
 
 @pytest.mark.parametrize(

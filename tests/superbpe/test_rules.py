@@ -24,14 +24,10 @@ def test_presets_are_the_published_rules():
     assert (spans.truncate_quantile, spans.sample, spans.max_words, spans.forbid) == (0.99, 0.25, None, ())
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_pass_their_own_checks(name):
-    PRESETS[name].check()
-
-
-def test_every_preset_has_a_phase_1():
+def test_every_preset_has_a_phase_1_and_passes_its_own_checks():
     assert list(PHASE1) == list(TRANSITION) == list(PRESETS)
-    for phase1 in PHASE1.values():
+    for name, phase1 in PHASE1.items():
+        PRESETS[name].check()
         patterns.resolve(phase1["pattern"])
         assert phase1["unit"] in ("document", "line")
 

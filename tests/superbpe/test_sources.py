@@ -15,12 +15,8 @@ from tokenizer.corpus import texts as copies
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
-RULES = {
-    "uw-2025": PRESETS["uw-2025"],
-    "runs": PRESETS["runs"],
-    "boundless": PRESETS["boundless"],
-    "truncated": Rules(fence="punctuation-fence", span_trigger=20, truncate_quantile=0.9),
-}
+RULES = {name: PRESETS[name] for name in ("uw-2025", "runs", "boundless")}
+RULES |= {"truncated": Rules(fence="punctuation-fence", span_trigger=20, truncate_quantile=0.9)}
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +66,11 @@ def test_weights_out_of_range_are_rejected(weight, other):
         Source(batches(other), weight=weight, name="code")
 
 
-def test_the_largest_weight_is_counted_correctly(phase1):
+def test_the_largest_weight_is_counted_correctly_and_a_source_without_text_is_named(phase1, english):
     tokenizer = train(phase1, [Source(batches(["a b c"] * 3000), weight=1_000_000)], Rules(), threads=4)
     assert tokenizer.provenance["phase2"]["last_count"] == 3_000_000_000
-
-
-def test_a_source_without_text_is_named(phase1, english):
-    sources = [Source(batches(english)), Source(batches([""]), name="code")]
     with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
-        train(phase1, sources, RULES["uw-2025"])
-    with pytest.raises(UserError, match="no sources"):
-        train(phase1, [], RULES["uw-2025"])
+        train(phase1, [Source(batches(english)), Source(batches([""]), name="code")], RULES["uw-2025"])
 
 
 def test_a_sample_that_leaves_a_source_out_is_rejected(phase1, english, other):
@@ -129,16 +119,13 @@ def test_samples_and_the_split_are_independent(tmp_path, phase1):
         (lambda f: None, "the text is NoneType, not text: pass a list or an iterator of strings, a column"),
         (lambda f: "text.txt", r"the text 'text\.txt' is one string: write pathlib\.Path\('text\.txt'\)"),
         (lambda f: [""], "the corpus is empty"),
+        (lambda f: [], "no sources"),
+        (lambda f: count_pretokens(["a"], "gpt2"), "the text is PretokenCounts, not text"),
     ],
 )
 def test_text_of_another_kind_is_rejected(text, message, phase1, english):
     with pytest.raises(UserError, match=message):
         train(phase1, text(batches(english)), RULES["uw-2025"])
-
-
-def test_a_single_source_needs_no_list(phase1, english):
-    alone = train(phase1, Source(batches(english)), RULES["uw-2025"])
-    assert alone.sha256 == train(phase1, batches(english), RULES["uw-2025"]).sha256
 
 
 @pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
@@ -148,7 +135,9 @@ def test_meaningless_limits_are_rejected(option, phase1, english):
         train(phase1, batches(english), RULES["uw-2025"], **option)
 
 
-@pytest.mark.parametrize("kind", ["corpus", "batches", "path", "list", "generator", "iterator", "function", "sources"])
+@pytest.mark.parametrize(
+    "kind", ["corpus", "batches", "path", "list", "generator", "iterator", "function", "source", "sources"]
+)
 def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
     """A text that can be read once is copied to disk meanwhile."""
     expected = train(phase1, batches(english), RULES["truncated"])
@@ -163,6 +152,7 @@ def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
         "generator": ((text for text in english), {}),
         "iterator": (iter([{"content": text} for text in english]), {"field": "content"}),
         "function": (lambda: (text for text in english), {}),
+        "source": (Source(batches(english)), {}),
         "sources": ([Source(iter(english[:5])), Source(english[5:])], {}),
     }[kind]
     spill = tmp_path / "spill"
@@ -184,8 +174,6 @@ def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
 def test_mistakes_with_the_arguments_are_named(phase1, english):
     with pytest.raises(UserError, match=r"phase 2 starts from a Tokenizer, not from a list: write train_superbpe\("):
         train(english, phase1, RULES["uw-2025"])
-    with pytest.raises(UserError, match="the text is PretokenCounts, not text"):
-        train(phase1, count_pretokens(english, "gpt2"), RULES["uw-2025"])
     with pytest.raises(UserError, match="start is not a Tokenizer but 'gpt2'"):
         train_bpe(english, 300, start="gpt2")
     once = iter(english)

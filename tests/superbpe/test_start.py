@@ -1,5 +1,6 @@
 """Superwords on imported tokenizers: ids out of order, special tokens among the others, tokens of several merges."""
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -8,20 +9,14 @@ import numpy as np
 import pytest
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
+from tests.generated import defined
 from tests.superbpe.oracle import batches, documents_of, imported, pairs, pieces_of, segmentation
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.definition import Definition
+from tokenizer import Tokenizer, UserError, formats, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
-LIFTED = {
-    "uw-2025": PRESETS["uw-2025"],
-    "none": PRESETS["none"],
-    "words": Rules(fence="punctuation-fence", max_words=2, counting="non-overlapping"),
-}
-KEPT = {
-    "runs": PRESETS["runs"],
-    "kept": Rules(phase1_fence="kept", fence="punctuation-fence"),
-}
+LIFTED = {name: PRESETS[name] for name in ("uw-2025", "none")}
+LIFTED |= {"words": Rules(fence="punctuation-fence", max_words=2, counting="non-overlapping")}
+KEPT = {"runs": PRESETS["runs"], "kept": Rules(phase1_fence="kept", fence="punctuation-fence")}
 
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
@@ -35,14 +30,8 @@ def test_superwords_on_imported_tokenizers_equal_the_reference(name, seed):
     size = base.vocab_size + 25
     grown = train_superbpe(base, batches(documents), vocab_size=size, rules=rules, keep_ids=True, tie_break=tie_break)
     existing = [base.vocab[i] for i in base.ordinary_ids()[256:]]
-    learned = reference.train(
-        pieces_of(documents, base, rules, len(base.merges)),
-        25,
-        rules,
-        tie_break,
-        existing,
-        special_tokens=list(base.special_tokens),
-    )
+    pieces, specials = pieces_of(documents, base, rules, len(base.merges)), list(base.special_tokens)
+    learned = reference.train(pieces, 25, rules, tie_break, existing, special_tokens=specials)
     assert grown.merges[grown.n_phase1_merges :] == pairs(learned)
     assert len(learned) > 2
     assert grown.vocab[: base.vocab_size] == base.vocab
@@ -68,8 +57,7 @@ def test_encoding_is_the_segmentation_that_training_ended_with(rules, seed):
 
 def test_own_tokenizers_keep_their_ids_and_merges():
     documents = documents_of(random.Random(1)) * 2
-    counts = count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=["<s>"])
-    base = train_bpe(counts, 256 + 12 + 1, special_tokens=["<s>"])
+    base = train_bpe(documents, 256 + 12 + 1, pattern="gpt2", special_tokens=["<s>"])
     for name in ("uw-2025", "runs"):
         options = {"vocab_size": 256 + 12 + 1 + 8, "rules": name}
         moved = train_superbpe(base, batches(documents), transition=256 + 12, **options)
@@ -94,9 +82,7 @@ def test_imported_tokenizers_are_cut_at_the_transition():
     kept = train_superbpe(cut, batches(documents), vocab_size=290, keep_ids=True, rules="uw-2025")
     assert kept.sha256 == grown.sha256
     whole = train_superbpe(base, batches(documents), vocab_size=290, transition=279, rules="uw-2025")
-    assert (
-        whole.sha256 == train_superbpe(base, batches(documents), vocab_size=290, keep_ids=True, rules="uw-2025").sha256
-    )
+    assert whole == train_superbpe(base, batches(documents), vocab_size=290, keep_ids=True, rules="uw-2025")
 
 
 def _where_merges_do_not_make_a_token():
@@ -105,21 +91,18 @@ def _where_merges_do_not_make_a_token():
 
 
 def _used_before_made():
-    byte_ids = list(range(256))
-    merges = [(256, ord("c"), 257), (ord("a"), ord("b"), 256)]
-    return Tokenizer(
-        Definition(
-            byte_ids=byte_ids,
-            merge_ids=np.array(merges, np.uint32),
-            n_phase1_merges=2,
-            pattern=patterns.resolve("gpt2"),
-        )
-    )
+    return defined([(256, ord("c"), 257), (ord("a"), ord("b"), 256)])
+
+
+def _with_superwords():
+    base, documents = imported(random.Random(2), ignore_merges=False), batches(documents_of(random.Random(2)))
+    return train_superbpe(base, documents, vocab_size=285, rules="none", keep_ids=True)
 
 
 @pytest.mark.parametrize(
     ("base", "options", "message"),
     [
+        (_with_superwords, {"vocab_size": 290, "rules": "none"}, "already has superwords"),
         (_where_merges_do_not_make_a_token, {"rules": "runs"}, "ignore_merges.*phase1_fence='lifted'"),
         (_used_before_made, {}, "uses a token before the merge that produces it"),
         (_used_before_made, {"keep_ids": False, "transition": 258}, "uses a token before"),
@@ -138,21 +121,53 @@ def test_inexact_starts_are_rejected_with_the_reason(base, options, message):
         train_superbpe(tokenizer, batches(documents_of(random.Random(0))), **options)
 
 
-def test_a_tokenizer_with_superwords_cannot_be_extended_with_fixed_ids():
-    documents = documents_of(random.Random(2))
-    base = imported(random.Random(2), ignore_merges=False)
-    grown = train_superbpe(base, batches(documents), vocab_size=285, rules="none", keep_ids=True)
-    with pytest.raises(UserError, match="already has superwords"):
-        train_superbpe(grown, batches(documents), vocab_size=290, rules="none", keep_ids=True)
-
-
 @pytest.mark.parametrize("rules", ["uw-2025", "runs"])
 def test_ignore_merges_does_not_matter_where_merges_make_every_token(rules):
     documents = documents_of(random.Random(3)) * 2
-    base = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 12 + 1)
+    base = train_bpe(documents, 256 + 12 + 1, pattern="gpt2")
     ignoring = Tokenizer(replace(base.definition, ignore_merges=True))
-    grown = [
-        train_superbpe(start, batches(documents), vocab_size=276, rules=rules, keep_ids=True)
-        for start in (base, ignoring)
-    ]
-    assert grown[0].sha256 == grown[1].sha256
+    options = {"vocab_size": 276, "rules": rules, "keep_ids": True}
+    assert train_superbpe(base, documents, **options) == train_superbpe(ignoring, documents, **options)
+
+
+# As HF reads the result.
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@pytest.mark.parametrize("rules", ["uw-2025", "none"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_tokenizer_json_grows_into_one_with_the_same_ids(rules, seed, tmp_path):
+    hf = pytest.importorskip("tokenizers")
+    rng = random.Random(seed)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(formats.hf_json(imported(rng, ignore_merges=seed % 2 == 0))))
+    base = Tokenizer.from_file(tmp_path)
+    documents = documents_of(rng)
+    grown = train_superbpe(base, batches(documents), vocab_size=base.vocab_size + 20, rules=rules, keep_ids=True)
+    grown.save(tmp_path / "grown")
+    again = hf.Tokenizer.from_file(str(tmp_path / "grown" / "tokenizer.json"))
+    vocab = again.get_vocab()
+    old = hf.Tokenizer.from_file(str(tmp_path / "tokenizer.json")).get_vocab()
+    assert {token: vocab[token] for token in old} == old
+    assert Tokenizer.load(tmp_path / "grown").sha256 == grown.sha256
+    held_out = documents_of(random.Random(seed + 100))
+    assert any(max(again.encode(text).ids, default=0) >= base.vocab_size for text in documents)
+    for text in [*documents, *held_out, *(token.decode(errors="ignore") for token in grown.vocab)]:
+        assert again.encode(text).ids == grown.encode(text, allowed_special="all")
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_tiktokens_ranks_with_gaps_grow():
+    hf = pytest.importorskip("tokenizers")
+    rng = random.Random(3)
+    tokens = [b"ab", b" a", b"abc", b" ab", b"da", b"dad", b" dada", b"c "]
+    ranks = {bytes([i]): 255 - i for i in range(256)} | {token: 256 + i for i, token in enumerate(tokens)}
+    base = Tokenizer(*formats.tiktoken.from_ranks(ranks, pattern="gpt2", special_tokens={"<s>": 300, "<end>": 310}))
+    documents = documents_of(rng)
+    for rules in ("uw-2025", "none"):
+        grown = train_superbpe(base, batches(documents), vocab_size=330, rules=rules, keep_ids=True)
+        assert grown.vocab[: base.vocab_size] == base.vocab
+        assert grown.vocab_size == 330
+        again = hf.Tokenizer.from_str(json.dumps(formats.hf_json(grown)))
+        for text in documents:
+            assert again.encode(text).ids == grown.encode(text, allowed_special="all")
+            assert grown.decode(grown.encode_ordinary(text)) == text

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from superbpe import PRESETS, Rules, train_superbpe
 from tests.properties import examples
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, SPECIALS, batches, expected_lists, pairs, small, train
-from tokenizer import Batch, count_pretokens, definition, patterns, train_bpe
+from tokenizer import definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -35,14 +35,8 @@ def test_merges_equal_the_reference(name, documents, phase1):
 @pytest.mark.parametrize("n_kept", [0, 1, 160])
 def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
     rules = RULES["uw-2025"]
-    tokenizer = train_superbpe(
-        phase1,
-        batches(documents),
-        vocab_size=257 + n_kept + 50,
-        transition=256 + n_kept,
-        rules=rules,
-        tie_break=tie_break,
-    )
+    options = {"vocab_size": 257 + n_kept + 50, "transition": 256 + n_kept, "tie_break": tie_break}
+    tokenizer = train_superbpe(phase1, batches(documents), rules=rules, **options)
     _, merges = expected_lists(documents, phase1, rules, n_kept, n_kept + 50, tie_break)
     assert tokenizer.merges == phase1.merges[:n_kept] + pairs(merges)
 
@@ -93,11 +87,9 @@ def test_running_out_of_pairs_warns_and_is_recorded(phase1):
 
 
 def test_no_superword_exceeds_the_longest_token():
-    start = train_bpe(count_pretokens([Batch.from_texts(["= "])], "none"), 257)
+    start = train_bpe(["= "], 257, pattern="none")
     with pytest.warns(UserWarning, match="pair") as warned:
-        tokenizer = train_superbpe(
-            start, lambda: iter([Batch.from_texts(["=" * 131_074])]), vocab_size=296, rules="none", transition=256
-        )
+        tokenizer = train_superbpe(start, ["=" * 131_074], vocab_size=296, rules="none", transition=256)
     messages = sorted(str(warning.message) for warning in warned)
     assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
     assert "ran out of pairs after 16 of 39" in messages[1]

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+import timeit
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tests.generated import ONE_PASS, TWO_PASS
+from tests.generated import ONE_PASS, TWO_PASS, defined
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.definition import Definition
+from tokenizer.definition import ALPHABET
 
 DOCUMENTS = [*texts.various(), "", "é", "", *texts.english()[1][:20], "end"]
 
@@ -57,7 +58,7 @@ def test_arrow_text_is_read_without_a_copy():
         assert data.__array_interface__["data"][0] == buffers[2].address
 
 
-def test_inputs_other_than_text_are_rejected(trained):
+def test_nulls_and_malformed_buffers_are_rejected(trained):
     encode, count = trained["gpt2"].encode_batch, trained["gpt2"].count_tokens_batch
     null = pa.array(["a", None, "b", None])
     for array in (null, pa.chunked_array([["a"], [None, "b", None]])):
@@ -65,24 +66,9 @@ def test_inputs_other_than_text_are_rejected(trained):
             with pytest.raises(UserError, match=r"text 1 of the Arrow array is null \(2 are\).*drop_null\(\)"):
                 use(array)
     assert_same(encode(null.drop_null()), encode(["a", "b"]))
-    for wrong, kind in ((None, "NoneType"), (b"bytes", "bytes")):
-        with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
-            encode(["a", wrong], disallowed_special="all")
-    with pytest.raises(UserError, match="threads=0 must be from 1 to 1024"):
-        encode(["a"], threads=0)
-    bad = pa.Array.from_buffers(
-        pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
-    )
+    buffers = [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
     with pytest.raises(UserError, match="document 1 of the batch is not UTF-8 at its byte 0"):
-        encode(bad)
-
-
-def test_threads_come_from_the_environment(trained, monkeypatch):
-    monkeypatch.setenv("SUPERBPE_THREADS", "none")
-    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' must be a whole number, from 1 to 1024"):
-        trained["gpt2"].encode_batch(["a"])
-    monkeypatch.setenv("SUPERBPE_THREADS", "3")
-    assert trained["gpt2"].encode_batch(["a"])[1].tolist() == [0, 1]
+        encode(pa.Array.from_buffers(pa.string(), 2, buffers))
 
 
 def test_other_threads_run_meanwhile(trained):
@@ -189,18 +175,9 @@ def test_many_special_strings_cost_no_more_than_few(trained):
     tokenizer = Tokenizer.from_ranks(trained["gpt2"].ranks(), pattern=patterns.resolve("gpt2"), special_tokens=many)
     text = "several words < here | and there > " * 30_000
     tokenizer.encode(text[:100])
-
-    def seconds(work):
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            work()
-            times.append(time.process_time() - start)
-        return min(times)
-
-    assert seconds(lambda: tokenizer._specials.check(text, frozenset(), "all")) < seconds(
-        lambda: [string in text for string in many]
-    )
+    works = (lambda: tokenizer._specials.check(text, frozenset(), "all"), lambda: [string in text for string in many])
+    search, scans = (min(timeit.repeat(work, repeat=3, number=1, timer=time.process_time)) for work in works)
+    assert search < scans
 
 
 # ------------------------------------------------------------------------------- spans
@@ -225,25 +202,19 @@ def test_spans_show_the_tokens(name, trained):
             assert len(text[: end - 1].encode()) < last
 
 
-def test_spans_of_parts_of_a_character(trained):
-    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
-    ids, in_bytes, in_characters = tokenizer.encode_with_offsets("aé")
+def test_spans_of_special_tokens_and_parts_of_a_character(nested):
+    ids, in_bytes, in_characters = Tokenizer.from_ranks([], pattern=patterns.resolve("none")).encode_with_offsets("aé")
     assert ids.tolist() == [97, 0xC3, 0xA9]
     assert in_bytes.tolist() == [[0, 1], [1, 2], [2, 3]]
     assert in_characters.tolist() == [[0, 1], [1, 2], [1, 2]]
-
-
-def test_spans_of_special_tokens(nested):
     text = "é<a>日 x"
     with pytest.raises(UserError, match="the special string '<a>'"):
         nested.encode_with_offsets(text)
     spans = nested.encode_with_offsets(text, allowed_special="all")
     assert spans.ids.tolist() == nested.encode(text, allowed_special="all")
-    places = dict(
-        zip(spans.ids.tolist(), zip(spans.bytes.tolist(), spans.characters.tolist(), strict=True), strict=True)
-    )
-    assert places[nested.special_tokens["<a>"]] == ([2, 5], [1, 4])
-    assert places[nested.special_tokens["日"]] == ([5, 8], [4, 5])
+    for string, in_bytes, in_characters in (("<a>", [2, 5], [1, 4]), ("日", [5, 8], [4, 5])):
+        i = spans.ids.tolist().index(nested.special_tokens[string])
+        assert (spans.bytes[i].tolist(), spans.characters[i].tolist()) == (in_bytes, in_characters)
 
 
 # ------------------------------------------------------------------------------- decoding
@@ -251,27 +222,19 @@ def test_spans_of_special_tokens(nested):
 
 def test_ids_of_any_kind_are_decoded(trained):
     tokenizer = trained["gpt2"]
-    ids = tokenizer.encode_ordinary("Decoding, 日本 and 🙂")
     expected = "Decoding, 日本 and 🙂"
+    ids = tokenizer.encode_ordinary(expected)
     kinds = [ids, tuple(ids), iter(ids), *(np.array(ids, kind) for kind in ("u2", "u4", "i4", "i8", "u8", ">u4"))]
     for kind in [*kinds, np.repeat(np.array(ids, np.uint32), 2)[::2]]:
         assert tokenizer.decode(kind) == expected
     assert tokenizer.decode(range(97, 99)) == "ab"
     assert tokenizer.decode([1199]) == "<|endoftext|>"
+    row, no_ids = "ids are one row of whole numbers", ([0.5], ["a"], [[1, 2]], [[1], [2, 3]], [True])
     for wrong, message in (
-        ([0.5], "ids are one row of whole numbers"),
-        (["a"], "ids are one row of whole numbers"),
-        ([[1, 2]], "ids are one row of whole numbers"),
-        ([[1], [2, 3]], "ids are one row of whole numbers"),
-        ([True], "ids are one row of whole numbers"),
-        *((value, "ids are one row of whole numbers") for value in (None, 5, 1.5, "abc", {"a": 1}, np.array([1.0]))),
-        ([10**30], "ids are one row of whole numbers, not 1-dimensional object"),
-        ([1, None], "ids are one row of whole numbers, not 1-dimensional object"),
-        (np.array([[1, "a"]], object), "ids are one row of whole numbers, not 2-dimensional object"),
-        (
-            np.array([97, 1200], np.uint32),
-            "the id 1200 is not in the vocabulary: ids are below the vocabulary size 1200",
-        ),
+        *((value, row) for value in (*no_ids, None, 5, 1.5, "abc", {"a": 1}, np.array([1.0]))),
+        *((value, f"{row}, not 1-dimensional object") for value in ([10**30], [1, None])),
+        (np.array([[1, "a"]], object), f"{row}, not 2-dimensional object"),
+        (np.array([97, 1200], np.uint32), "the id 1200 is not in the vocabulary: ids are below the vocabulary size 12"),
         ([0, 10**12], "the id 1000000000000 is not in the vocabulary: ids are below the vocabulary size 1200"),
         (np.array([97, -1]), "the id -1 is not in the vocabulary: ids are below the vocabulary size 1200"),
     ):
@@ -280,11 +243,7 @@ def test_ids_of_any_kind_are_decoded(trained):
 
 
 def test_unknown_ids_are_named():
-    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
-    gap = Tokenizer(Definition(
-        byte_ids=range(256), merge_ids=tokenizer.merge_ids, n_phase1_merges=0, pattern=tokenizer.pattern,
-        special_tokens={"<s>": 300},
-    ))  # fmt: skip
+    gap = defined([], pattern="none", special_tokens={"<s>": 300})
     assert gap.decode([97, 300]) == "a<s>"
     for decode in (gap.decode_bytes, lambda ids: gap.decode_batch(ids, [0, 1])):
         with pytest.raises(UserError, match="the id 299 is in a gap of the vocabulary: no token has it"):
@@ -302,28 +261,20 @@ def test_batches_round_trip(name, trained):
     assert tokenizer.decode_batch([], [0, 0]) == [""]
 
 
-def test_malformed_text_is_decoded_by_policy_in_each_document(trained):
-    tokenizer = trained["none"]
-    data, offsets = [0xF0, 0x9F, 0xFF, 0x61], [0, 2, 4]
-    assert tokenizer.decode_batch(data, offsets) == ["\ufffd", "\ufffda"]
-    assert tokenizer.decode_batch(data, offsets, errors="ignore") == ["", "a"]
-    with pytest.raises(UnicodeDecodeError):
-        tokenizer.decode_batch(data, offsets, errors="strict")
-
-
-@pytest.mark.parametrize("offsets", [[0, 3], [-1, 1], [2, 1]])
+@pytest.mark.parametrize("offsets", [[0, 3], [-1, 1], [2, 1], [], [0.5], [[0, 1]]])
 def test_offsets_that_do_not_fit_are_rejected(offsets, trained):
-    with pytest.raises(UserError, match="offsets of document 0 do not fit the 2 ids"):
+    fit = "offsets of document 0 do not fit the 2 ids"
+    row = "offsets must be a 1-D array of integers, one more than there are texts"
+    with pytest.raises(UserError, match=fit if np.shape(offsets) == (2,) else row):
         trained["gpt2"].decode_batch([97, 98], offsets)
 
 
-@pytest.mark.parametrize("offsets", [[], [0.5], [[0, 1]]])
-def test_offsets_are_a_row_of_integers(offsets, trained):
-    with pytest.raises(UserError, match="offsets must be a 1-D array of integers, one more than there are texts"):
-        trained["gpt2"].decode_batch([97], offsets)
-
-
 def test_decoding_is_python_decoding_of_the_tokens(trained):
+    data, offsets = [0xF0, 0x9F, 0xFF, 0x61], [0, 2, 4]  # malformed text in each document
+    assert trained["none"].decode_batch(data, offsets) == ["\ufffd", "\ufffda"]
+    assert trained["none"].decode_batch(data, offsets, errors="ignore") == ["", "a"]
+    with pytest.raises(UnicodeDecodeError):
+        trained["none"].decode_batch(data, offsets, errors="strict")
     tokenizer, choose = trained["superwords"], random.Random(4)
     for _ in range(200):
         ids = [choose.randrange(tokenizer.vocab_size) for _ in range(choose.randrange(12))]
@@ -331,3 +282,49 @@ def test_decoding_is_python_decoding_of_the_tokens(trained):
         assert tokenizer.decode_bytes(ids) == data
         for errors in ("replace", "ignore", "backslashreplace"):
             assert tokenizer.decode(ids, errors=errors) == data.decode(errors=errors)
+
+
+# ------------------------------------------------------------------------------- ids in the layout of token files
+
+STREAMED = ["the theory of the thing", "", "naïve 🙂\n\n", "the <|endoftext|> of it", "x" * 5000, "t", " the" * 3000]
+
+
+@pytest.fixture(scope="module")
+def streaming():
+    space, t, h, e, x = map(ALPHABET.index, b" thex")
+    merges = [(t, h), (256, e), (space, 257), (x, x), *((259 + i, 259 + i) for i in range(9))]  # up to 1,024 times x
+    return Tokenizer.from_ranks(merges, pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
+
+
+def stream(tokenizer, texts, *, narrow=True):
+    lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
+    return tokenizer.encode_stream(Batch.from_texts(texts), tokenizer.vocab_size - 1, lengths, narrow=narrow)
+
+
+@pytest.mark.parametrize(("narrow", "dtype"), [(True, np.uint16), (False, np.uint32)])
+def test_each_document_follows_its_mark(streaming, narrow, dtype):
+    tokenizer = streaming
+    mark = tokenizer.vocab_size - 1
+    ids, offsets = tokenizer.encode_batch(Batch.from_texts(STREAMED))
+    assert max(len(tokenizer.vocab[i]) for i in ids) > 255  # longer than a byte says
+    found = stream(tokenizer, STREAMED, narrow=narrow)
+    assert found.ids.dtype == dtype
+    assert found.ids.tolist() == [i for start, end in pairwise(offsets) for i in (mark, *ids[start:end])]
+    assert found.ends.tolist() == (offsets[1:] + np.arange(1, len(offsets))).tolist()
+    assert found.spelled.tolist() == [len(text.encode()) for text in STREAMED]
+    assert found.marked is None
+    assert stream(tokenizer, [], narrow=narrow).ids.tolist() == []
+
+
+def test_buffers_are_reused_only_without_views(streaming):
+    documents = [[f"{i} the {word}" * 50 for word in STREAMED] for i in range(30)]
+    expected = [stream(streaming, one).ids.tolist() for one in documents]
+    kept = [stream(streaming, one).ids[3:] for one in documents]  # views hold what they show
+    for one in reversed(documents):
+        stream(streaming, one)
+    assert [part.tolist() for part in kept] == [one[3:] for one in expected]
+
+
+def test_ids_without_a_length_are_rejected(streaming):
+    with pytest.raises(UserError, match="has no length"):
+        streaming.encode_stream(Batch.from_texts(["the"]), 0, np.ones(257, np.uint32), narrow=True)

@@ -1,7 +1,5 @@
 """Missing packages: the message names the extra of pyproject.toml that installs them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -20,19 +18,19 @@ PROBED = {"IPython", "botocore", "joblib", "playwright", "psutil", "submitit"}
 """Packages of extras whose absence our code handles, or that come with another package."""
 
 
-def names(requirements: list[str]) -> set[str]:
+def names(requirements):
     return {re.split(r"[<>=\\[]", each)[0] for each in requirements}
 
 
 @pytest.fixture(autouse=True)
-def _requirements_of_pyproject(monkeypatch: pytest.MonkeyPatch) -> None:
+def _requirements_of_pyproject(monkeypatch):
     """The installed metadata, as of this pyproject.toml."""
     extras = PROJECT["optional-dependencies"].items()
     lines = [f"{each.replace('_', '-')} ; extra == '{extra}'" for extra, listed in extras for each in listed]
     monkeypatch.setattr("tokenizer.errors.metadata.requires", lambda _: lines)
 
 
-def test_every_import_is_of_the_base_or_of_an_extra() -> None:
+def test_every_import_is_of_the_base_or_of_an_extra():
     base = names(PROJECT["dependencies"])
     sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     used = {
@@ -46,10 +44,10 @@ def test_every_import_is_of_the_base_or_of_an_extra() -> None:
         assert message.startswith(f"the package {package} is not installed; install it with: pip install 'superbpe-")
 
 
-def test_all_has_every_extra_for_users() -> None:
+def test_all_has_every_extra_for_users():
     extras = PROJECT["optional-dependencies"]
 
-    def reached(extra: str) -> set[str]:
+    def reached(extra):
         nested = [each for each in extras[extra] if each.startswith(f"{DISTRIBUTION}[")]
         inner = {name for each in nested for name in each.rstrip("]").partition("[")[2].split(",")}
         return {extra}.union(*map(reached, inner))
@@ -61,19 +59,19 @@ def test_all_has_every_extra_for_users() -> None:
     ("package", "extra"),
     [("pyarrow", "parquet"), ("torch", "lm"), ("hydra", "experiments"), ("vl_convert", "pages"), ("lm_eval", "eval")],
 )
-def test_the_smallest_extra_is_named(package: str, extra: str) -> None:
+def test_the_smallest_extra_is_named(package, extra):
     found = missing_extra(ModuleNotFoundError(name=package))
     assert isinstance(found, UserError)
     assert str(found).endswith(f"pip install 'superbpe-framework[{extra}]'")
 
 
-def test_a_module_of_no_extra_stays_an_error() -> None:
+def test_a_module_of_no_extra_stays_an_error():
     with pytest.raises(ModuleNotFoundError):
         missing_extra(ModuleNotFoundError(name="no_such_module"))
 
 
 @pytest.mark.parametrize(("package", "command"), [("omegaconf", ["pipeline"]), ("altair", ["inspect", "nothing"])])
-def test_a_command_prints_one_line(package: str, command: list[str]) -> None:
+def test_a_command_prints_one_line(package, command):
     hide = (
         f"import sys; sys.modules[{package!r}] = None; from experiments.cli.main import run; sys.exit(run({command!r}))"
     )

@@ -1,7 +1,5 @@
 """Few threads, signals, forks, arrays that change: the native core neither hangs nor panics."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -32,6 +30,9 @@ START = """
             patterns.resolve("none"), "document", (), n_bytes=1, n_documents=1,
         )
 
+    def count(batch, threads):
+        return count_pretokens([batch], "gpt2", threads=threads, memory_bytes=None).counts.tolist()
+
     tokenizer = Tokenizer.from_ranks([(0, 0), (256, 256)], pattern=patterns.resolve("gpt2"))
     uncut = Tokenizer.from_ranks([(0, 0), (256, 256)], pattern=patterns.resolve("none"))  # rank 0 is "!"
     text = "the cat sat on the mat, " * (1 << 20)
@@ -39,16 +40,11 @@ START = """
 """
 
 
-def run(program: str, **environment: str) -> str:
+def run(program, **environment):
     """Run `START` and the program in a fresh process; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(START) + textwrap.dedent(program)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-c", textwrap.dedent(START) + textwrap.dedent(program)]
+    environment = os.environ | environment
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -58,6 +54,12 @@ def run(program: str, **environment: str) -> str:
 
 @pytest.mark.parametrize("threads", [MOST_THREADS + 1, 100_000, 0])
 def test_too_many_threads_are_rejected(threads, monkeypatch):
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
+    monkeypatch.setenv("SUPERBPE_THREADS", "none")
+    with pytest.raises(UserError, match=f"SUPERBPE_THREADS='none' must be a whole number, from 1 to {MOST_THREADS}"):
+        tokenizer.encode_batch(["a"])
+    monkeypatch.setenv("SUPERBPE_THREADS", "3")
+    assert tokenizer.encode_batch(["a"])[1].tolist() == [0, 1]
     with pytest.raises(UserError, match=f"threads={threads} must be from 1 to {MOST_THREADS}"):
         thread_count(threads)
     with pytest.raises(UserError, match=f"threads={threads} must be"):
@@ -71,12 +73,10 @@ def test_too_many_threads_are_rejected(threads, monkeypatch):
 def test_threads_that_could_start_do_the_work():
     program = """
     batch = Batch.from_texts(["the cat sat on the mat, " * 10_000] * 20)
-    expected = tokenizer.encode_batch(batch, threads=1)[0]
-    count = lambda threads: count_pretokens([batch], "gpt2", threads=threads, memory_bytes=None).counts.tolist()
-    counted = count(1)
+    expected, counted = tokenizer.encode_batch(batch, threads=1)[0], count(batch, 1)
     limit_memory(2900)
     assert (tokenizer.encode_batch(batch, threads=1000)[0] == expected).all()
-    assert count(1000) == counted
+    assert count(batch, 1000) == counted
     print("equal")
     """
     assert run(program, RUST_MIN_STACK=str(1 << 30)) == "equal\n"  # there is room for two stacks
@@ -88,14 +88,14 @@ def test_calls_do_without_threads_and_readers_say_that_they_need_one():
     import tempfile
     from tokenizer import Corpus, CorpusConfig
     batch = Batch.from_texts([text[:1000]] * 1000)
-    expected = count_pretokens([batch], "gpt2", threads=1, memory_bytes=None).counts.tolist()
+    expected = count(batch, 1)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(text)
         file.flush()
         corpus = Corpus(CorpusConfig(paths=[file.name]))
         limit_memory(900)
         assert len(tokenizer.encode_batch(batch, threads=3)[0]) == 1_000_000
-        assert count_pretokens([batch], "gpt2", threads=3, memory_bytes=None).counts.tolist() == expected
+        assert count(batch, 3) == expected
         try:
             next(iter(corpus.batches()))
         except ValueError as error:
@@ -233,6 +233,9 @@ def test_a_fork_without_the_threads_exits():
 def test_arrays_changed_by_another_thread():
     """At worst, a call that has not read them yet gives another result or a UserError."""
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
+    text = np.frombuffer(b"some text", np.uint8)
+    for array in (text, text.copy()):  # writable text is copied, Arrow's is encoded in place (`given::values`)
+        assert tokenizer._encoder.encode_batch((array, np.array([0, 4, 9])), 1)[0].tolist() == list(text)
     data, offsets = np.frombuffer("né".encode() * 40_000, np.uint8), np.arange(0, 120_001, 3)
     counts = np.ones(len(offsets) - 1, np.uint64)
     given = [array.copy() for array in (data, offsets, counts)]
@@ -274,22 +277,13 @@ def test_arrays_changed_by_another_thread():
     assert bytes(tokenizer.encode("still works")) == b"still works"  # a token for each byte, and no state is broken
 
 
-def test_writable_buffers_give_the_same_ids():
-    """Writable text is copied. Arrow's text is encoded in place (`given::values`)."""
-    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
-    data = np.frombuffer(b"some text", np.uint8)
-    for array in (data, data.copy()):
-        ids, _ = tokenizer._encoder.encode_batch((array, np.array([0, 4, 9])), 1)
-        assert ids.tolist() == list(b"some text")
-
-
 def test_the_first_long_call_does_not_load_numpys_interface():
     """Loading it runs Python code, which a pending Ctrl-C would end: the core would panic."""
-    program = """
+    program = """if True:
         import sys
         from tokenizer.tokenizer import _native
         sys.modules["numpy._core.multiarray"] = sys.modules["numpy.core.multiarray"] = None
         print(_native.sum_counts([])[1])
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[0]\n"

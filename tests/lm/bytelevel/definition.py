@@ -92,16 +92,8 @@ def begins(tokenizer, sequence, text, continuations):
     return any(ids[start : start + len(sequence)].tolist() == list(sequence) for start in offsets[:-1].tolist())
 
 
-ACCENTS = [
-    (b"\xcc", b"\x81"),
-    (b"e", b"\xcc"),
-    (b"e", b"\xcc\x81"),
-    (b"\xcc", b"\x85"),
-    (b"\xc3", b"\xa9"),
-    (b" ", b"e"),
-    (b"\xe1", b"\x85"),  # with the next one, a vowel of Hangul
-    (b"\xe1\x85", b"\xa1"),
-]
+ACCENTS = [(b"\xcc", b"\x81"), (b"e", b"\xcc"), (b"e", b"\xcc\x81"), (b"\xcc", b"\x85"), (b"\xc3", b"\xa9")]
+ACCENTS += [(b" ", b"e"), (b"\xe1", b"\x85"), (b"\xe1\x85", b"\xa1")]  # the last two make a vowel of Hangul
 
 
 def normalizing(form, pattern="gpt2"):

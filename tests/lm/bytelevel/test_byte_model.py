@@ -27,17 +27,10 @@ def paths_are_found_once():
         yield
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "llama3",
-        "lifted",
-        "kept",
-        "runs",
-        "bytes",
-        *(pytest.param(p, marks=pytest.mark.slow) for p in ("none", "gpt2")),
-    ],
-)
+SLOW = [pytest.param(pattern, marks=pytest.mark.slow) for pattern in ("none", "gpt2")]
+
+
+@pytest.fixture(scope="module", params=["llama3", "lifted", "kept", "runs", "bytes", *SLOW])
 def lm(request):
     makers = {
         "lifted": lambda: superwords(PRESETS["spans"], LETTERS),
@@ -246,19 +239,12 @@ def test_a_prompt_is_read_once():
         assert model._reader.passes == passes
 
 
-@pytest.mark.parametrize(
-    ("job", "message"),
-    [
-        (lambda lm: ByteModel(lm).log_prob(b"\xff"), "no text begins"),
-        (lambda lm: ByteModel(lm).log_prob(b"\xc3", end=True), "end inside a character"),
-    ],
-)
-def test_mistakes(job, message):
-    with pytest.raises(UserError, match=message):
-        job(tiny.language_model(tiny.bytes_only()))
-
-
-def test_a_context_that_is_too_short_for_the_paths():
+def test_mistakes():
+    model = ByteModel(tiny.language_model(tiny.bytes_only()))
+    with pytest.raises(UserError, match="no text begins"):
+        model.log_prob(b"\xff")
+    with pytest.raises(UserError, match="end inside a character"):
+        model.log_prob(b"\xc3", end=True)
     lm = tiny.language_model(tiny.merged([(b"a", b"a")], "none"), context_tokens=3)
     with pytest.raises(UserError, match="positions"):
         next(ByteModel(lm)._tables([ByteModel(lm)._plan(b"", [b"abcd", b"bcde"])]))

@@ -19,7 +19,7 @@ from tests.lm.bytelevel.definition import (
     normalizing,
     superwords,
 )
-from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
+from tokenizer import Tokenizer, patterns, train_bpe
 from tokenizer.errors import UserError
 
 NAMED = [name for name in patterns.NAMES if "fence" not in name and name != "spans"]
@@ -97,12 +97,13 @@ def test_whole_pieces_without_merges():
     assert any(len(path) > 1 for path in ours)  # as in "sabsꙛ"
 
 
-def test_cut_characters():
+def test_cut_characters_and_a_custom_regex():
     texts = ["日本語、日本。 naïve café 🦀 🦀🦀"] * 20 + ["日曜日 中国 中日 éé ïé"] * 10
-    tokenizer = train_bpe(count_pretokens([Batch.from_texts(texts)], "llama3"), 290)
+    tokenizer = train_bpe(texts, 290, pattern="llama3")
     alphabet = "日本中、曜é ïꀀ🦀ꙛ語"
     whole = "日本é🦀ï、中".encode()
     check(tokenizer, alphabet, [whole[:n] for n in range(1, len(whole) + 1, 2)], 1)
+    check(bpe(r"[ab]+(?=1)|s+|\s", LETTERS), LETTERS, [b"b'"], 2)  # a regex of one's own
 
 
 @pytest.mark.parametrize(
@@ -133,11 +134,6 @@ def test_bytes_that_no_normalized_text_has():
         with pytest.raises(UserError, match="no normalized text begins with"):
             paths.find(other)
     assert composed.find(hangul)
-
-
-def test_a_regex_of_ones_own():
-    tokenizer = bpe(r"[ab]+(?=1)|s+|\s", LETTERS)
-    check(tokenizer, LETTERS, [b"b'"], 2)
 
 
 def test_white_space_has_several_beginnings():

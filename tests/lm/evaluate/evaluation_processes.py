@@ -7,7 +7,6 @@ the other process fails, which OUT/told has to say; in a third one it does not f
 import os
 import sys
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import torch
@@ -15,7 +14,6 @@ import torch
 from lm.data.shards import Shards
 from lm.evaluate import distributed as distributed_evaluation
 from lm.evaluate import scoring
-from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.config import EvalConfig
 from lm.train import distributed
 from tokenizer.errors import UserError
@@ -23,17 +21,17 @@ from tokenizer.errors import UserError
 CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64)
 
 
-def score(folder: Path, shards: Shards) -> Evaluation:
+def score(folder, shards):
     """Score shards with the model in a folder, in several groups of documents."""
     with mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30):
         return distributed_evaluation.load_and_evaluate(folder, shards, shards.token_byte_lengths, CONFIG)[1]
 
 
-def main(shards: Shards, model: Path, out: Path) -> int:
+def main(shards, model, out):
     """Score in the first process; the other joins in."""
     torch.set_num_threads(1)
 
-    def first() -> int:
+    def first():
         score(model, shards).save(out)
         for name in ("told", "absent"):
             try:
@@ -44,7 +42,7 @@ def main(shards: Shards, model: Path, out: Path) -> int:
 
     join, jobs = distributed_evaluation._join, []
 
-    def watched(folder: Path, *arguments: Any) -> None:
+    def watched(folder, *arguments):
         jobs.append(folder)
         broken = mock.Mock(side_effect=UserError("document 3 is not finite"))
         with (

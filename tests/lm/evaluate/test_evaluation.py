@@ -65,26 +65,19 @@ def test_windows_never_change_what_is_scored(make_shards, context_bytes, share, 
     assert evaluation.eos_nats == pytest.approx(reference.eos_nats, rel=1e-6)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 33, 10_000])
-def test_batches_change_nothing(make_shards, batch_tokens):
-    shards = make_shards()
+@pytest.mark.parametrize(("batch_tokens", "planned"), [(1, None), (33, None), (10_000, None), (64, 30)])
+def test_batches_and_groups_of_documents_change_nothing(make_shards, monkeypatch, batch_tokens, planned):
+    shards, progress = make_shards(), []
     model = transformer(shards)
     reference = score(model, shards)
-    other = score(model, shards, dataclasses.replace(CONFIG, batch_tokens=batch_tokens))
+    if planned:
+        monkeypatch.setattr("lm.evaluate.scoring._TOKENS_PLANNED", planned)
+    config, report = dataclasses.replace(CONFIG, batch_tokens=batch_tokens), lambda *args: progress.append(args)
+    other = evaluate(model, shards, shards.token_byte_lengths, config, progress=report)
     assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)
     assert other.eos_nats == pytest.approx(reference.eos_nats, rel=1e-5)
-    assert compare(reference, other).lower is None
-
-
-def test_groups_of_documents_change_nothing(make_shards, monkeypatch):
-    shards = make_shards()
-    model = transformer(shards)
-    reference = score(model, shards)
-    monkeypatch.setattr("lm.evaluate.scoring._TOKENS_PLANNED", 30)
-    progress = []
-    other = evaluate(model, shards, shards.token_byte_lengths, CONFIG, progress=lambda *args: progress.append(args))
-    assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)
-    assert len(progress) > 1
+    assert compare(reference, dataclasses.replace(other, config=CONFIG)).lower is None
+    assert (len(progress) > 1) >= bool(planned)
     assert progress[-1] == ("evaluate", shards.n_documents, shards.n_documents)
 
 
@@ -155,22 +148,15 @@ def test_verdicts():
     assert compare(a, made_up(nats + rng.normal(0, 30, 50), sizes)).lower is None
     assert compare(a, a).lower is None
     json.dumps(better.summary(), allow_nan=False)
-
-
-def test_one_document_gives_no_verdict():
+    # One document gives none.
     comparison = compare(made_up([10.0], [20]), made_up([5.0], [20]))
     assert comparison.withheld == "1.0 effective documents, at least 10 are required"
     assert comparison.interval is None
     assert made_up([10.0], [20]).summary()["bits_per_byte_interval"] is None
-
-
-def test_different_documents_or_settings_are_rejected():
-    a = made_up([1.0, 2.0], [10, 20])
     with pytest.raises(UserError, match="different documents"):
-        compare(a, made_up([1.0, 2.0], [10, 21]))
-    other = dataclasses.replace(a, config=dataclasses.replace(CONFIG, context_bytes=32))
+        compare(a, made_up(nats, sizes + 1))
     with pytest.raises(UserError, match="have different settings"):
-        compare(a, other)
+        compare(a, dataclasses.replace(a, config=dataclasses.replace(CONFIG, context_bytes=32)))
 
 
 @pytest.mark.parametrize(

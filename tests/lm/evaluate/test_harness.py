@@ -80,9 +80,8 @@ def hugging_face(lm, folder):
     export_hf(lm.model, lm.tokenizer, folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    return HFLM(
-        pretrained=model, tokenizer=tokenizer, add_bos_token=True, max_length=lm.model.context_tokens, batch_size=2
-    )
+    options = {"add_bos_token": True, "max_length": lm.model.context_tokens, "batch_size": 2}
+    return HFLM(pretrained=model, tokenizer=tokenizer, **options)
 
 
 @pytest.mark.slow
@@ -101,6 +100,5 @@ def test_bytes_as_tokens_are_scored_as_by_the_own_model_of_lm_eval(tmp_path):
     assert ours.generate_until(greedy) == theirs.generate_until(greedy, disable_tqdm=True)
     theirs.add_bos_token = False  # it puts a second one in front of rolled texts, and scores it
     texts = requests([(text,) for text in ["ab sab 1\n" * 3, "s"]], "loglikelihood_rolling")
-    np.testing.assert_allclose(
-        ours.loglikelihood_rolling(texts), theirs.loglikelihood_rolling(texts, disable_tqdm=True), rtol=1e-4
-    )
+    expected = theirs.loglikelihood_rolling(texts, disable_tqdm=True)
+    np.testing.assert_allclose(ours.loglikelihood_rolling(texts), expected, rtol=1e-4)

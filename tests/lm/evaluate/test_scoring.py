@@ -37,20 +37,14 @@ def test_a_bigram_model_by_hand(make_shards):
     assert evaluation.token_counts.sum() == 7
 
 
-def test_tokens_add_up_to_documents(make_shards, texts):
-    shards = make_shards(texts)
-    table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
-    evaluation = score(Table(table), shards)
-    assert evaluation.token_counts.sum() == shards.n_tokens
-    assert evaluation.token_counts @ shards.token_byte_lengths == shards.n_bytes
-
-
 def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path):
     shards = make_shards(texts)
     table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
     index = np.array([0, 2, 1, 0, 2, 2], np.int32)
     groups = {"source": Grouping(("web", "wiki", "books"), index)}
     evaluation = evaluate(Table(table), shards, shards.token_byte_lengths, CONFIG, groups=groups)
+    assert evaluation.token_counts.sum() == shards.n_tokens
+    assert evaluation.token_counts @ shards.token_byte_lengths == shards.n_bytes
     rows = {row["name"]: row for row in evaluation.summary()["by_source"]}
     assert sum(row["n_bytes"] for row in rows.values()) == shards.n_bytes
     for number, name in enumerate(groups["source"].names):
@@ -61,10 +55,9 @@ def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path)
     again = Evaluation.load(tmp_path / "e")
     assert again.summary() == evaluation.summary()
     assert again.token_counts.tolist() == evaluation.token_counts.tolist()
+    groups = {"source": Grouping(("x",), index[:1])}
     with pytest.raises(UserError, match="grouping by source has 1 documents"):
-        evaluate(
-            Table(table), shards, shards.token_byte_lengths, CONFIG, groups={"source": Grouping(("x",), index[:1])}
-        )
+        evaluate(Table(table), shards, shards.token_byte_lengths, CONFIG, groups=groups)
 
 
 @pytest.mark.parametrize("shift", [0.0, 60.0, -80.0, 200.0, -200.0])

@@ -1,10 +1,7 @@
 """Intervals, p-values and corrections: by hand, and in simulations whose true difference is known."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -104,14 +101,14 @@ def test_a_function_of_one_ratio_is_that_ratio():
     assert alone.known_interval(0.95) is None
 
 
-SIZES: dict[str, Callable[..., Any]] = {
+SIZES = {
     "equal": lambda _, shape: np.ones(shape),
     "lognormal": lambda rng, shape: rng.lognormal(0, 1, shape),
     "Pareto 1.5": lambda rng, shape: 1 + rng.pareto(1.5, shape),
     "Zipf": lambda _, shape: np.broadcast_to(1 / np.arange(1.0, shape[-1] + 1), shape),
 }
 """Distributions of the sizes of documents or sources."""
-NOISE: dict[str, Callable[..., Any]] = {
+NOISE = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "t3": lambda rng, shape: rng.standard_t(3, shape) / np.sqrt(3),
     "exponential": lambda rng, shape: rng.standard_exponential(shape) - 1,
@@ -121,34 +118,22 @@ NOISE: dict[str, Callable[..., Any]] = {
 
 
 class Scenario(NamedTuple):
-    """A distribution of differences whose mean is 0.
+    """A distribution of differences whose mean is 0."""
 
-    Attributes:
-        n_units: Number of documents or sources.
-        sizes: Distribution of their sizes.
-        noise: Distribution of their differences per byte.
-        n_seeds: Number of seeds.
-        variance: Shares of the variance of the result from seeds, from units, and from single runs on single units.
-        n_arms: Number of tokenizers, each of which is compared with the first.
-        pooled: Whether the variance of seeds is pooled over them.
-        noisy: Standard deviation of the last one's seeds, relative to that of the others.
-        budgets: Budgets; with several, the slope of the difference over their logarithms is measured. Half of the
-            variance of seeds and of units is common to all budgets, as with a trunk.
-        by_size: Share of the variance of a difference per byte that is inversely proportional to the size.
-        unit: `document` or `source`.
-    """
-
-    n_units: int
-    sizes: str
-    noise: str
+    n_units: int  # documents or sources
+    sizes: str  # the distribution of their sizes
+    noise: str  # the distribution of their differences per byte
     n_seeds: int = 1
+    # Shares of the variance of the result from seeds, from units, and from single runs on single units.
     variance: tuple[float, float, float] = (0.0, 1.0, 0.0)
-    n_arms: int = 2
-    pooled: bool = False
-    noisy: float = 1.0
+    n_arms: int = 2  # tokenizers, each of which is compared with the first
+    pooled: bool = False  # whether the variance of seeds is pooled over them
+    noisy: float = 1.0  # standard deviation of the last one's seeds, relative to that of the others
+    # With several budgets, the slope of the difference over their logarithms is measured. Half of the variance of seeds
+    # and of units is common to all budgets, as with a trunk.
     budgets: int = 1
-    by_size: float = 0.0
-    unit: str = "document"
+    by_size: float = 0.0  # share of the variance of a difference per byte that is inversely proportional to the size
+    unit: str = "document"  # or `source`
 
 
 def coverage(scenario, rounds):
@@ -231,10 +216,8 @@ def test_intervals_contain_the_truth_as_often_as_they_say(noise, budgets):
 def test_equal_tokenizers_are_undecided_as_often_as_they_say(n_arms, pooled, budgets):
     for n_seeds, variance in ((3, (0.4, 0.4, 0.2)), (3, (1.0, 0.0, 0.0)), *([(1, (0.0, 1.0, 0.0))] * (not pooled))):
         for noise in NOISE:
-            scenario = Scenario(
-                100, "lognormal", noise, n_seeds, variance, n_arms, pooled=pooled, by_size=0.5, budgets=budgets
-            )
-            assert coverage(scenario, 500) > 0.93
+            options = {"pooled": pooled, "by_size": 0.5, "budgets": budgets}
+            assert coverage(Scenario(100, "lognormal", noise, n_seeds, variance, n_arms, **options), 500) > 0.93
 
 
 @pytest.mark.slow
@@ -250,11 +233,10 @@ def test_an_arm_of_noisy_seeds_does_not_spoil_the_family(n_arms, n_seeds):
 def test_pooling_halves_the_intervals_of_four_arms_and_three_seeds():
     values = np.random.default_rng(0).normal(size=(2000, 4, 3))
     pairs = {(0, i): Ratio.of((values[:, i] - values[:, 0])[..., None], np.ones((2000, 1))) for i in (1, 2, 3)}
+
+    def width(each):
+        return np.sqrt(each.seed_variance) * t_quantile(1 - 0.05 / 3, each.seed_degrees)
+
     with np.errstate(all="ignore"):
-        widths = [
-            np.mean(
-                [np.sqrt(each.seed_variance) * t_quantile(1 - 0.05 / 3, each.seed_degrees) for each in found.values()]
-            )
-            for found in (pairs, pool(pairs, [True] * 4))
-        ]
+        widths = [np.mean(list(map(width, found.values()))) for found in (pairs, pool(pairs, [True] * 4))]
     assert widths == pytest.approx([5.5, 2.8], abs=0.4)

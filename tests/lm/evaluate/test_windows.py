@@ -9,12 +9,8 @@ from lm.evaluate.windows import plan_windows
 def check(lengths, context_bytes, min_context_bytes, context_tokens):
     """The promises of `plan_windows`, token by token; returns the windows."""
     before = np.concatenate(([0, 0], np.cumsum(lengths))).astype(np.int64)
-    windows = plan_windows(
-        before,
-        context_bytes=context_bytes,
-        min_context_bytes=min_context_bytes,
-        context_tokens=context_tokens,
-    )
+    limits = {"context_bytes": context_bytes, "min_context_bytes": min_context_bytes}
+    windows = plan_windows(before, context_tokens=context_tokens, **limits)
     scored = [t for w in windows for t in range(w.first, w.last + 1)]
     assert scored == list(range(1, len(lengths) + 2))
     for w in windows:
@@ -37,19 +33,15 @@ def test_invariants_on_random_documents(seed):
     check(lengths, context_bytes, rng.randint(0, context_bytes - 1), rng.choice([1, 2, 5, 12, 30, 100]))
 
 
-def test_long_documents_take_full_windows():
+def test_long_and_empty_documents():
     windows = check([2] * 1000, context_bytes=100, min_context_bytes=50, context_tokens=10**6)
     assert not any(w.limited for w in windows)
     # Each window but the first adds 50 bytes of scored text.
     assert len(windows) == pytest.approx(2000 / 50, abs=2)
-
-
-def test_positions_bound_windows_of_short_tokens():
+    # Positions bound windows of short tokens.
     windows = check([1] * 1000, context_bytes=100, min_context_bytes=50, context_tokens=20)
     assert all(w.limited for w in windows[:-1])
     # Work stays in proportion: at least a quarter of the positions score something new.
     assert len(windows) <= 1000 / 5 + 1
-
-
-def test_an_empty_document_scores_only_its_end():
+    # An empty document scores only its end.
     assert check([], 10, 5, 10) == [(0, 1, 1, False)]

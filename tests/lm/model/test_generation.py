@@ -106,11 +106,8 @@ def test_sampling_agrees_with_transformers():
     logits = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     config = SamplingConfig(temperature=0.8, top_k=12, top_p=0.8)
     scores = logits[None]
-    for warper in (
-        process.TemperatureLogitsWarper(0.8),
-        process.TopKLogitsWarper(12),
-        process.TopPLogitsWarper(0.8),
-    ):
+    warpers = process.TemperatureLogitsWarper(0.8), process.TopKLogitsWarper(12), process.TopPLogitsWarper(0.8)
+    for warper in warpers:
         scores = warper(None, scores)
     expected = scores.softmax(-1)[0]
     generator = torch.Generator().manual_seed(1)
@@ -204,7 +201,6 @@ def test_meaningless_settings_are_errors(change, message):
 
 def test_model_and_tokenizer_must_belong_together():
     tokenizer = tiny.bytes_only()
-    with pytest.raises(UserError, match="not with"):
-        LanguageModel(tiny.model(257, sha256="ab" * 32), tokenizer)
-    with pytest.raises(UserError, match="not with"):
-        LanguageModel(tiny.model(300), tokenizer)
+    for model in (tiny.model(257, sha256="ab" * 32), tiny.model(300)):
+        with pytest.raises(UserError, match="not with"):
+            LanguageModel(model, tokenizer)

@@ -18,14 +18,9 @@ MERGES = [(b"t", b"h"), (b"th", b"e"), (b"a", b"n"), (b" ", b"the")]
 def permuted(tokenizer):
     """The same tokens with ids in another order, as a tokenizer from elsewhere has them."""
     ids = np.random.default_rng(1).permutation(tokenizer.vocab_size)
-    return Tokenizer(
-        replace(
-            tokenizer.definition,
-            byte_ids=ids[list(tokenizer.byte_ids)],
-            merge_ids=ids[tokenizer.merge_ids],
-            special_tokens={name: int(ids[i]) for name, i in tokenizer.special_tokens.items()},
-        )
-    )
+    specials = {name: int(ids[i]) for name, i in tokenizer.special_tokens.items()}
+    moved = {"byte_ids": ids[list(tokenizer.byte_ids)], "merge_ids": ids[tokenizer.merge_ids]}
+    return Tokenizer(replace(tokenizer.definition, **moved, special_tokens=specials))
 
 
 def initialized(tokenizer, seed=0, **options):
@@ -39,15 +34,12 @@ def test_shared_tokens_start_equal_under_any_ids(tied):
     ours = tiny.merged(MERGES, special_tokens=["<|endoftext|>", "an"])
     other = permuted(tiny.merged([*MERGES[:2], (b"i", b"n")], special_tokens=["<|endoftext|>", "<s>"]))
     models = [initialized(tokenizer, tie_embeddings=tied) for tokenizer in (ours, other)]
-    rows = [
-        {
-            (token, i in tokenizer.special_tokens.values()): [
-                table.weight[i] for table in (model.model.embed_tokens, model.lm_head)
-            ]
-            for i, token in enumerate(tokenizer.vocab)
-        }
-        for tokenizer, model in zip((ours, other), models, strict=True)
-    ]
+
+    def rows_of(tokenizer, model):
+        tables, special = (model.model.embed_tokens.weight, model.lm_head.weight), tokenizer.special_tokens.values()
+        return {(token, i in special): [table[i] for table in tables] for i, token in enumerate(tokenizer.vocab)}
+
+    rows = list(map(rows_of, (ours, other), models))
     shared = rows[0].keys() & rows[1].keys()
     assert len(shared) == 256 + 2 + 1  # bytes, `th` and `the`, <|endoftext|>
     for key in shared:

@@ -90,12 +90,8 @@ def test_the_number_of_layers_gives_a_family_of_sizes(n_layers, hidden_size, par
 
 def separate(model, ids, documents):
     """Hidden states with every document of every row computed by itself, from position 0."""
-    return torch.stack(
-        [
-            torch.cat([model.hidden(row[numbers == n][None])[0] for n in numbers.unique()])
-            for row, numbers in zip(ids, documents, strict=True)
-        ]
-    )
+    rows = zip(ids, documents, strict=True)
+    return torch.stack([torch.cat([model.hidden(row[n == i][None])[0] for i in n.unique()]) for row, n in rows])
 
 
 def packed_rows():

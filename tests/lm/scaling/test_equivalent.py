@@ -12,9 +12,8 @@ from tests.lm.scaling.ladders import FLOPS, compared, heldout, loss, points
 def at(percent, *, rho=1.0, relative_cost=1.0, **options):
     arms = points("ref", [0.0] * len(percent)), points("arm", percent, **options)
     flops = [arm.flops for arm in arms]
-    (found,) = Study(arms, heldout())._equivalents(
-        rho, [Relative(*[1.0] * 2), Relative(*[relative_cost] * 2)], flops, "decode"
-    )
+    costs = [Relative(*[1.0] * 2), Relative(*[relative_cost] * 2)]
+    (found,) = Study(arms, heldout())._equivalents(rho, costs, flops, "decode")
     return found
 
 

@@ -6,11 +6,8 @@ from superbpe.inspection import history
 from tests import texts
 from tokenizer import Batch, UserError, count_pretokens, train_bpe
 
-RULES = {
-    "uw-2025": "uw-2025",
-    "kept": Rules(phase1_fence="kept", max_words=3),
-    "documents": Rules(fence="punctuation-fence"),
-}
+RULES = {"uw-2025": "uw-2025", "kept": Rules(phase1_fence="kept", max_words=3)}
+RULES |= {"documents": Rules(fence="punctuation-fence")}
 
 
 @pytest.fixture(scope="module")
@@ -24,19 +21,16 @@ def trained(request, documents):
     batch = Batch.from_texts(documents)
     counts = []
     phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 130 + 1, on_counts=counts.append)
-    whole = train_superbpe(
-        phase1,
-        lambda: [batch],
-        vocab_size=256 + 200 + 1,
-        rules=RULES[request.param],
-        transition_merges=120,
-        on_counts=counts.append,
-    )
+    options = {"vocab_size": 256 + 200 + 1, "rules": RULES[request.param], "transition_merges": 120}
+    whole = train_superbpe(phase1, lambda: [batch], **options, on_counts=counts.append)
     return phase1, whole, counts
 
 
 def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, documents):
-    _, whole, _ = trained
+    phase1, whole, _ = trained
+    plain = history.measure(phase1, [Batch.from_texts(documents[:3]), Batch.from_texts(documents[3:])])
+    assert plain.tokens()[-1] == len(phase1.encode_batch(documents)[0])
+    assert np.array_equal(plain.applied, plain.lifted)
     found = history.measure(whole, [Batch.from_texts(documents)])
     sizes = list(range(257, whole.vocab_size + 1))
     assert found.first_size == 257
@@ -47,13 +41,6 @@ def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, doc
         assert list(curve) == sorted(curve)
         assert {257, found.transition, whole.vocab_size} <= curve.keys() <= set(sizes)
         assert curve[whole.vocab_size] == found.bytes_per_token()[-1]
-
-
-def test_history_of_plain_bpe(trained, documents):
-    phase1, _, _ = trained
-    found = history.measure(phase1, [Batch.from_texts(documents[:3]), Batch.from_texts(documents[3:])])
-    assert found.tokens()[-1] == len(phase1.encode_batch(documents)[0])
-    assert np.array_equal(found.applied, found.lifted)
 
 
 def test_applications_equal_training_counts_except_in_runs(trained, documents):
@@ -81,17 +68,12 @@ def test_log_of_both_phases(trained, documents, tmp_path):
     assert [row["vocab_size"] for row in log] == list(range(258, whole.vocab_size + 1))
     assert [row["count"] for row in log] == [*counts[0][:120].tolist(), *counts[1].tolist()]
     ids = whole.merge_ids[:, 2]
-    assert [row["text"].encode() for row in log if "\\x" not in row["text"]] == [
-        whole.vocab[i] for i, row in zip(ids, log, strict=True) if "\\x" not in row["text"]
-    ]
+    whole_characters = [(whole.vocab[i], row) for i, row in zip(ids, log, strict=True) if "\\x" not in row["text"]]
+    assert all(row["text"].encode() == token for token, row in whole_characters)
     assert [row["superword"] for row in log] == np.isin(ids, whole.superword_ids()).tolist()
     assert all(row["words"] <= 4 for row in log if row["phase"] == 2) or whole.fence.name == "punctuation-fence"
     assert log[-1]["tokens"] == len(whole.encode_batch(documents)[0])
     assert all(len(row["left"]) + len(row["right"]) == len(row["text"]) for row in log if row["text"].isascii())
-
-
-def test_log_without_counts_of_one_phase_and_of_none(trained):
-    _, whole, counts = trained
     assert "count" not in history.merge_log(whole).column_names
     phase2_only = history.merge_log(whole, counts=[[], counts[1]])["count"].to_pylist()
     assert phase2_only == [None] * 120 + counts[1].tolist()

@@ -30,6 +30,8 @@ def test_measures_by_hand(tiny):
     assert math.isclose(found.renyi_efficiency, found.renyi_entropy / math.log2(257))
     assert math.isclose(found.renyi_efficiency_observed, found.renyi_entropy / math.log2(5))
     assert found.superword_tokens == found.superword_bytes == 0.0
+    with pytest.raises(UserError, match="the text is empty"):
+        measures.encode(tiny, [Batch.from_texts([""])])
 
 
 def test_superwords_in_a_text(trained):
@@ -40,29 +42,21 @@ def test_superwords_in_a_text(trained):
     superwords = set(tokenizer.superword_ids().tolist())
     ids = [i for document in documents for i in tokenizer.encode_ordinary(document)]
     assert math.isclose(found.superword_tokens, sum(i in superwords for i in ids) / len(ids))
-    assert math.isclose(
-        found.superword_bytes,
-        sum(len(tokenizer.vocab[i]) for i in ids if i in superwords) / sum(len(d.encode()) for d in documents),
-    )
+    n_bytes = sum(len(tokenizer.vocab[i]) for i in ids if i in superwords)
+    assert math.isclose(found.superword_bytes, n_bytes / sum(len(d.encode()) for d in documents))
 
 
-def test_renyi_entropy_of_a_high_order_does_not_underflow():
-    counts = [1000, 10, 1]
+def test_renyi_entropy_of_any_order():
+    # p = 1/2, 1/4, 1/4: the sum of p^2.5 is 2^-2.5 + 2 * 2^-5.
+    assert measures.renyi_entropy([2, 1, 1], 2.5) == pytest.approx(math.log2(2**-2.5 + 2**-4) / -1.5)
+    counts = [1000, 10, 1]  # a high order does not underflow
     assert math.isclose(measures.renyi_entropy(counts, 500), measures.renyi_entropy(counts, math.inf), rel_tol=0.01)
     orders = [measures.renyi_entropy(counts, alpha) for alpha in (0, 0.5, 1, 1.0001, 2, 2.5, 20, math.inf)]
     assert orders == sorted(orders, reverse=True)
     assert math.isclose(orders[2], orders[3], rel_tol=1e-3)
-
-
-@pytest.mark.parametrize("alpha", [-1.0, math.nan])
-def test_an_impossible_order_is_an_error(alpha):
-    with pytest.raises(UserError, match=r"must be at least 0"):
-        measures.renyi_entropy([1, 2], alpha)
-
-
-def test_text_must_be_a_string(tiny):
-    with pytest.raises(UserError, match="the text is empty"):
-        measures.encode(tiny, [Batch.from_texts([""])])
+    for alpha in (-1.0, math.nan):
+        with pytest.raises(UserError, match=r"must be at least 0"):
+            measures.renyi_entropy([1, 2], alpha)
 
 
 @pytest.mark.parametrize("most_bytes", [10_000_000, 3000, 0])
@@ -98,8 +92,3 @@ def test_contexts_are_the_text_around_tokens(trained, most_bytes):
         assert len(excerpts) <= most_bytes
     else:
         assert chosen.sum() == len(excerpts) == 0
-
-
-def test_renyi_entropy_by_hand():
-    # p = 1/2, 1/4, 1/4: the sum of p^2.5 is 2^-2.5 + 2 * 2^-5.
-    assert measures.renyi_entropy([2, 1, 1], 2.5) == pytest.approx(math.log2(2**-2.5 + 2**-4) / -1.5)

@@ -1,7 +1,5 @@
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
-from pydoc_data.topics import topics
 
 import pytest
 from hypothesis import given, settings
@@ -24,38 +22,38 @@ def pieces(text, merges=(), pattern=GPT2, **rules):
 # Pieces.
 
 
-def test_the_lifted_fence_lets_phase1_merges_cross_old_pretokens():
-    merges = [(b" ", b" "), (b" ", b"b")]
-    assert pieces("a  b", merges) == Counter([(b"a", b"  ", b"b")])
-    assert pieces("a  b", merges, phase1_fence="kept") == Counter([(b"a", b" ", b" b")])
+DIGITS, LINE, KEPT = r"\p{N}{1,3}", {"unit": "line"}, {"phase1_fence": "kept"}
+SPACES = [(b" ", b" "), (b" ", b"b")]
+NUMBERS = [(b"1", b"2"), (b"12", b"3"), (b"123", b"4")]
+FEEDS = [(b"\n", b"\n"), (b"\n\n", b"\n")]
+WORDS = r"\p{L}+|\s+"
+FENCED = [(b"a", b"b"), (b"1", b"2", b"3"), (b"4", b"5"), (b"c", b" ")]
 
 
-def test_line_units_keep_their_ending():
-    assert pieces("ab\ncd\r\nab\n", unit="line") == Counter({(b"a", b"b", b"\n"): 2, (b"c", b"d", b"\r", b"\n"): 1})
-
-
-@pytest.mark.parametrize("phase1_fence", ["lifted", "kept"])
-def test_a_fences_matches_and_gaps_are_pieces(phase1_fence):
-    cut = pieces("ab12345c ", fence=r"\p{N}{1,3}", phase1_fence=phase1_fence)
-    assert cut == Counter([(b"a", b"b"), (b"1", b"2", b"3"), (b"4", b"5"), (b"c", b" ")])
-
-
-def test_a_kept_fence_closes_a_token_with_a_boundary_inside():
-    merges = [(b"1", b"2"), (b"12", b"3"), (b"123", b"4")]
-    # The pretoken 1234 is one token, so the fence after three digits lies inside it.
-    assert pieces("x1234y", merges, fence=r"\p{N}{1,3}", phase1_fence="kept") == Counter([(b"x",), (b"1234",), (b"y",)])
-    # So does the end of a line inside a token of white space.
-    merges = [(b"\n", b"\n"), (b"\n\n", b"\n")]
-    rules = {"unit": "line", "phase1_fence": "kept"}
-    assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", **rules) == Counter([(b"a", b"b"), (b"\n\n\n",), (b"c", b"d")])
-    assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", phase1_fence="kept") == Counter(
-        [(b"a", b"b", b"\n\n\n", b"c", b"d")]
-    )
-
-
-def test_a_kept_fence_counts_positions_in_bytes():
-    cut = pieces("äö1ü", [(b"\xc3", b"\xa4")], fence=r"\p{N}", phase1_fence="kept")
-    assert cut == Counter([(b"\xc3\xa4", b"\xc3", b"\xb6"), (b"1",), (b"\xc3", b"\xbc")])
+@pytest.mark.parametrize(
+    ("text", "merges", "pattern", "rules", "expected"),
+    [
+        # The lifted fence lets merges of phase 1 cross old pretokens.
+        ("a  b", SPACES, GPT2, {}, [(b"a", b"  ", b"b")]),
+        ("a  b", SPACES, GPT2, KEPT, [(b"a", b" ", b" b")]),
+        # Lines keep their ending.
+        ("ab\ncd\r\nab\n", [], GPT2, LINE, [(b"a", b"b", b"\n")] * 2 + [(b"c", b"d", b"\r", b"\n")]),
+        # Matches of the fence and the gaps between them are pieces.
+        *(("ab12345c ", [], GPT2, {"fence": DIGITS, **kept}, FENCED) for kept in ({}, KEPT)),
+        # The pretoken 1234 is one token, so the kept fence after three digits lies inside it, and closes it.
+        ("x1234y", NUMBERS, GPT2, {"fence": DIGITS, **KEPT}, [(b"x",), (b"1234",), (b"y",)]),
+        # So does the end of a line inside a token of white space.
+        ("ab\n\n\ncd", FEEDS, WORDS, LINE | KEPT, [(b"a", b"b"), (b"\n\n\n",), (b"c", b"d")]),
+        ("ab\n\n\ncd", FEEDS, WORDS, KEPT, [(b"a", b"b", b"\n\n\n", b"c", b"d")]),
+        # A kept fence counts positions in bytes.
+        (
+            *("äö1ü", [(b"\xc3", b"\xa4")], GPT2, {"fence": r"\p{N}", **KEPT}),
+            [(b"\xc3\xa4", b"\xc3", b"\xb6"), (b"1",), (b"\xc3", b"\xbc")],
+        ),
+    ],
+)
+def test_pieces(text, merges, pattern, rules, expected):
+    assert pieces(text, merges, pattern, **rules) == Counter(expected)
 
 
 def test_special_strings_cut_first_and_are_not_trained_on():
@@ -191,20 +189,3 @@ def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
             for token in trained(piece):
                 expected[token] += count
         assert Counter(encoded) == expected
-
-
-def test_real_text_gives_superwords():
-    text = topics["class"] + topics["execmodel"]
-    phase1 = [merge[:2] for merge in TRAINERS["lazy-heap"](count_pretokens([text], GPT2), 300)]
-    rules = Rules(unit="line", fence=FENCE, max_words=4, forbid=(": ",), min_count=2)
-    cut = training_pieces([text], phase1, GPT2, rules)
-    learned = train(cut, 40, rules, "lowest-ids", [left + right for left, right in phase1])
-    tokens = [left + right for left, right, _ in learned]
-    assert b" of the" in tokens
-    assert len(set(tokens)) == 40
-    # No seam can be more frequent than the pair of phase-1 tokens that it began as.
-    seams = Counter()
-    for piece, count in cut.items():
-        for pair in pairwise(piece):
-            seams[pair] += count
-    assert learned[0][2] <= max(seams.values())

@@ -109,9 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, f"<?xml version='1.0'?>{answer}".encode(), {"Content-Type": "application/xml"})
 
     def _serve(self, head):
-        parts = urlsplit(self.path)
-        path, query = unquote(parts.path), {name: values[0] for name, values in parse_qs(parts.query).items()}
-        self.server.requests.append((self.command, self.path, dict(self.headers)))
+        path, query = self._asked()
         if path.startswith("/api/datasets/"):
             self._hub(path.removeprefix("/api/datasets/"), query)
         elif path.startswith("/storage/v1/b/"):
@@ -126,11 +124,8 @@ class Handler(BaseHTTPRequestHandler):
         content = self.server.objects.get(key)
         if content is None:
             return self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", head=head)
-        headers = {
-            "ETag": f'"{_tag(content)}"',
-            "Last-Modified": formatdate(_time(content), usegmt=True),
-            "Accept-Ranges": "bytes",
-        }
+        headers = {"ETag": f'"{_tag(content)}"', "Accept-Ranges": "bytes"}
+        headers["Last-Modified"] = formatdate(_time(content), usegmt=True)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if asked is None or head:
             return self._send(200, content, headers, head=head)
@@ -161,16 +156,15 @@ class Handler(BaseHTTPRequestHandler):
             f"<LastModified>{_iso(self.server.objects[f'{bucket}/{key}'])}</LastModified></Contents>"
             for key in keys
         )
-        items += "".join(
-            f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in sorted(folders)
-        )
+        found = (f"<Prefix>{escape(each)}</Prefix>" for each in sorted(folders))
+        items += "".join(f"<CommonPrefixes>{prefix}</CommonPrefixes>" for prefix in found)
         items += f"<NextContinuationToken>{escape(keys[-1])}</NextContinuationToken>" if more else ""
         answer = (
-            f"<?xml version='1.0'?><ListBucketResult><Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix>"
+            f"<ListBucketResult><Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix>"
             f"<KeyCount>{len(keys) + len(folders)}</KeyCount><IsTruncated>{str(more).lower()}</IsTruncated>"
             f"{items}</ListBucketResult>"
         )
-        self._send(200, answer.encode(), {"Content-Type": "application/xml"})
+        self._xml(answer)
 
     def _gcs(self, path, query):
         bucket, _, key = path.partition("/o")
@@ -180,9 +174,8 @@ class Handler(BaseHTTPRequestHandler):
             found = self._gcs_entry(bucket, key.strip("/"))
             return self._json(found) if found else self._json({"error": {"code": 404}}, 404)
         prefix = query.get("prefix", "")
-        return self._json(
-            {"items": [self._gcs_entry(bucket, key) for key in self._keys(bucket) if key.startswith(prefix)]}
-        )
+        found = [self._gcs_entry(bucket, key) for key in self._keys(bucket) if key.startswith(prefix)]
+        return self._json({"items": found})
 
     def _gcs_entry(self, bucket, key):
         content = self.server.objects.get(f"{bucket}/{key}")
@@ -237,14 +230,11 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             return
-        if fault == "slow":
-            for start in range(0, len(content), max(1, len(content) // 5)):
-                self.wfile.write(content[start : start + max(1, len(content) // 5)])
-                self.wfile.flush()
-                time.sleep(0.02)
-            return
-        self.wfile.write(content)
-        self.wfile.flush()
+        step = max(1, len(content) // 5) if fault == "slow" else max(1, len(content))
+        for start in range(0, len(content), step):
+            self.wfile.write(content[start : start + step])
+            self.wfile.flush()
+            time.sleep(0.02 if fault == "slow" else 0)
 
 
 def _joined(body):

@@ -3,13 +3,14 @@
 import json
 import os
 import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.tokenizer.corpus.corpora import documents, of, write_jsonl, write_parquet
-from tokenizer import Corpus, CorpusConfig, UserError, _native
+from tokenizer import Corpus, CorpusConfig, UserError
 from tokenizer.corpus.origins import documents_by_origin
 
 FORMS = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.zstd", "separated", "separated gz", "one per file", "glob"]
@@ -45,6 +46,9 @@ def test_batches_hold_documents_end_to_end(forms, sample):
         assert batch.offsets[-1] == len(batch.data) == batch.n_bytes
         with pytest.raises(IndexError):
             batch.text(len(batch))
+    iterator = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=1)).batches()
+    assert len(next(iterator)) == 1
+    iterator.close()  # before its end
 
 
 @pytest.fixture
@@ -102,20 +106,16 @@ def test_directories_and_globs_are_recursive_and_sorted(tmp_path):
     assert documents(tmp_path) == ["a/1.txt", "a/deep/3.jsonl", "b/2.txt", "c.parquet"]
     assert documents(tmp_path / "**" / "*.txt") == ["a/1.txt", "b/2.txt"]
     assert documents(tmp_path / "[ab]" / "?.txt") == ["a/1.txt", "b/2.txt"]
-    assert documents([tmp_path / "b", tmp_path / "a" / "1.txt", tmp_path]) == [
-        "b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet",
-    ]  # fmt: skip
+    several = [tmp_path / "b", tmp_path / "a" / "1.txt", tmp_path]
+    assert documents(several) == ["b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet"]
     assert documents(tmp_path / "notes.md", format="txt") == ["notes.md"]
     with pytest.raises(UserError, match=r"notes\.md: unknown file type; name it .* or set format="):
         documents(tmp_path / "notes.md")
-
-
-def test_a_name_with_brackets_is_a_name_if_it_exists(tmp_path):
-    (tmp_path / "a[1].txt").write_text("brackets")
+    (tmp_path / "a[1].txt").write_text("brackets")  # a name, since it exists
     assert documents(tmp_path / "a[1].txt") == ["brackets"]
 
 
-def test_the_budget_ends_with_the_document_that_reaches_it(tmp_path):
+def test_the_budget_ends_with_the_document_that_reaches_it(forms, tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": letter * 10} for letter in "abcdef"])
     for budget, expected in [(1, "a"), (10, "a"), (11, "ab"), (35, "abcd"), (60, "abcdef"), (9999, "abcdef")]:
         for batch_bytes in (1, 25, 1 << 20):
@@ -124,13 +124,9 @@ def test_the_budget_ends_with_the_document_that_reaches_it(tmp_path):
     # Documents that the bounds leave out cost nothing.
     mixed = write_jsonl(tmp_path / "b.jsonl", [{"text": "x" * n} for n in (5, 10, 5, 10, 10)])
     assert len(documents(mixed, max_bytes=20, min_document_bytes=6)) == 2
-
-
-def test_the_budget_comes_before_the_split(forms):
-    both = of(forms[".jsonl"], "all", max_bytes=5000, heldout_fraction=0.4)
-    train, heldout = (
-        of(forms[".jsonl"], split, max_bytes=5000, heldout_fraction=0.4) for split in ("train", "heldout")
-    )
+    # It comes before the split.
+    options = {"max_bytes": 5000, "heldout_fraction": 0.4}
+    both, train, heldout = (of(forms[".jsonl"], split, **options) for split in ("all", "train", "heldout"))
     assert sorted(train + heldout) == sorted(both) == sorted(of(forms[".jsonl"], max_bytes=5000))
 
 
@@ -155,7 +151,7 @@ def test_the_split_depends_on_the_text_alone(forms, sample, tmp_path):
     ]
 
 
-def test_heldout_paths(tmp_path):
+def test_heldout_paths(tmp_path, monkeypatch):
     train = write_jsonl(tmp_path / "train.jsonl", [{"text": "t" * 10}] * 3)
     heldout = write_jsonl(tmp_path / "heldout.jsonl", [{"text": "h" * 10}] * 3)
     options = {"heldout_paths": [str(heldout)]}
@@ -164,8 +160,16 @@ def test_heldout_paths(tmp_path):
     assert documents(train, "all", **options) == ["t" * 10] * 3 + ["h" * 10] * 3
     assert documents(train, max_bytes=15, **options) == ["t" * 10] * 2
     assert documents(train, "heldout", max_bytes=15, **options) == ["h" * 10] * 3
+    # They take precedence over a fraction.
+    assert documents(train, heldout_fraction=0.5, **options) == ["t" * 10] * 3
+    assert documents(train, "heldout", heldout_fraction=0.5, **options) == ["h" * 10] * 3
     with pytest.raises(UserError, match=r"train\.jsonl is in both paths and heldout_paths"):
         documents(train, heldout_paths=[str(tmp_path)])
+    # A file counts once under any name.
+    monkeypatch.chdir(tmp_path)
+    assert documents(["train.jsonl", train]) == ["t" * 10] * 3
+    with pytest.raises(UserError, match="is in both paths and heldout_paths"):
+        documents("train.jsonl", heldout_paths=[str(train)])
 
 
 def test_identity_depends_on_content_and_choice_not_on_batches(forms, tmp_path):
@@ -183,31 +187,6 @@ def test_identity_depends_on_content_and_choice_not_on_batches(forms, tmp_path):
     assert Corpus(CorpusConfig(paths=[str(path)])).identity() != before
 
 
-def test_reading_can_stop_early(forms):
-    iterator = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=1)).batches()
-    assert len(next(iterator)) == 1
-    iterator.close()
-
-
-def test_held_out_files_take_precedence_over_a_fraction(tmp_path):
-    for name in ("train", "heldout"):
-        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name} {i}"}}\n' for i in range(50)))
-    config = CorpusConfig(
-        paths=[str(tmp_path / "train.jsonl")], heldout_paths=[str(tmp_path / "heldout.jsonl")], heldout_fraction=0.5
-    )
-    for split in ("train", "heldout"):
-        assert list(Corpus(config).documents(split)) == [f"{split} {i}" for i in range(50)]
-
-
-def test_a_file_counts_once_under_any_name(tmp_path, monkeypatch):
-    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
-    monkeypatch.chdir(tmp_path)
-    twice = CorpusConfig(paths=["a.jsonl", str(tmp_path / "a.jsonl")])
-    assert list(Corpus(twice).documents("train")) == ["one"]
-    with pytest.raises(UserError, match="is in both paths and heldout_paths"):
-        Corpus(CorpusConfig(paths=["a.jsonl"], heldout_paths=[str(tmp_path / "a.jsonl")]))
-
-
 def test_a_dataset_beside_held_out_files(tmp_path):
     import datasets
 
@@ -218,31 +197,10 @@ def test_a_dataset_beside_held_out_files(tmp_path):
     assert list(corpus.documents("train")) == ["train 1", "train 2"]
     assert list(corpus.documents("heldout")) == ["heldout"]
     assert list(corpus.documents("all")) == ["train 1", "train 2", "heldout"]
-
-
-def test_another_dataset_of_the_same_name_has_another_identity(tmp_path):
-    import shutil
-
-    import datasets
-
-    folder = str(tmp_path / "saved")
-    identities = []
-    for texts_ in (["a"], ["b"]):
-        shutil.rmtree(folder, ignore_errors=True)
-        datasets.Dataset.from_dict({"text": texts_}).save_to_disk(folder)
-        identities.append(Corpus(CorpusConfig(dataset=folder)).identity())
-    assert identities[0] != identities[1]
-
-
-def test_the_sample_is_independent_of_the_held_out_split():
-    documents_ = [f"document {i}" for i in range(4000)]
-
-    def keep(**options):
-        return _native.DocumentFilter(split="train", heldout_fraction=0.25, **options)
-
-    train, _ = keep(sample_fraction=1.0, sample_salt="").apply(_native.Batch.from_texts(documents_))
-    sampled, _ = keep(sample_fraction=0.25, sample_salt="").apply(_native.Batch.from_texts(documents_))
-    assert 0.2 < len(sampled) / len(train) < 0.3
+    before = Corpus(CorpusConfig(dataset=folder)).identity()
+    shutil.rmtree(folder)
+    datasets.Dataset.from_dict({"text": ["another"]}).save_to_disk(folder)
+    assert Corpus(CorpusConfig(dataset=folder)).identity() != before
 
 
 def test_near_duplicates_are_on_the_same_side_of_the_split(tmp_path):

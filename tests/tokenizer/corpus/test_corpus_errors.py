@@ -26,24 +26,15 @@ from tokenizer import Corpus, CorpusConfig, UserError
         ({"paths": ["x"], "max_document_bytes": -1}, "max_document_bytes=-1"),
         ({"paths": ["x"], "batch_bytes": -1}, "batch_bytes=-1"),
         ({"paths": ["x"], "heldout_fraction": float("nan")}, "heldout_fraction=nan must be"),
+        ({"paths": "a.jsonl"}, "paths='a.jsonl' is one string; paths is a list"),
+        *((given, "not CorpusConfig: write Corpus(CorpusConfig(paths=") for given in (["a.jsonl"], "a.jsonl", None)),
         ({"paths": ["x"], "format": "xml"}, "format='xml'; it is one of: txt, jsonl, parquet"),
     ],
 )
 def test_impossible_configurations_are_errors(config, message):
     with pytest.raises(UserError) as error:
-        Corpus(CorpusConfig(**config))
+        Corpus(CorpusConfig(**config) if isinstance(config, dict) else config)
     assert message in str(error.value)
-
-
-def test_one_path_must_be_a_list():
-    with pytest.raises(UserError, match=r"paths='a\.jsonl' is one string; paths is a list"):
-        Corpus(CorpusConfig(paths="a.jsonl"))
-
-
-@pytest.mark.parametrize("given", [["a.jsonl"], "a.jsonl", None])
-def test_a_corpus_needs_a_configuration(given):
-    with pytest.raises(UserError, match=r"not CorpusConfig: write Corpus\(CorpusConfig\(paths="):
-        Corpus(given)
 
 
 def test_a_split_of_a_saved_dataset_must_be_named(forms):
@@ -101,21 +92,14 @@ def test_a_wrong_field_is_an_error_that_lists_the_fields(tmp_path):
         assert of(form, field="meta.language") == ["en"]
 
 
-@pytest.mark.parametrize("name", [".jsonl.gz", ".jsonl.zst", ".parquet"])
-def test_truncated_files_are_errors(name, sample, tmp_path):
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.txt.gz"])
+def test_truncated_files_are_errors_that_say_what_to_do(name, sample, tmp_path):
     records = [{"text": text} for text in sample] * 3
-    path = tmp_path / f"a{name}"
-    write_parquet(path, records) if name == ".parquet" else write_jsonl(path, records)
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(UserError, match=r"a\."):
-        documents(path)
-
-
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz"])
-def test_a_file_that_ends_too_soon_says_what_to_do(name, tmp_path):
     path = tmp_path / name
-    path.write_bytes(gzip.compress(b'{"text": "%s"}' % bytes(range(97, 123)) * 1000)[:-30])
-    with pytest.raises(UserError, match=r"may be damaged or incomplete; fetch or write it again"):
+    write_parquet(path, records) if name == "a.parquet" else write_jsonl(path, records)
+    path.write_bytes(path.read_bytes()[:-10])
+    remedy = "not a Parquet file" if name == "a.parquet" else "may be damaged or incomplete; fetch or write it again"
+    with pytest.raises(UserError, match=rf"a\..*{remedy}"):
         documents(path)
 
 
@@ -136,14 +120,6 @@ def test_an_unreadable_file_is_an_error(tmp_path):
         documents(tmp_path / "a.txt")
 
 
-def test_a_file_that_vanished_is_an_error(tmp_path):
-    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
-    corpus = Corpus(CorpusConfig(paths=[str(path)]))
-    path.unlink()
-    with pytest.raises(UserError, match=r"a\.jsonl"):
-        list(corpus.documents())
-
-
 def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
     with pytest.raises(UserError, match="cannot be loaded"):
         of({"dataset": str(tmp_path / "nothing")})
@@ -154,13 +130,6 @@ def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
     write_jsonl(tmp_path / "hf" / "train.jsonl", [{"text": 3}])
     with pytest.raises(UserError, match="holds int, not text"):
         of({"dataset": str(tmp_path / "hf")})
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX's")
-def test_pipes_are_rejected_by_name(tmp_path):
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(UserError, match=r"pipe\.jsonl is a FIFO, not a regular file"):
-        Corpus(CorpusConfig(paths=[str(tmp_path / "pipe.jsonl")]))
 
 
 @pytest.mark.parametrize("readers", [1, 3])

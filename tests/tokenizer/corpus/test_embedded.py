@@ -24,10 +24,7 @@ from tokenizer.errors import UserError
         ("plain\n\n  text ", "plain\ntext"),
         ("a &lt;b&gt; &quot;c&quot; &#150; d", 'a <b> "c" – d'),
         # Placeholders that somebody forgot to escape are text, not markup.
-        (
-            "<p>arn:aws:kms:<region>:<account-id>:key/<uuid></p>",
-            "arn:aws:kms:<region>:<account-id>:key/<uuid>",
-        ),
+        ("<p>arn:aws:kms:<region>:<account-id>:key/<uuid></p>", "arn:aws:kms:<region>:<account-id>:key/<uuid>"),
         # Nothing is swallowed after an element whose content HTML would not parse.
         ("<p>the <script> tag &amp; <b>more</b></p><p>end</p>", "the <script> tag & more\nend"),
         ("<p/>", ""),
@@ -38,33 +35,26 @@ def test_html_is_stripped_to_clean_text(html, text):
     assert embedded.strip_html(html) == text
 
 
+def structure(members, **about):
+    """A shape whose members have a shape and a documentation each."""
+    members = {name: {"shape": shape, "documentation": text} for name, (shape, text) in members.items()}
+    return {"type": "structure", "members": members} | about
+
+
+GET = {"output": {"shape": "Thing"}, "input": {"shape": "GetRequest"}, "documentation": "get it"}
+MEMBERS = {name: ("Text", f"a member called {name}") for name in ("documentation", "shape")}
 MODEL = {
     "metadata": {"serviceId": "Toy"},
     "operations": {
-        "Get": {
-            "output": {"shape": "Thing"},
-            "input": {"shape": "GetRequest"},
-            "errors": [{"shape": "Broken", "documentation": "when broken"}],
-            "documentation": "get it",
-        },
+        "Get": GET | {"errors": [{"shape": "Broken", "documentation": "when broken"}]},
         "Put": {"input": {"shape": "Thing"}, "documentation": "put it"},
     },
     "shapes": {
         "Unused": {"type": "string", "documentation": "unused"},
-        "Broken": {"type": "structure", "members": {}, "documentation": "broken"},
-        "GetRequest": {
-            "type": "structure",
-            "members": {
-                "documentation": {"shape": "Text", "documentation": "a member called documentation"},
-                "shape": {"shape": "Text", "documentation": "a member called shape"},
-            },
-        },
+        "Broken": structure({}, documentation="broken"),
+        "GetRequest": structure(MEMBERS),
         "Text": {"type": "string", "documentation": "text"},
-        "Thing": {
-            "type": "structure",
-            "members": {"Children": {"shape": "Things", "documentation": "children"}},
-            "documentation": "thing",
-        },
+        "Thing": structure({"Children": ("Things", "children")}, documentation="thing"),
         "Things": {"type": "list", "member": {"shape": "Thing"}, "documentation": "things"},
     },
     "documentation": "toy service",
@@ -98,7 +88,7 @@ def test_messages_are_the_translations_that_a_catalogue_has():
     assert list(embedded.messages(catalogue)) == ["un\n", "jour", "jours"]
 
 
-def named(kind: str, source: str, piece: str, n: int = 3) -> list[EmbeddedDocument]:
+def named(kind, source, piece, n=3):
     return [EmbeddedDocument(f"{piece} {i}\n", kind, f"{kind}/{source}", f"{kind}/{piece}") for i in range(n)]
 
 
@@ -124,7 +114,7 @@ def test_whole_pieces_are_held_out_and_more_with_a_larger_fraction():
         embedded.split(documents, 1.5)
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read(path):
     with zstandard.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -166,7 +156,7 @@ def test_another_version_of_a_package_is_rejected_with_the_remedy(installed, sai
 
 
 @pytest.fixture(scope="module")
-def corpus() -> list[EmbeddedDocument]:
+def corpus():
     return list(embedded.documents())
 
 

@@ -1,7 +1,5 @@
 """Overlap of measured with training text, against a search for tuples of words."""
 
-from __future__ import annotations
-
 import random
 import re
 
@@ -11,11 +9,11 @@ from tokenizer import Batch
 from tokenizer.corpus.overlap import find_overlap
 
 
-def _words(text: str) -> list[str]:
+def _words(text):
     return re.findall(r"[一-鿿]|[^\W_一-鿿]+", text.lower())
 
 
-def _shared(text: str, training: list[str], n: int) -> int:
+def _shared(text, training, n):
     if text in training:
         return len(_words(text))
     known = {tuple(words[i : i + n]) for words in map(_words, training) for i in range(len(words) - n + 1)}
@@ -25,11 +23,11 @@ def _shared(text: str, training: list[str], n: int) -> int:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 13])
-def test_shared_words_equal_a_search_for_tuples(n: int) -> None:
+def test_shared_words_equal_a_search_for_tuples(n):
     rng = random.Random(n)
     vocabulary = ["a", "B2", "été", "ÉTÉ", "漢字", "x_y", "don't", "naïve", "--", "—", "🙂"]
 
-    def text() -> str:
+    def text():
         return "".join(rng.choice(vocabulary) + rng.choice([" ", " ", ", ", "\n"]) for _ in range(rng.randint(0, 60)))
 
     measured, training = [text() for _ in range(60)], [text() for _ in range(300)]
@@ -42,7 +40,7 @@ def test_shared_words_equal_a_search_for_tuples(n: int) -> None:
     assert found.training_bytes == sum(len(each.encode()) for each in training)
 
 
-def test_zero_words_compare_whole_documents_only() -> None:
+def test_zero_words_compare_whole_documents_only():
     found = find_overlap([Batch.from_texts(["a b", "c d"])], [Batch.from_texts(["a b", "c d e"])])
     assert found.whole.tolist() == [True, False]
     assert found.shared.tolist() == [2, 0]

@@ -4,7 +4,6 @@ import gzip
 import json
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,21 +17,21 @@ from tokenizer.train.counting import count_pretokens, mix_counts
 WORDS = ["a", "of text", "naïve words", "日本語", "x" * 300, "line\nfeed"]
 
 
-def parts_of(corpus: Corpus, split: str = "train", target: int = 100) -> list[Corpus]:
+def parts_of(corpus, split="train", target=100):
     return [pickle.loads(pickle.dumps(part)) for part in corpus.parts(split, target)]
 
 
-def check(corpus: Corpus, split: str = "train", target: int = 100) -> list[Corpus]:
+def check(corpus, split="train", target=100):
     parts = parts_of(corpus, split, target)
     assert [text for part in parts for text in part.documents(split)] == list(corpus.documents(split))
     return parts
 
 
-def lines(n: int, first: int = 0) -> str:
+def lines(n, first=0):
     return "".join(json.dumps({"text": f"{i} {WORDS[i % 6]}", "score": i % 3}) + "\n" for i in range(first, first + n))
 
 
-def test_small_files_are_combined_and_files_are_not_cut(tmp_path: Path) -> None:
+def test_small_files_are_combined_and_files_are_not_cut(tmp_path):
     for i in range(6):
         (tmp_path / f"{i}.txt").write_text(f"document {i}" * 5)
     (tmp_path / "7.jsonl.gz").write_bytes(gzip.compress(lines(500).encode()))
@@ -45,7 +44,7 @@ def test_small_files_are_combined_and_files_are_not_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("split", ["train", "heldout", "all"])
 @pytest.mark.parametrize("named", [False, True], ids=["by-hash", "files"])
-def test_filters_and_splits_do_not_depend_on_parts(tmp_path: Path, split: str, named: bool) -> None:
+def test_filters_and_splits_do_not_depend_on_parts(tmp_path, split, named):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         for i in range(12):
@@ -56,7 +55,7 @@ def test_filters_and_splits_do_not_depend_on_parts(tmp_path: Path, split: str, n
     assert len(check(Corpus(replace(config, **chosen)), split, 1000)) > 10
 
 
-def test_text_with_a_budget_is_one_part(tmp_path: Path) -> None:
+def test_text_with_a_budget_is_one_part(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(lines(30))
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], max_bytes=500))
@@ -64,7 +63,7 @@ def test_text_with_a_budget_is_one_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*damaged records")
-def test_damage_is_listed_with_the_same_places(tmp_path: Path) -> None:
+def test_damage_is_listed_with_the_same_places(tmp_path):
     rows = lines(60).splitlines()
     for number in (1, 17, 18, 59):
         rows[number] = '{"text": 3' if number % 2 else '{"other": 1}'
@@ -81,7 +80,7 @@ def test_damage_is_listed_with_the_same_places(tmp_path: Path) -> None:
     assert "line 18: " in str(found.summary())
 
 
-def test_counts_of_parts_add_up(tmp_path: Path) -> None:
+def test_counts_of_parts_add_up(tmp_path):
     for i in range(5):
         (tmp_path / f"{i}.jsonl").write_text(lines(20, 20 * i))
     (tmp_path / "6.jsonl").write_text('{"text": ""}\n' * 10)

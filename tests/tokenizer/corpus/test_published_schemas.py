@@ -10,13 +10,8 @@ from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.corpus.origins import documents_by_origin
 
-WEB = {
-    "id": "<urn:uuid:1>",
-    "dump": "CC-MAIN-2024-10",
-    "date": "2024-02-21T05:00:00Z",
-    "language": "en",
-    "token_count": 9,
-}
+WEB = {"id": "<urn:uuid:1>", "dump": "CC-MAIN-2024-10", "date": "2024-02-21T05:00:00Z", "language": "en"}
+WEB |= {"token_count": 9, "file_path": "s3://commoncrawl/x.warc.gz"}
 SCHEMAS = {
     "dclm_baseline": {
         "bff_contained_ngram_count_before_dedupe": 1,
@@ -37,7 +32,6 @@ SCHEMAS = {
         **WEB,
         "text": "a lesson of FineWeb",
         "url": "https://example.org/lesson",
-        "file_path": "s3://commoncrawl/x.warc.gz",
         "language_score": 0.98,
         "score": 2.8,
         "int_score": 3,
@@ -46,7 +40,6 @@ SCHEMAS = {
         **WEB,
         "text": "a document of FinePDFs",
         "url": "https://example.org/document.pdf",
-        "file_path": "s3://commoncrawl/x.warc.gz",
         "offset": 12,
         "page_average_lid": "eng_Latn",
         "page_average_lid_score": 0.9,

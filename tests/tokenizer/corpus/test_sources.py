@@ -27,17 +27,11 @@ def test_documents_are_read_once_and_have_the_name_of_their_source(folders):
     assert list(documents_by_origin(corpus, "all")) == [(text.split()[0], text) for text in texts]
     parts = [(name, weight, list(part.documents())) for name, part, weight in corpus.by_source()]
     assert parts == [("web", 3, texts[:5]), ("code", 1, texts[5:])]
-
-
-def test_a_corpus_without_sources_is_its_only_part(folders):
-    corpus = Corpus(CorpusConfig(paths=[str(folders)]))
-    assert corpus.by_source() == [("", corpus, 1)]
-    assert "sources" not in corpus.identity()["config"]
-
-
-def test_weights_are_part_of_the_identity(folders):
     identities = [sources(folders, web).identity() for web in ("", ":1", ":2")]
     assert identities[0] == identities[1] != identities[2]
+    whole = Corpus(CorpusConfig(paths=[str(folders)]))
+    assert whole.by_source() == [("", whole, 1)]
+    assert "sources" not in whole.identity()["config"]
 
 
 @pytest.mark.filterwarnings("ignore:.*damaged records")
@@ -52,12 +46,13 @@ def test_what_is_skipped_in_a_part_is_listed_for_the_corpus(folders):
 def test_wrong_sources_are_errors(folders):
     with pytest.raises(UserError, match="is in the sources web and code"):
         Corpus(CorpusConfig(sources={"web": str(folders), "code": str(folders / "code")}))
-    with pytest.raises(UserError, match=r"sources.web has .*whose weight is not a positive integer"):
-        sources(folders, ":x")
-    with pytest.raises(UserError, match="use sample"):
-        sources(folders, max_bytes=5)
-    with pytest.raises(UserError, match="either paths, sources or a dataset"):
-        sources(folders, paths=[str(folders)])
+    for web, options, message in (
+        (":x", {}, r"sources.web has .*whose weight is not a positive integer"),
+        (":3", {"max_bytes": 5}, "use sample"),
+        (":3", {"paths": [str(folders)]}, "either paths, sources or a dataset"),
+    ):
+        with pytest.raises(UserError, match=message):
+            sources(folders, web, **options)
 
 
 def test_a_file_without_scores_after_one_with_them_is_read_alike_by_everything(tmp_path):

@@ -1,7 +1,5 @@
 """Folders are read from tokenizer.json, whatever class their tokenizer_config.json names."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -1,7 +1,5 @@
 """The token that ends a document: the tokenizer's own, a named one, and never one that is added silently."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -43,14 +41,11 @@ def test_it_is_the_eos_token_of_the_configuration(tmp_path, token):
     assert (config["eos_token"], config["bos_token"], config["pad_token"]) == ("<|eot|>", "<|bot|>", "<|eot|>")
 
 
-def test_ours_is_unchanged():
-    tokenizer = byte_level(OURS)
-    assert (tokenizer.end_of_text, tokenizer.end_id) == (OURS, 258)
-    assert "end_of_text" not in formats.folder.content(tokenizer.definition)
-    assert byte_level(OURS, end_of_text=OURS) == tokenizer
-
-
 def test_a_configured_token_that_does_not_exist_is_not_used(tmp_path):
+    ours = byte_level(OURS)
+    assert (ours.end_of_text, ours.end_id) == (OURS, 258)
+    assert "end_of_text" not in formats.folder.content(ours.definition)
+    assert byte_level(OURS, end_of_text=OURS) == ours
     tokenizer = load_pretrained(folder(tmp_path / "a", byte_level(OURS), {"eos_token": "</s>"})).tokenizer
     assert (tokenizer.end_of_text, tokenizer.vocab_size) == (OURS, 259)
     tokenizer = load_pretrained(folder(tmp_path / "b", byte_level("<s>"), {"eos_token": "</s>"})).tokenizer

@@ -1,7 +1,5 @@
 """Off-the-shelf tokenizers: the software that runs them, their ids, their bytes, and saving."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
@@ -58,9 +56,13 @@ def trained(**options):
 def test_ids_of_a_sentencepiece_model_equal_the_package(opened, files, name):
     spm = pytest.importorskip("sentencepiece")
     tokenizer, original = opened(name), spm.SentencePieceProcessor(model_file=str(files(name)))
+    names = list(map(original.id_to_piece, range(len(original))))
+    assert [tokenizer.id_to_token(i) for i in range(len(names))] == names
     for text in TEXTS:
-        assert tokenizer.encode_ordinary(text) == original.encode(text)
-        assert tokenizer.decode(tokenizer.encode_ordinary(text)) == original.decode(original.encode(text))
+        ids = original.encode(text)
+        assert tokenizer.encode_ordinary(text) == ids
+        assert tokenizer.decode(ids) == original.decode(ids)
+        assert tokenizer.tokenize(text) == [names[i] for i in ids]
 
 
 @pytest.mark.parametrize("name", JSON)
@@ -74,6 +76,8 @@ def test_ids_of_a_tokenizer_json_equal_the_package(opened, files, name):
         expected = original.encode(text, add_special_tokens=False).ids
         assert tokenizer.encode_ordinary(text) == expected == ids[offsets[i] : offsets[i + 1]].tolist()
         assert tokenizer.decode(expected) == original.decode(expected, skip_special_tokens=False)
+        assert tokenizer.tokenize(text) == list(map(original.id_to_token, expected))
+    assert tokenizer.get_vocab() == original.get_vocab() | {END: tokenizer.special_tokens[END]}
 
 
 @pytest.mark.parametrize("name", [*SENTENCEPIECE, *JSON])
@@ -157,13 +161,9 @@ def test_end_of_text_keeps_its_id_or_gets_a_new_one(opened, files, tmp_path):
     found = load_pretrained(tmp_path / "bare", add_special_tokens=[END])
     assert (found.added, found.tokenizer.sha256) == ((END,), other.sha256)
     assert other.decode([other.vocab_size - 1, *other.encode_ordinary("the fox")]) == END + "the fox"
-
-
-def test_a_special_token_found_in_ordinary_text_is_not_used(files):
-    # `tokenizers` finds control tokens of a Unigram vocabulary in ordinary text.
-    tokenizer = load_pretrained(files("unigram"), add_special_tokens=["</s>"]).tokenizer
-    assert tokenizer.special_tokens["</s>"] == tokenizer.vocab_size - 1
-    assert tokenizer.special_tokens["</s>"] not in tokenizer.encode_ordinary("</s>")
+    # `tokenizers` finds control tokens of a Unigram vocabulary in ordinary text, so they are not used.
+    new = load_pretrained(files("unigram"), add_special_tokens=["</s>"]).tokenizer
+    assert new.special_tokens["</s>"] == new.vocab_size - 1 not in new.encode_ordinary("</s>")
 
 
 def test_tokens_spell_text(opened):
@@ -175,8 +175,9 @@ def test_tokens_spell_text(opened):
     fallback = opened("byte_fallback")
     assert fallback.byte_ids == tuple(range(3, 259))
     assert [fallback.vocab[i] for i in fallback.byte_ids] == [bytes([byte]) for byte in range(256)]
-    assert opened("lowercased_bytes").vocab[opened("lowercased_bytes").encode_ordinary(" the")[0]] == b" the"
-    words = [opened("byte_fallback").vocab[i].decode().split() for i in opened("byte_fallback").superword_ids()]
+    lowercased = opened("lowercased_bytes")
+    assert lowercased.vocab[lowercased.encode_ordinary(" the")[0]] == b" the"
+    words = [fallback.vocab[i].decode().split() for i in fallback.superword_ids()]
     assert words
     assert all(len(parts) > 1 for parts in words)
 
@@ -190,16 +191,22 @@ def test_unknown_tokens_are_special_and_have_no_bytes(opened, name):
 
 
 def test_our_core_runs_what_it_can(tmp_path):
-    tokenizer = trained(special_tokens=[END])
+    tokenizer = trained(special_tokens=["<s>"])
     tokenizer.save(tmp_path / "ours")
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "tokenizer.json").write_bytes((tmp_path / "ours" / "tokenizer.json").read_bytes())
     for folder in ("ours", "hf", "hf/tokenizer.json"):
-        found = load_pretrained(tmp_path / folder, add_special_tokens=[END])
+        found = load_pretrained(tmp_path / folder, add_special_tokens=["<s>"])
         assert isinstance(found.tokenizer, Tokenizer)
-        assert found.tokenizer.encode_ordinary("the fox") == tokenizer.encode_ordinary("the fox")
+        assert found.tokenizer == Tokenizer.from_pretrained(str(tmp_path / folder)) == tokenizer
         assert (found.added, found.revision, found.about()["software"]) == ((), None, None)
     assert load_saved(tmp_path / "ours").sha256 == tokenizer.sha256
+    found = load_pretrained(tmp_path / "ours", add_special_tokens=["<s>", END])
+    assert (found.added, found.tokenizer.special_tokens) == ((END,), {"<s>": 258, END: 259})
+    found.tokenizer.save(tmp_path / "more")
+    assert load_saved(tmp_path / "more").sha256 == found.tokenizer.sha256
+    hf = pytest.importorskip("tokenizers")
+    assert hf.Tokenizer.from_file(str(tmp_path / "more" / "tokenizer.json")).token_to_id(END) == 259
 
 
 def test_a_model_file_of_tiktoken_is_run_by_our_core(tmp_path):
@@ -212,17 +219,6 @@ def test_a_model_file_of_tiktoken_is_run_by_our_core(tmp_path):
     assert found.tokenizer.special_tokens == {"<s>": 258, END: 259}
     with pytest.raises(UserError, match="contains no pattern"):
         load_pretrained(tmp_path / "tokenizer.model")
-
-
-def test_special_tokens_are_added_to_our_own(tmp_path):
-    tokenizer = trained(special_tokens=["<s>"])
-    tokenizer.save(tmp_path / "ours")
-    found = load_pretrained(tmp_path / "ours", add_special_tokens=["<s>", END])
-    assert (found.added, found.tokenizer.special_tokens) == ((END,), {"<s>": 258, END: 259})
-    found.tokenizer.save(tmp_path / "more")
-    assert load_saved(tmp_path / "more").sha256 == found.tokenizer.sha256
-    hf = pytest.importorskip("tokenizers")
-    assert hf.Tokenizer.from_file(str(tmp_path / "more" / "tokenizer.json")).token_to_id(END) == 259
 
 
 def test_an_added_token_becomes_special_and_keeps_its_id(tmp_path):
@@ -265,60 +261,67 @@ def test_a_cached_repository_is_read_offline_and_its_commit_reported(cache, file
     assert found.about()["revision"] == COMMIT
 
 
-def test_an_uncached_repository_is_an_error_with_a_remedy(cache):
-    with pytest.raises(UserError, match=r"neither a local file or folder nor in the cache.*check the name and"):
-        load_pretrained("other/model", cache=cache)
-    with pytest.raises(UserError, match="some/model at revision v2"):
-        load_pretrained("some/model", revision="v2", cache=cache)
-    with pytest.raises(UserError, match="revision='v2' is for repositories"):
-        load_pretrained(cache, revision="v2")
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("other/model", {}, r"neither a local file or folder nor in the cache.*check the name and"),
+        ("some/model", {"revision": "v2"}, "some/model at revision v2"),
+        (None, {"revision": "v2"}, "revision='v2' is for repositories"),
+        ("llama3/tokenizer.json", {}, r"llama3/tokenizer.json does not exist"),
+    ],
+)
+def test_an_uncached_repository_is_an_error_with_a_remedy(source, options, message, cache):
+    with pytest.raises(UserError, match=message):
+        load_pretrained(source or cache, cache=cache, **options)
 
 
 def test_repository_ids_are_distinguished_from_paths():
     assert all(map(is_repository_id, ["gpt2", "openai-community/gpt2", "google/byt5-small"]))
     wrong = ["llama3/tokenizer.json", "./gpt2", "/models/gpt2", "a/b/c", "vocab.txt", "spiece.model", ""]
     assert not any(map(is_repository_id, wrong))
-    with pytest.raises(UserError, match=r"llama3/tokenizer.json does not exist"):
-        load_pretrained("llama3/tokenizer.json")
 
 
-@pytest.mark.parametrize(("package", "name"), [("tokenizers", "unigram"), ("sentencepiece", "unigram.model")])
-def test_a_missing_package_is_one_line_with_the_remedy(files, monkeypatch, package, name):
-    path = files(name)
+@pytest.mark.parametrize(
+    ("package", "name", "message"),
+    [
+        ("tokenizers", "unigram", ""),
+        ("sentencepiece", "unigram.model", ""),
+        ("huggingface_hub", None, "not a local file or folder.*"),
+    ],
+)
+def test_a_missing_package_is_one_line_with_the_remedy(files, monkeypatch, package, name, message):
+    path = files(name) if name else "some/model"
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        UserError, match=rf"{package} is not installed; install it with: pip install 'super.*\[hf\]'"
-    ) as found:
+    message += rf"{package} is not installed.*: pip install 'super.*\[hf\]'"
+    with pytest.raises(UserError, match=message) as found:
         load_pretrained(path)
     assert "\n" not in str(found.value)
 
 
-def test_a_missing_hub_package_is_one_line_with_the_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(
-        UserError,
-        match=r"not a local file or folder.*huggingface_hub is not installed.*: pip install .*\[hf\]'",
-    ):
-        load_pretrained("some/model")
-
-
 def test_damaged_files_are_errors(tmp_path, files):
-    found = json.loads(files("unigram").read_text())
-    (tmp_path / "cut.json").write_text(json.dumps(found | {"model": {"type": "Unigram", "vocab": 3}}))
-    with pytest.raises(UserError, match="only byte-level BPE can be read; and tokenizers cannot read"):
-        load_pretrained(tmp_path / "cut.json")
-    found = json.loads(files("byte_fallback").read_text())
-    found["model"]["dropout"] = 0.1
-    (tmp_path / "random.json").write_text(json.dumps(found))
-    with pytest.raises(UserError, match=r"dropout of 0\.1, which gives random ids"):
-        load_pretrained(tmp_path / "random.json")
+    unigram, fallback = (json.loads(files(name).read_text()) for name in ("unigram", "byte_fallback"))
+    words = {"type": "WordLevel", "vocab": {"a": 4_000_000_000, "[UNK]": 1}, "unk_token": "[UNK]"}
+    for content, message in (
+        (
+            unigram | {"model": {"type": "Unigram", "vocab": 3}},
+            "only byte-level BPE can be read; and tokenizers cannot read",
+        ),
+        (fallback | {"model": fallback["model"] | {"dropout": 0.1}}, r"dropout of 0\.1, which gives random ids"),
+        # Limits are checked before anything is built.
+        ({"version": "1.0", "added_tokens": [], "model": words}, "has the id 4000000000: ids are below"),
+    ):
+        (tmp_path / "file.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=message):
+            load_pretrained(tmp_path / "file.json")
     (tmp_path / "damaged.model").write_bytes(b"\nnot a model")
-    pytest.importorskip("sentencepiece")
-    with pytest.raises(UserError, match=r"damaged\.model is not a SentencePiece model"):
-        load_pretrained(tmp_path / "damaged.model")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="contains no tokenizer"):
-        load_pretrained(tmp_path / "empty")
+    pytest.importorskip("sentencepiece")
+    for name, message in (
+        ("damaged.model", r"damaged\.model is not a SentencePiece model"),
+        ("empty", "contains no tokenizer"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_pretrained(tmp_path / name)
     with pytest.raises(UserError, match="lone surrogate"):
         load_pretrained(files("unigram")).tokenizer.encode_ordinary("\ud800")
 
@@ -348,13 +351,6 @@ def test_a_lone_surrogate_anywhere_in_a_file_is_an_error(tmp_path, files, name):
         (tmp_path / "file.json").write_text(json.dumps(found))
         with pytest.raises(UserError, match=r"file\.json is damaged: .* lone surrogate"):
             load_pretrained(tmp_path / "file.json")
-
-
-def test_limits_are_checked_before_anything_is_built(tmp_path):
-    words = {"type": "WordLevel", "vocab": {"a": 4_000_000_000, "[UNK]": 1}, "unk_token": "[UNK]"}
-    (tmp_path / "words.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": words}))
-    with pytest.raises(UserError, match="has the id 4000000000: ids are below"):
-        load_pretrained(tmp_path / "words.json")
 
 
 @pytest.mark.parametrize("pattern", ["none", "gpt2"])
@@ -416,27 +412,24 @@ def test_an_encoding_of_tiktoken_is_loaded_by_name(encoding, tmp_path):
     assert load_saved(tmp_path / "saved") == tokenizer
 
 
-def test_mistakes_with_encodings_are_one_line_with_the_remedy(encoding, monkeypatch):
-    with pytest.raises(UserError, match=r"encoding='o2000k'; it is one of: small_base, absent_base"):
-        load_pretrained("tiktoken:o2000k")
-    with pytest.raises(
-        UserError, match=r"cannot load absent_base \(no network\); run once with network access, or set"
+@pytest.mark.usefixtures("encoding")
+def test_mistakes_with_encodings_are_one_line_with_the_remedy(monkeypatch):
+    for name, options, message in (
+        ("o2000k", {}, r"encoding='o2000k'; it is one of: small_base, absent_base"),
+        ("absent_base", {}, r"cannot load absent_base \(no network\); run once with network access, or set"),
+        ("small_base", {"revision": "v2"}, "revision='v2' is for repositories, but tiktoken:small_base is an encoding"),
+        ("small_base", {"pattern": "gpt2"}, "has its own pattern and special tokens, so it takes no pattern"),
+        (None, {}, r"tiktoken is not installed; install it with: pip install .*\[hf\]'"),
     ):
-        load_pretrained("tiktoken:absent_base")
-    with pytest.raises(UserError, match="revision='v2' is for repositories, but tiktoken:small_base is an encoding"):
-        load_pretrained("tiktoken:small_base", revision="v2")
-    with pytest.raises(UserError, match="has its own pattern and special tokens, so it takes no pattern"):
-        load_pretrained("tiktoken:small_base", pattern="gpt2")
-    monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(UserError, match=r"tiktoken is not installed; install it with: pip install .*\[hf\]'"):
-        load_pretrained("tiktoken:small_base")
+        if name is None:
+            monkeypatch.setitem(sys.modules, "tiktoken", None)
+        with pytest.raises(UserError, match=message):
+            load_pretrained(f"tiktoken:{name or 'small_base'}", **options)
 
 
 def test_from_pretrained_takes_what_the_loader_takes(cache, files, tmp_path):
     tokenizer = trained(special_tokens=[END])
     tokenizer.save(tmp_path / "ours")
-    for source in (tmp_path / "ours", str(tmp_path / "ours" / "tokenizer.json")):
-        assert Tokenizer.from_pretrained(source) == tokenizer
     assert Tokenizer.from_pretrained(tmp_path / "ours", add_special_tokens=["<s>"]).special_tokens["<s>"] == 259
     snapshot = cache / "models--some--model" / "snapshots" / COMMIT
     (snapshot / "tokenizer.json").unlink()

@@ -1,11 +1,9 @@
 """Upload to the hub: the files, the card, and the calls of huggingface_hub."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -14,27 +12,18 @@ from tests import texts
 from tokenizer import Tokenizer, UserError, patterns, train_bpe
 from tokenizer.external.push import CARD
 
-FILES = {
-    *(CARD, "superbpe.json", "tokenizer.json", "tokenizer_config.json"),
-    *("tokenizer.tiktoken", "tokenizer.tiktoken.json"),
-}
+FILES = {CARD, "superbpe.json", "tokenizer.json", "tokenizer_config.json"}
+FILES |= {"tokenizer.tiktoken", "tokenizer.tiktoken.json"}
 TEXTS = texts.sample(60_000)
 
 
 @pytest.fixture(scope="module")
-def superwords() -> Tokenizer:
+def superwords():
     trained = train_bpe(TEXTS, 400, pattern="superbpe", unit="line")
     return train_superbpe(trained, TEXTS, vocab_size=400, rules="uw-2025", transition=0.8)
 
 
-def _code(card: str, way: str) -> str:
-    """The example of the card for one library."""
-    found = re.search(rf"^With {way}:\n\n```python\n(.*?)\n```", card, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path: Path) -> None:
+def test_a_dry_run_writes_the_files_and_the_card(superwords, tmp_path):
     to = superwords.push_to_hub("org/name", to=tmp_path / "out", license="apache-2.0")
     assert {path.name for path in Path(to).iterdir()} == FILES
     assert Tokenizer.load(to).sha256 == superwords.sha256
@@ -49,31 +38,22 @@ def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path
         assert f"\n{line}\n" in card
     with pytest.raises(UserError, match="already exists; name a new folder"):
         superwords.push_to_hub("org/name", to=to)
+    bare = Tokenizer.from_ranks([(0, 1), (256, 2)], pattern=patterns.resolve("gpt2"))
+    card = Path(bare.push_to_hub("org/name", to=tmp_path / "bare"), CARD).read_text(encoding="utf-8")
+    for unknown in ("training", "special tokens", "phase 2", "None"):
+        assert unknown not in card
 
 
-def test_a_failed_dry_run_leaves_nothing(
-    superwords: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tokenizer.external.push.write_whole", fail)
+def test_a_failed_dry_run_leaves_nothing(superwords, tmp_path, monkeypatch):
+    full = mock.Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr("tokenizer.external.push.write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         superwords.push_to_hub("org/name", to=tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_the_card_leaves_out_what_is_unknown(tmp_path: Path) -> None:
-    bare = Tokenizer.from_ranks([(0, 1), (256, 2)], pattern=patterns.resolve("gpt2"))
-    card = Path(bare.push_to_hub("org/name", to=tmp_path / "out"), CARD).read_text(encoding="utf-8")
-    for unknown in ("training", "special tokens", "phase 2", "None"):
-        assert unknown not in card
-
-
 @pytest.mark.slow
-def test_the_examples_of_the_card_give_the_same_ids(
-    superwords: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_card_give_the_same_ids(superwords, tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")
     folder = Path(superwords.push_to_hub("org/name", to=tmp_path / "out"))
     card = (folder / CARD).read_text(encoding="utf-8")
@@ -82,26 +62,25 @@ def test_the_examples_of_the_card_give_the_same_ids(
     load = transformers.AutoTokenizer.from_pretrained
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda _: load(str(folder)))
     for way in ("superbpe-framework", "transformers"):
-        found: dict[str, Any] = {}
-        exec(_code(card, way), found)
+        example = re.search(rf"^With {way}:\n\n```python\n(.*?)\n```", card, re.MULTILINE | re.DOTALL)
+        found = {}
+        exec(example[1], found)
         assert list(found["tokenizer"].encode(TEXTS[0])) == expected, way
 
 
 @pytest.mark.parametrize("has_card", [False, True])
-def test_an_upload_creates_the_repository_and_keeps_its_card(
-    superwords: Tokenizer, monkeypatch: pytest.MonkeyPatch, has_card: bool
-) -> None:
+def test_an_upload_creates_the_repository_and_keeps_its_card(superwords, monkeypatch, has_card):
     hub = pytest.importorskip("huggingface_hub")
-    calls: list[tuple[str, Any]] = []
+    calls = []
 
     class Api:
-        def create_repo(self, repository: str, **options: Any) -> None:
+        def create_repo(self, repository, **options):
             calls.append((repository, options))
 
-        def file_exists(self, repository: str, name: str) -> bool:
+        def file_exists(self, repository, name):
             return has_card and name == CARD
 
-        def upload_folder(self, *, folder_path: Path, **options: Any) -> SimpleNamespace:
+        def upload_folder(self, *, folder_path, **options):
             calls.append(({path.name for path in folder_path.iterdir()}, options["ignore_patterns"]))
             # Left over from another tokenizer, they would give other ids.
             assert {"tokenizer.json", "tokenizer.tiktoken", "tokenizer.tiktoken.json"} == {*options["delete_patterns"]}
@@ -112,14 +91,11 @@ def test_an_upload_creates_the_repository_and_keeps_its_card(
     assert calls == [("org/name", {"private": True, "exist_ok": True}), (FILES, [CARD] if has_card else None)]
 
 
-def test_a_failed_upload_names_the_remedy(superwords: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_upload_names_the_remedy(superwords, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
 
-    class Api:
-        def create_repo(self, *_: Any, **__: Any) -> None:
-            raise RuntimeError("401 Unauthorized")
-
-    monkeypatch.setattr(hub, "HfApi", Api)
+    create = mock.Mock(side_effect=RuntimeError("401 Unauthorized"))
+    monkeypatch.setattr(hub, "HfApi", lambda: SimpleNamespace(create_repo=create))
     with pytest.raises(UserError, match=r"org/name cannot be uploaded \(401 Unauthorized\); .* `hf auth login`"):
         superwords.push_to_hub("org/name")
     with pytest.raises(UserError, match="'a/b/c' is not the id of a repository; write ORGANIZATION/NAME"):

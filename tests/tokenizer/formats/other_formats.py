@@ -9,24 +9,25 @@ from tokenizer.files import digest
 TOKENS = {b"ab": 256, b"abc": 257, b"bc": 258, b"xyz": 259}  # nothing makes xyz
 
 
-def hf_file(tmp_path, **change):
+def hf_content(**change):
     """A small tokenizer.json; `change` replaces parts of it, `model_...` of its model."""
     model = {key[6:]: value for key, value in change.items() if key.startswith("model_")}
     vocab = {printable(bytes([i])): i for i in range(256)} | {printable(token): i for token, i in TOKENS.items()}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    content = {
+    return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [],
         "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": byte_level,
-        "decoder": byte_level,
+        **dict.fromkeys(("pre_tokenizer", "post_processor", "decoder"), byte_level(use_regex=True)),
         "model": {"type": "BPE", "vocab": vocab, "merges": ["a b", "ab c", "b c"], "ignore_merges": False} | model,
     } | {key: value for key, value in change.items() if not key.startswith("model_")}
+
+
+def hf_file(tmp_path, **change):
+    """The path of such a file."""
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(hf_content(**change)))
     return path
 
 
@@ -49,9 +50,12 @@ def split(regex, behavior="Isolated", **change):
     return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": False} | change
 
 
+def byte_level(*, use_regex):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+
+
 def sequence(*parts, use_regex=False):
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
-    return {"type": "Sequence", "pretokenizers": [*parts, byte_level]}
+    return {"type": "Sequence", "pretokenizers": [*parts, byte_level(use_regex=use_regex)]}
 
 
 def edit(path, change):

@@ -9,7 +9,7 @@ from tests import texts
 from tests.generated import ONE_PASS
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
 from tokenizer import Tokenizer, UserError, formats, patterns
-from tokenizer.definition import printable, unprintable
+from tokenizer.definition import ALPHABET, printable, unprintable
 from tokenizer.formats import tiktoken
 
 
@@ -19,6 +19,10 @@ def test_the_alphabet_has_an_inverse():
     assert unprintable("Ġthe") == b" the"
     for name in (" ", "the end", "日", "\x00", "ŀ\xad", "\x7f"):
         assert unprintable(name) is None
+    assert printable(b" the\n\x00\xff") == "ĠtheĊĀÿ"
+    assert len({printable(bytes([byte])) for byte in range(256)}) == 256
+    assert ALPHABET[0] == ord("!")
+    assert sorted(ALPHABET) == list(every)
 
 
 # Round trips.

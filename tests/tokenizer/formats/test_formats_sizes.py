@@ -75,13 +75,12 @@ def test_incomplete_lists_are_not_exported_as_ranks(tmp_path):
 
 def test_the_command_converts(trained, tmp_path, capsys):
     trained["superwords"].save(tmp_path / "ours")
-    steps = [
-        ([str(tmp_path / "ours"), str(tmp_path / "a.tiktoken"), "--to", "tiktoken"], "a.tiktoken"),
-        ([str(tmp_path / "a.tiktoken"), str(tmp_path / "hf"), "--to", "hf"], "hf"),
-        ([str(tmp_path / "hf"), str(tmp_path / "small"), "--to", "superbpe", "--cut", "600"], "small"),
-    ]
-    for arguments, output in steps:
-        assert main.run(["export", *arguments]) == 0
+    for source, output, *options in (
+        ("ours", "a.tiktoken", "--to", "tiktoken"),
+        ("a.tiktoken", "hf", "--to", "hf"),
+        ("hf", "small", "--to", "superbpe", "--cut", "600"),
+    ):
+        assert main.run(["export", str(tmp_path / source), str(tmp_path / output), *options]) == 0
         assert output in capsys.readouterr().out
     small = Tokenizer.load(tmp_path / "small")
     assert small.vocab_size == 600
@@ -89,18 +88,18 @@ def test_the_command_converts(trained, tmp_path, capsys):
     assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
 
 
-def test_mistakes_of_the_command_are_one_line_and_code_2(trained, tmp_path, capsys):
+def test_mistakes_of_the_command_are_one_line_and_code_2(trained, tmp_path, mistake):
     trained["two_pass"].save(tmp_path / "ours")
-    assert main.run(["export", str(tmp_path / "ours"), str(tmp_path / "x"), "--to", "hf"]) == 2
-    assert "error: a two-pass tokenizer cannot be written as tokenizer.json" in capsys.readouterr().err
-    assert main.run(["export", str(tmp_path / "nothing"), str(tmp_path / "x"), "--to", "hf"]) == 2
-    assert not (tmp_path / "x").exists()
     write_gpt2(trained["gpt2"], tmp_path / "gpt2")
-    options = ["--pattern", "gpt3", "--to", "hf"]
-    assert main.run(["export", str(tmp_path / "gpt2"), str(tmp_path / "x"), *options]) == 2
-    assert "unknown pattern 'gpt3' (did you mean 'gpt2'?)" in capsys.readouterr().err
-    for bad in (["--special", "x", "--to", "hf"], ["--to", "sp"]):
-        assert main.run(["export", str(tmp_path / "gpt2"), str(tmp_path / "x"), *bad]) == 2
+    for source, options, message in (
+        ("ours", ["--to", "hf"], "error: a two-pass tokenizer cannot be written as tokenizer.json"),
+        ("nothing", ["--to", "hf"], "nothing"),
+        ("gpt2", ["--pattern", "gpt3", "--to", "hf"], "unknown pattern 'gpt3' (did you mean 'gpt2'?)"),
+        ("gpt2", ["--special", "x", "--to", "hf"], "--special"),
+        ("gpt2", ["--to", "sp"], "--to"),
+    ):
+        assert message in mistake("export", tmp_path / source, tmp_path / "x", *options)
+        assert not (tmp_path / "x").exists()
 
 
 def test_special_tokens_of_ranks_come_from_the_command(trained, tmp_path):

@@ -1,4 +1,3 @@
-import json
 from collections import Counter
 from functools import partial
 from pydoc_data.topics import topics
@@ -8,31 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.benchmarks import ladder
+from tests.parity.peers import hf_model, hf_trained
 from tests.properties import examples
-from tokenizer.reference import (
-    TIE_BREAKS,
-    boundaries,
-    break_tie,
-    byte_alphabet,
-    count_pretokens,
-    cut_into_units,
-    encode,
-    encode_two_pass,
-    merge_by_rank,
-    open_runs,
-    ranks_of,
-    replace_pair,
-    split,
-    train_naive,
-    train_words,
-)
+from tests.tokenizer.train.small import pairs
+from tokenizer import reference
+from tokenizer.definition import unprintable
+from tokenizer.reference import TIE_BREAKS, byte_alphabet, count_pretokens, encode, encode_two_pass, replace_pair, split
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # Processes take long to start: the parallel rung has tests of its own, in ladder/test_rungs.py.
 LADDER = [name for name in ladder.EXACT if name != "parallel"]
-TRAINERS = {"reference": train_naive, **{name: ladder.TRAINERS[name] for name in LADDER}}
+TRAINERS = {"reference": reference.train_naive, **{name: ladder.TRAINERS[name] for name in LADDER}}
 train_fast = TRAINERS["lazy-heap"]
-WORD_TRAINERS = {"reference": train_words} | {
+WORD_TRAINERS = {"reference": reference.train_words} | {
     name: partial(ladder.train_words, name) for name in LADDER if name != "native"
 }
 every_trainer = pytest.mark.parametrize("train", TRAINERS.values(), ids=TRAINERS)
@@ -80,14 +67,14 @@ def test_tie_break_rules(train, tie_break, winner):
 
 def test_ties_compare_tuples_and_ranks_never_the_concatenation():
     pairs = [(b"ab", b"a"), (b"a", b"z")]
-    assert break_tie(pairs, {}, "lexicographic-greatest") == (b"ab", b"a")
-    assert break_tie([(b"a", b"bc"), (b"ab", b"a")], {}, "lexicographic-smallest") == (b"a", b"bc")
+    assert reference.break_tie(pairs, {}, "lexicographic-greatest") == (b"ab", b"a")
+    assert reference.break_tie([(b"a", b"bc"), (b"ab", b"a")], {}, "lexicographic-smallest") == (b"a", b"bc")
     # Merges follow the bytes by rank, whatever they spell.
     order = {token: place for place, token in enumerate([*byte_alphabet(), b"zz", b"aa"])}
-    assert break_tie([(b"aa", b"b"), (b"zz", b"b")], order, "lowest-ids") == (b"zz", b"b")
-    assert break_tie([(b" ", b"b"), (b"zz", b"b")], order, "lowest-ids") == (b" ", b"b")
+    assert reference.break_tie([(b"aa", b"b"), (b"zz", b"b")], order, "lowest-ids") == (b"zz", b"b")
+    assert reference.break_tie([(b" ", b"b"), (b"zz", b"b")], order, "lowest-ids") == (b" ", b"b")
     with pytest.raises(ValueError, match="use one of lowest-ids"):
-        break_tie(pairs, {}, "random")
+        reference.break_tie(pairs, {}, "random")
 
 
 @every_trainer
@@ -116,10 +103,10 @@ def test_a_pair_that_spells_a_token_is_not_merged(train):
 
 
 def test_units_and_special_strings():
-    assert cut_into_units("a\nb\u2028c\r\n\nd", "line") == ["a\n", "b\u2028c\r\n", "\n", "d"]
-    assert cut_into_units("a\nb", "document") == ["a\nb"]
+    assert reference.cut_into_units("a\nb\u2028c\r\n\nd", "line") == ["a\n", "b\u2028c\r\n", "\n", "d"]
+    assert reference.cut_into_units("a\nb", "document") == ["a\nb"]
     with pytest.raises(ValueError, match="unit='lines' is unknown"):
-        cut_into_units("a", "lines")
+        reference.cut_into_units("a", "lines")
     # The pattern sees the end of a unit and of ordinary text, so a space before it stays apart.
     assert count_pretokens(["a \n b"], GPT2) == Counter([b"a", b" \n", b" b"])
     assert count_pretokens(["a \n b"], GPT2, unit="line") == Counter([b"a", b" \n", b" b"])
@@ -133,17 +120,17 @@ def test_empty_matches_cut_and_the_search_continues():
     digits = r"(?=(\d{3})+(?!\d))"
     assert split("1234567 1000", digits) == ["1", "234", "567 1", "000"]
     assert split("ab", "") == ["a", "b"]
-    assert boundaries("", GPT2) == [0]
+    assert reference.boundaries("", GPT2) == [0]
     assert split("", GPT2) == []
 
 
 def test_a_seam_is_closed_by_a_cut_at_it_or_inside_either_token():
     tokens = [b"ab", b"cd", b"ef"]
-    assert open_runs(tokens, [0, 6]) == [(b"ab", b"cd", b"ef")]
-    assert open_runs(tokens, [2]) == [(b"ab",), (b"cd", b"ef")]
-    assert open_runs(tokens, [3]) == [(b"ab",), (b"cd",), (b"ef",)]
-    assert open_runs(tokens, [1]) == [(b"ab",), (b"cd", b"ef")]
-    assert open_runs([], [0]) == []
+    assert reference.open_runs(tokens, [0, 6]) == [(b"ab", b"cd", b"ef")]
+    assert reference.open_runs(tokens, [2]) == [(b"ab",), (b"cd", b"ef")]
+    assert reference.open_runs(tokens, [3]) == [(b"ab",), (b"cd",), (b"ef",)]
+    assert reference.open_runs(tokens, [1]) == [(b"ab",), (b"cd", b"ef")]
+    assert reference.open_runs([], [0]) == []
 
 
 def test_two_pass_keeps_pretokens_and_opens_the_seams_between_them():
@@ -172,7 +159,7 @@ options = st.fixed_dictionaries(
 
 @examples(quick=200, full=400, counts=corpora, options=options)
 def test_all_trainers_learn_the_same_merges(counts, options):
-    expected = train_naive(counts, 40, **options)
+    expected = reference.train_naive(counts, 40, **options)
     for name, train in TRAINERS.items():
         assert train(counts, 40, **options) == expected, name
 
@@ -225,50 +212,24 @@ def test_nothing_is_lost(text):
     phase2 = [(b"1", b"1"), (b"\xa4", b" "), (b"b", b" ab"), (b" ab", b" ab")]
     assert b"".join(encode(text, phase1 + phase2, GPT2)).decode() == text
     assert b"".join(encode_two_pass(text, phase1, phase2, GPT2, r"\p{N}+")).decode() == text
-    assert "".join(cut_into_units(text, "line")) == text
+    assert "".join(reference.cut_into_units(text, "line")) == text
 
 
 # HF tokenizers as a third opinion.
 
 
-def hf_tokenizer(pattern):
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=256 + 400,
-        min_frequency=0,
-        show_progress=False,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator([TEXT], trainer)
-    return tokenizer
-
-
 @pytest.mark.parametrize("pattern", [GPT2, r" ?\p{L}+"])
 def test_lowest_ids_is_the_tie_break_of_hf_tokenizers(pattern):
-    hf = hf_tokenizer(pattern)
-    characters = {}
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    moved = [byte for byte in range(256) if byte not in printable]
-    characters.update({chr(byte): byte for byte in printable})
-    characters.update({chr(256 + place): byte for place, byte in enumerate(moved)})
-    stored = json.loads(hf.to_str())["model"]["merges"]
-    theirs = [tuple(bytes(characters[c] for c in token) for token in merge) for merge in stored]
+    pytest.importorskip("tokenizers")
+    hf = hf_trained([TEXT], pattern, 400)
+    theirs = [tuple(map(unprintable, merge)) for merge in hf_model(hf)["merges"]]
     ours = train_fast(count_pretokens([TEXT], pattern), len(theirs))
     assert len(theirs) == 400
-    assert [(left, right) for left, right, _ in ours] == theirs
-
+    assert pairs(ours) == theirs
     for text in (TEXT, "catatonic  hat's 1234\n\n äääöö 日日本 aaaaaaa", "thethethe the  the"):
-        spelled = [bytes(characters[c] for c in token) for token in hf.encode(text).tokens]
-        assert encode(text, theirs, pattern) == spelled
+        assert encode(text, theirs, pattern) == list(map(unprintable, hf.encode(text).tokens))
 
 
 def test_the_last_rank_of_a_pair_listed_twice_counts():
-    assert ranks_of([(b"a", b"b"), (b"b", b"c"), (b"a", b"b")]) == {(b"a", b"b"): 2, (b"b", b"c"): 1}
-    assert merge_by_rank([b"a", b"b", b"c"], {(b"a", b"b"): 2, (b"b", b"c"): 1}) == [b"a", b"bc"]
+    assert reference.ranks_of([(b"a", b"b"), (b"b", b"c"), (b"a", b"b")]) == {(b"a", b"b"): 2, (b"b", b"c"): 1}
+    assert reference.merge_by_rank([b"a", b"b", b"c"], {(b"a", b"b"): 2, (b"b", b"c"): 1}) == [b"a", b"bc"]

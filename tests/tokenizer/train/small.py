@@ -3,10 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from tokenizer import (
-    PretokenCounts,
-    patterns,
-)
+from tokenizer import PretokenCounts, patterns
 
 
 def counts_of(pretokens):

@@ -2,14 +2,13 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.generated import defined
 from tests.tokenizer.train.small import CORPORA, counts_of, pairs
 from tokenizer import Tokenizer, UserError, patterns, reference, train_bpe
-from tokenizer.definition import Definition
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -59,28 +58,13 @@ def test_tokenizers_that_cannot_be_continued_are_rejected(real, trained):
 def _imported(n_specials_inside):
     """Ids out of order, a token that two merges make, one that none makes, a special token among the others."""
     byte_ids = [*range(255, -1, -1)]
-    at = {byte: byte_ids[byte] for byte in b"abcd "}
+    a, b, c, d = (byte_ids[byte] for byte in b"abcd")
     specials = {"<s>": 256} if n_specials_inside else {}
     first = 256 + n_specials_inside
     ab, bc, abc, dd = first, first + 1, first + 2, first + 3
-    merges = [
-        (at[ord("b")], at[ord("c")], bc),
-        (at[ord("a")], at[ord("b")], ab),
-        (ab, at[ord("c")], abc),
-        (at[ord("a")], bc, abc),
-        (at[ord("d")], at[ord("d")], dd),
-    ]
-    return Tokenizer(
-        Definition(
-            byte_ids=byte_ids,
-            merge_ids=np.array(merges, np.uint32),
-            n_phase1_merges=len(merges),
-            pattern=patterns.resolve("none"),
-            special_tokens=specials,
-            ignore_merges=True,
-            unmerged={b"dada": first + 4},
-        )
-    )
+    merges = [(b, c, bc), (a, b, ab), (ab, c, abc), (a, bc, abc), (d, d, dd)]
+    options = {"special_tokens": specials, "ignore_merges": True, "unmerged": {b"dada": first + 4}}
+    return defined(merges, byte_ids=byte_ids, pattern="none", **options)
 
 
 @given(
