@@ -6,11 +6,11 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,15 +30,15 @@ from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from lm.model.weights import load_tensors
 from lm.train.trainer import CHECKPOINT
 from superbpe import Source, train_superbpe
-from tests.experiments.cluster import test_models
+from tests.experiments.cluster import ray_tasks, test_models
+from tests.experiments.cluster.test_equality import SETTINGS, files_of
 from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
 from tokenizer.corpus.overlap import find_overlap
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
-SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "2"))
 """Workers to kill in each stage."""
 ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
@@ -68,8 +68,6 @@ def address(tmp_path_factory):
         machines.shutdown()
         os.environ.clear()
         os.environ |= before
-        import shutil
-
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -93,10 +91,6 @@ def corpus(tmp_path):
         rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
         (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
     return Corpus(CorpusConfig(paths=[str(tmp_path / "*.jsonl")]))
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def workers() -> list[psutil.Process]:
@@ -187,60 +181,32 @@ def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
     assert sum(kills.values()) >= 5 * KILLS
 
 
-def attempted(folder: Path, number: int) -> bool:
-    """Whether this is not the first attempt."""
-    path = folder / f"{number}.attempted"
-    found = path.exists()
-    path.touch()
-    return found
-
-
-def stop_once(folder: Path, number: int, beat: object) -> tasks.Blocks:
-    """Stop the process in the first attempt of the first two tasks."""
-    if number < 2 and not attempted(folder, number):
-        os.kill(os.getpid(), signal.SIGSTOP)
-    yield from ()
-    return number
-
-
 def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tmp_path, caplog):
     """There are two cores; both of the first tasks are stopped."""
     cluster = connect(replace(runner, timeout_s=5.0))
-    found = cluster.run(partial(stop_once, tmp_path), [Task(f"part-{i}", [i], i) for i in range(4)], tmp_path)
+    found = cluster.run(partial(ray_tasks.stop_once, tmp_path), [Task(f"part-{i}", [i], i) for i in range(4)], tmp_path)
     assert [result.value for result in found] == [0, 1, 2, 3]
     assert "was ended: it showed no progress for runner.timeout_s=5 seconds" in caplog.text
     assert "lost its worker; attempt 2 runs on" in caplog.text
 
 
-def kill(number: int, beat: object) -> tasks.Blocks:
-    os.kill(os.getpid(), signal.SIGKILL)
-    yield from ()
-
-
-def fail(number: int, beat: object) -> tasks.Blocks:
-    yield from ()
-    raise UserError("a.jsonl: line 3: not JSON")
-
-
 def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"^a.jsonl: line 3: not JSON$"):
-        list(cluster.run(fail, [Task("bad", [], 0)], tmp_path))
+        list(cluster.run(ray_tasks.fail, [Task("bad", [], 0)], tmp_path))
     monkeypatch.setattr(tasks, "RETRIES", 1)
     with pytest.raises(UserError, match=r"task killed was lost again and again .* if memory is short, lower runner"):
-        list(cluster.run(kill, [Task("killed", [], 0)], tmp_path))
+        list(cluster.run(ray_tasks.kill, [Task("killed", [], 0)], tmp_path))
 
 
 def test_that_nothing_can_start_is_said(runner, tmp_path, caplog):
     cluster = connect(replace(runner, threads=8))
-    started = time.monotonic()
 
     def report(done: int) -> None:
         if "no machine of the Ray cluster has 8 CPUs" in caplog.text:
             raise KeyboardInterrupt
-        assert time.monotonic() - started < 60
 
     with pytest.raises(KeyboardInterrupt):
-        list(cluster.run(fail, [Task("part", [], 0)], tmp_path, report))
+        list(cluster.run(ray_tasks.fail, [Task("part", [], 0)], tmp_path, report))
 
 
 def test_a_cluster_that_does_not_exist_is_an_error():
@@ -254,63 +220,38 @@ def test_a_cluster_that_does_not_exist_is_an_error():
 
 
 DRIVER = """
-import sys
+import sys, time
 from functools import partial
 from pathlib import Path
 from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
-from tests.experiments.cluster.test_ray import slowly
+from tests.experiments.cluster.ray_tasks import slowly
 cluster, folder = connect(RunnerConfig(name="ray", address=sys.argv[1])), Path(sys.argv[2])
 for result in cluster.run(partial(slowly, folder), [Task(f"part-{i}", [i], i) for i in range(10)], folder):
     print(result.value, flush=True)
+time.sleep(3)
 """
 
 
-def kill_once(folder: Path, number: int, beat: object) -> tasks.Blocks:
-    if not attempted(folder, number):
-        os.kill(os.getpid(), signal.SIGKILL)
-    yield from ()
-    return number
-
-
-def test_a_lost_worker_is_one_line(address, tmp_path):
-    """Ray's paragraphs are in its own logs."""
-    code = DRIVER.replace("slowly", "kill_once").replace("range(10)", "range(1)") + "import time; time.sleep(3)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, address, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    assert ended.stdout == "0\n"
-    assert re.fullmatch(r"task part-0 lost its worker; attempt 2 runs on \S+\n", ended.stderr)
-
-
-def slowly(folder: Path, number: int, beat: object) -> tasks.Blocks:
-    with (folder / "executed").open("a") as file:
-        file.write(f"{number}\n")
-    time.sleep(0.5)
-    yield from ()
-    return number
-
-
-def executed(folder: Path) -> list[int]:
-    return sorted(map(int, (folder / "executed").read_text().split()))
-
-
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
-def test_finished_parts_survive_their_driver(address, tmp_path, stop):
+def test_finished_parts_survive_their_driver_and_a_lost_worker_is_one_line(address, tmp_path):
+    """Ray's own paragraphs about the worker stay in its logs."""
     command = [sys.executable, "-c", DRIVER, address, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def executed():
+        return list(map(int, (tmp_path / "executed").read_text().split()))
+
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as driver:
-        assert driver.stdout.readline() == "0\n"
-        assert driver.stdout.readline() == "1\n"
-        driver.send_signal(stop)
-    done = set(executed(tmp_path))
+        assert [driver.stdout.readline() for _ in range(2)] == ["0\n", "1\n"]
+        driver.kill()
+    done = set(executed())
     assert len(done) < 10
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=True)
     assert ended.stdout.split() == list(map(str, range(10)))
-    again = executed(tmp_path)
+    assert re.fullmatch(r"task part-9 lost its worker; attempt 2 runs on \S+\n", ended.stderr)
+    again = executed()
     assert set(again) == set(range(10))
-    recorded = [number for number in done if again.count(number) == 1]
-    assert len(recorded) >= 2
+    assert sum(again.count(number) == 1 for number in done) >= 2
     assert len(again) <= 10 + 3, "at most those that were running are done twice"
 
 
@@ -325,7 +266,7 @@ def interrupt_after_progress(run: tasks._Run) -> int:
 def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
-    overrides += ["budget.train_bytes=3000000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
+    overrides += ["budget.train_bytes=1500000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
     elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
     elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
     run_stages("shard", elsewhere, tmp_path / "shards")
@@ -336,7 +277,7 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     assert not list((tmp_path / "ray").glob(".tasks*"))
     for folder in (tmp_path / "ray").glob(".lm-*.partial"):
         _, meta = load_tensors(folder / CHECKPOINT)
-        assert meta["step"] > 1
+        assert meta["step"] >= 1
     with Killer(1) as killer:
         run_stages("evaluate", elsewhere, tmp_path / "remote")
     assert killer.kills == 1
