@@ -1,10 +1,6 @@
 """Text and artifacts of runs in a loopback bucket: the results of local files, and no credentials in any file."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,14 +10,11 @@ from tests.experiments.conftest import tiny_overrides
 from tests.experiments.outputs import run_until as run
 from tests.tokenizer.corpus.endpoint import SECRETS
 
-if TYPE_CHECKING:
-    from tests.tokenizer.corpus.endpoint import Endpoint
-
 DOCUMENT = {"text": "the cat sat on the mat, and the dog sat on the log\n" * 3}
 
 
 @pytest.fixture
-def bucket(endpoint, tmp_path: Path) -> Path:
+def bucket(endpoint, tmp_path):
     """Folder of the files that are in s3://bucket/text as well; the second one is damaged."""
     folder = tmp_path / "text"
     folder.mkdir()
@@ -32,14 +25,14 @@ def bucket(endpoint, tmp_path: Path) -> Path:
     return folder
 
 
-def count(folder: Path, *settings: str) -> tuple[int, Path | None]:
+def count(folder, *settings):
     """Run `superbpe count`; return the exit code and the artifact's folder."""
     common = ["corpus=files", "corpus.heldout_fraction=0.1", f"hydra.run.dir={folder}", f"artifacts={folder}/artifacts"]
     code = run("count", [*common, *settings])
     return code, next(iter((folder / "artifacts").glob("count*")), None)
 
 
-def test_counts_and_skipped_lines_of_a_bucket(bucket: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_counts_and_skipped_lines_of_a_bucket(bucket, tmp_path, capfd):
     found = {}
     for name, where in (("near", str(bucket)), ("far", "s3://bucket/text/*.jsonl")):
         code, artifact = count(tmp_path / name, f"corpus.paths=['{where}']", "corpus.on_error=skip")
@@ -58,13 +51,7 @@ def test_counts_and_skipped_lines_of_a_bucket(bucket: Path, tmp_path: Path, capf
 
 
 @pytest.mark.slow
-def test_a_signed_url_is_not_stored(
-    bucket: Path,
-    tmp_path: Path,
-    endpoint,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_signed_url_is_not_stored(bucket, tmp_path, endpoint, monkeypatch, capfd):
     url = f"{endpoint.url.replace('//', '//me:pw@')}/bucket/text/0.jsonl?X-Amz-Signature=signed"
     code, _ = count(tmp_path / "given", f"corpus.paths=['{url}']")
     assert code == 2
@@ -85,19 +72,17 @@ def test_a_signed_url_is_not_stored(
 
 
 @pytest.mark.slow
-def test_a_run_over_a_faulty_bucket_equals_one_over_files(
-    bucket: Path, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_over_a_faulty_bucket_equals_one_over_files(bucket, tmp_path, endpoint, monkeypatch):
     url = "s3://bucket/artifacts"
     kinds = ("count-*/counts.parquet", "tokenizer-*/tokenizer.json", "shards-*/**/*.bin", "evaluation-*/*.npz")
 
-    def run_on(machine: str, text: str, artifacts: str) -> Path:
+    def run_on(machine, text, artifacts):
         monkeypatch.setenv("SUPERBPE_CACHE", str(tmp_path / machine))
         others = [each for each in tiny_overrides(text, tmp_path / machine) if not each.startswith("artifacts=")]
         assert run("evaluate", [*others, f"artifacts={artifacts}", "corpus.on_error=skip"]) == 0
         return Store.at(artifacts).root
 
-    def results(root: Path) -> dict[str, bytes]:
+    def results(root):
         return {str(path.relative_to(root)): path.read_bytes() for kind in kinds for path in root.glob(kind)}
 
     near = results(run_on("near", str(bucket), str(tmp_path / "near" / "artifacts")))

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,11 +20,11 @@ from tokenizer.external.load import load_pretrained
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def files_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def again(corpus: Corpus) -> Corpus:
+def again(corpus):
     return Corpus(corpus.config)
 
 

@@ -1,13 +1,9 @@
 """Models that are trained and scored in tasks are those of a run in one process."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +21,7 @@ os.umask(UMASK)
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+def ray(monkeypatch):
     """One thread: models that train at the same time in one process would share Torch's settings."""
     made = FakeRay(1)
     made.pool = ThreadPoolExecutor(1)
@@ -35,7 +31,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     return made
 
 
-def results(folder: Path) -> dict[str, Any]:
+def results(folder):
     """Checksums of all weights, scores and training metrics, without times, by artifact."""
     found = {}
     for path in [*folder.glob("lm-*"), *folder.glob("trunk-*"), *folder.glob("evaluation-*")]:
@@ -48,9 +44,7 @@ def results(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_models_and_scores_are_equal(
-    tiny: list[str], tmp_path: Path, ray: FakeRay, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_models_and_scores_are_equal(tiny, tmp_path, ray, capsys):
     run_stages("evaluate", [*tiny, *LADDER, *DECAY], tmp_path / "local")
     expected = results(tmp_path / "artifacts")
     assert len([name for name in expected if name.startswith("lm-")]) == 8  # arms, seeds, budgets
@@ -73,7 +67,7 @@ def test_models_and_scores_are_equal(
     assert {path.name for path in (tmp_path / "ray").glob("lm-*")} == made
 
 
-def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+def test_learning_rates_are_tuned(tiny, tmp_path, ray):
     rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
     assert [name for name in ray.submitted if name.startswith("tuning")] == [
@@ -86,7 +80,7 @@ def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay)
     assert {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")} == made
 
 
-def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+def test_a_task_s_error_is_the_user_s(tiny, tmp_path, ray):
     with pytest.raises(UserError, match="training diverged; lower the learning rates"):
         run_stages(
             "train_lm",
@@ -99,12 +93,12 @@ def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: Fake
     ("name", "asked", "has", "expected"),
     [("ray", None, 0, None), ("ray", None, 8, 1), ("ray", 1, 8, 1), ("ray", 0, 8, 0), ("local", 1, 8, None)],
 )
-def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
+def test_where_models_are_trained(ray, name, asked, has, expected):
     ray.resources["GPU"] = has
     place = models.place(RunnerConfig(name=name, gpus=asked))
     assert (place and place.gpus) == expected
 
 
-def test_a_single_machine_without_a_gpu_cannot_be_asked_for_one(ray: FakeRay) -> None:
+def test_a_single_machine_without_a_gpu_cannot_be_asked_for_one(ray):
     with pytest.raises(UserError, match=r"runner\.gpus=1, but this machine has no GPU"):
         models.place(RunnerConfig(name="ray", gpus=1))

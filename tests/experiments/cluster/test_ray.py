@@ -1,7 +1,5 @@
 """A real Ray cluster of several processes: results equal those of threads, whatever dies or hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -93,7 +91,7 @@ def corpus(tmp_path):
     return Corpus(CorpusConfig(paths=[str(tmp_path / "*.jsonl")]))
 
 
-def workers() -> list[psutil.Process]:
+def workers():
     """The busy workers."""
     with suppress(psutil.NoSuchProcess):
         found = psutil.Process().children(recursive=True)
@@ -104,11 +102,11 @@ def workers() -> list[psutil.Process]:
 class Killer(threading.Thread):
     """Kills a busy worker now and then, until it is stopped or has killed enough."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most):
         super().__init__(daemon=True)
         self.kills, self.most, self.stopped, self.rng = 0, most, threading.Event(), random.Random(1)
 
-    def run(self) -> None:
+    def run(self):
         while self.kills < self.most and not self.stopped.wait(self.rng.uniform(0.05, 0.4)):
             if busy := workers():
                 try:
@@ -117,11 +115,11 @@ class Killer(threading.Thread):
                     continue
                 self.kills += 1
 
-    def __enter__(self) -> Killer:
+    def __enter__(self):
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stopped.set()
         self.join()
 
@@ -201,7 +199,7 @@ def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
 def test_that_nothing_can_start_is_said(runner, tmp_path, caplog):
     cluster = connect(replace(runner, threads=8))
 
-    def report(done: int) -> None:
+    def report(done):
         if "no machine of the Ray cluster has 8 CPUs" in caplog.text:
             raise KeyboardInterrupt
 
@@ -255,7 +253,7 @@ def test_finished_parts_survive_their_driver_and_a_lost_worker_is_one_line(addre
     assert len(again) <= 10 + 3, "at most those that were running are done twice"
 
 
-def interrupt_after_progress(run: tasks._Run) -> int:
+def interrupt_after_progress(run):
     if len(run.submitted) == 2 and all(
         task in run.signs and run.signs[task][0].done for task in run.submitted.values()
     ):

@@ -1,9 +1,6 @@
 """Artifacts of a run on a cluster equal those of a run on this machine."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +11,7 @@ from tests.experiments.conftest import run_stages
 from tokenizer.corpus.corpus import Corpus
 
 
-def files_by_artifact(folder: Path) -> dict[str, dict]:
+def files_by_artifact(folder):
     manifests = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("[a-z]*/manifest.json")}
     for name, manifest in manifests.items():
         manifest["files"].pop("superbpe.json", None)  # contains the seconds that training took
@@ -26,9 +23,7 @@ def files_by_artifact(folder: Path) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("kind", ["corpus", "named-sources"])
-def test_artifacts_are_equal(
-    tiny: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     rows = corpus.read_text().splitlines(keepends=True)
     for name, chosen in (("all", rows), ("heldout", rows[::9]), ("a", rows[:150]), ("b", rows[100:])):
         (tmp_path / name).mkdir()

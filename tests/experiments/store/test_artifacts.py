@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,23 +11,20 @@ from experiments.store.artifacts import Store
 from tests.experiments.store.demo import Demo, make
 from tokenizer.errors import UserError
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def _write(text: str) -> Any:
-    def build(folder: Path) -> dict[str, Any]:
+def _write(text):
+    def build(folder):
         (folder / "result.txt").write_text(text)
         return {"length": len(text)}
 
     return build
 
 
-def _make(store: Store, text: str = "hello", **config: Any) -> Any:
+def _make(store, text="hello", **config):
     return make(store, "demo", config=config, inputs={"corpus": "c" * 64}, build=_write(text))
 
 
-def test_an_artifact_is_made_once_and_then_found(tmp_path: Path) -> None:
+def test_an_artifact_is_made_once_and_then_found(tmp_path):
     store = Store(tmp_path)
     first, second = _make(store, size=1), _make(store, "something else", size=1)
     assert first.fresh
@@ -41,7 +35,7 @@ def test_an_artifact_is_made_once_and_then_found(tmp_path: Path) -> None:
     assert _make(store, size=2).path != first.path
 
 
-def test_the_manifest_says_where_it_came_from_and_what_it_cost(tmp_path: Path) -> None:
+def test_the_manifest_says_where_it_came_from_and_what_it_cost(tmp_path):
     manifest = json.loads((_make(Store(tmp_path), size=1).path / "manifest.json").read_text())
     assert manifest["stage"] == "demo"
     assert manifest["config"] == {"size": 1}
@@ -54,8 +48,8 @@ def test_the_manifest_says_where_it_came_from_and_what_it_cost(tmp_path: Path) -
     assert manifest["command"].startswith("python ")
 
 
-def test_a_failing_stage_leaves_nothing(tmp_path: Path) -> None:
-    def build(folder: Path) -> dict[str, Any]:
+def test_a_failing_stage_leaves_nothing(tmp_path):
+    def build(folder):
         (folder / "half.txt").write_text("half")
         raise UserError("no text")
 
@@ -64,10 +58,10 @@ def test_a_failing_stage_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
-def test_a_resumable_stage_finds_its_unfinished_folder(tmp_path: Path) -> None:
+def test_a_resumable_stage_finds_its_unfinished_folder(tmp_path):
     store, sittings = Store(tmp_path), []
 
-    def build(folder: Path) -> dict[str, Any]:
+    def build(folder):
         sittings.append((folder / "checkpoint").exists())
         (folder / "checkpoint").write_text("step 7")
         if len(sittings) == 1:
@@ -85,7 +79,7 @@ def test_a_resumable_stage_finds_its_unfinished_folder(tmp_path: Path) -> None:
     ("damage", "reason"),
     [("shorter", "is damaged: it has 2 bytes, not 5"), ("missing", "is missing"), ("manifest", "is not JSON")],
 )
-def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: str, reason: str) -> None:
+def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path, damage, reason):
     path = _make(Store(tmp_path)).path
     if damage == "shorter":
         (path / "result.txt").write_text("he")
@@ -97,14 +91,14 @@ def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: 
         _make(Store(tmp_path))
 
 
-def test_a_root_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
+def test_a_root_that_cannot_be_written_is_a_user_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="artifacts="):
         _make(Store(tmp_path / "file"))
 
 
-def _slow(root: Path, started: Any) -> None:
-    def build(folder: Path) -> dict[str, Any]:
+def _slow(root, started):
+    def build(folder):
         (folder / "half.txt").write_text("half")
         started.set()
         time.sleep(60)
@@ -113,7 +107,7 @@ def _slow(root: Path, started: Any) -> None:
     make(Store(root), "demo", config={}, inputs={"corpus": "c" * 64}, build=build)
 
 
-def test_a_killed_process_frees_its_lock_and_its_files_are_not_used(tmp_path: Path) -> None:
+def test_a_killed_process_frees_its_lock_and_its_files_are_not_used(tmp_path):
     processes = multiprocessing.get_context("spawn")
     started = processes.Event()
     process = processes.Process(target=_slow, args=(tmp_path, started))
@@ -131,8 +125,8 @@ def test_a_killed_process_frees_its_lock_and_its_files_are_not_used(tmp_path: Pa
     assert set(made.manifest.files) == {"result.txt"}
 
 
-def _appending(root: Path, log: Path) -> None:
-    def build(folder: Path) -> dict[str, Any]:
+def _appending(root, log):
+    def build(folder):
         time.sleep(0.3)
         with log.open("a") as file:
             file.write("made\n")
@@ -142,7 +136,7 @@ def _appending(root: Path, log: Path) -> None:
     make(Store(root), "demo", config={}, inputs={}, build=build)
 
 
-def test_two_processes_do_the_work_once_and_waiting_is_announced(tmp_path: Path) -> None:
+def test_two_processes_do_the_work_once_and_waiting_is_announced(tmp_path):
     waited: list[str] = []
     processes = multiprocessing.get_context("spawn")
     process = processes.Process(target=_appending, args=(tmp_path, tmp_path / "log"))
@@ -157,7 +151,7 @@ def test_two_processes_do_the_work_once_and_waiting_is_announced(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "[]", "{"])
-def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
+def test_damaged_records_are_a_users_error(text, tmp_path):
     (tmp_path / "count-0").mkdir()
     for path in (tmp_path / "count-0" / "manifest.json", tmp_path / "run.json"):
         path.write_text(text)
@@ -167,6 +161,6 @@ def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
         records.load(tmp_path / "run.json")
 
 
-def test_keys_of_another_version_do_not_make_a_record_unreadable(tmp_path: Path) -> None:
+def test_keys_of_another_version_do_not_make_a_record_unreadable(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"folder": "", "overrides": ["a=1"], "stage": "report"}))
     assert records.load(tmp_path / "run.json").overrides == ["a=1"]
