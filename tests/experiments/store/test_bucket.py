@@ -52,7 +52,7 @@ def contents(folder):
     return files
 
 
-@pytest.mark.parametrize("fault", [None, 500, 503, 429, "cut", "slow"])
+@pytest.mark.parametrize("fault", [None, 503, "cut", "slow"])
 def test_an_artifact_is_found_on_another_machine(fault, endpoint, tmp_path):
     endpoint.upload_faults.extend([fault, None] * 2 if fault else [])
     first = made(store(tmp_path / "one"))
@@ -70,16 +70,9 @@ def test_an_artifact_is_found_on_another_machine(fault, endpoint, tmp_path):
     assert store(tmp_path / "three").names("lm-") == [first.name]
 
 
-def test_the_manifest_is_written_last(endpoint, tmp_path):
-    name = made(store(tmp_path / "one")).name
-    written = [path for method, path, _ in endpoint.requests if method == "PUT"]
-    assert [path for path in written if "manifest.json" in path] == written[-1:]
-    del endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"]
-    assert store(tmp_path / "two").find(name, Demo) is None
-    assert made(store(tmp_path / "two")).fresh
-
-
-def test_a_failed_upload_resumes_without_building_again(endpoint, tmp_path, monkeypatch):
+def test_the_manifest_is_written_last_and_a_failed_upload_resumes_without_building_again(
+    endpoint, tmp_path, monkeypatch
+):
     monkeypatch.setattr(remote, "ATTEMPTS", 2)
     endpoint.upload_faults.extend([503] * 100)
     message = rf"{URL}/lm-\w+/\w+: cannot be written after 2 attempts.*run the same command again"
@@ -87,8 +80,13 @@ def test_a_failed_upload_resumes_without_building_again(endpoint, tmp_path, monk
         made(store(tmp_path / "one"))
     assert not any(secret in str(error.value) for secret in SECRETS)
     endpoint.upload_faults.clear()
-    made(store(tmp_path / "one"), not_again)
+    name = made(store(tmp_path / "one"), not_again).name
     assert contents(made(store(tmp_path / "two"), not_again).path) == FILES
+    written = [path for method, path, _ in endpoint.requests if method == "PUT"]
+    assert [path for path in written if "manifest.json" in path] == written[-1:]
+    del endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"]
+    assert store(tmp_path / "three").find(name, Demo) is None
+    assert made(store(tmp_path / "three")).fresh
 
 
 def test_two_machines_upload_one_artifact(endpoint, tmp_path, monkeypatch):
@@ -105,17 +103,6 @@ def test_two_machines_upload_one_artifact(endpoint, tmp_path, monkeypatch):
     assert contents(made(store(tmp_path / "three"), not_again).path) == FILES
 
 
-def test_names_in_a_manifest_of_the_bucket_stay_in_the_folder(endpoint, tmp_path):
-    artifact = made(store(tmp_path / "one"))
-    manifest = read_sealed(artifact.folder / "manifest.json")
-    manifest["files"]["../../escaped"] = manifest["files"]["a.txt"]
-    write_sealed(tmp_path / "forged.json", manifest)
-    endpoint.objects[f"bucket/some/prefix/{artifact.name}/manifest.json"] = (tmp_path / "forged.json").read_bytes()
-    with pytest.raises(UserError, match="not a plain path inside the folder"):
-        assert made(store(tmp_path / "two"), not_again).path
-    assert not [path for path in tmp_path.rglob("*") if "escaped" in path.name]
-
-
 def test_damage_in_the_bucket_is_an_error(endpoint, tmp_path):
     name = made(store(tmp_path / "one")).name
     (key,) = (key for key, content in endpoint.objects.items() if content == b"hello")
@@ -127,7 +114,15 @@ def test_damage_in_the_bucket_is_an_error(endpoint, tmp_path):
     assert not artifact.folder.exists()
     endpoint.objects[key] = b"hello"
     assert contents(artifact.path) == FILES
-    endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"] += b" {"
+    manifest = read_sealed(artifact.folder / "manifest.json")
+    manifest["files"]["../../escaped"] = manifest["files"]["a.txt"]
+    write_sealed(tmp_path / "forged.json", manifest)
+    key = f"bucket/some/prefix/{name}/manifest.json"
+    whole, endpoint.objects[key] = endpoint.objects[key], (tmp_path / "forged.json").read_bytes()
+    with pytest.raises(UserError, match="not a plain path inside the folder"):
+        assert made(store(tmp_path / "four"), not_again).path
+    assert not [path for path in tmp_path.rglob("*") if "escaped" in path.name]
+    endpoint.objects[key] = whole + b" {"
     with pytest.raises(UserError, match=rf"manifest.json is not JSON.*delete the folder {URL}/{name} and run"):
         other.find(name, Demo)
 
@@ -182,8 +177,7 @@ def test_a_killed_transfer_resumes(what, endpoint, tmp_path):
     assert contents(made(store(tmp_path / "three"), not_again).path) == contents(folder)
 
 
-@pytest.mark.parametrize("faults", [[403], [None, 403]])
-@pytest.mark.parametrize("size", [100, 12_000_000])
+@pytest.mark.parametrize(("faults", "size"), [([403], 100), ([None, 403], 12_000_000)])
 def test_an_object_appears_whole_or_not_at_all(faults, size, endpoint, tmp_path, monkeypatch):
     """Closing the stream of an upload that failed completes a truncated object."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 23)
@@ -200,7 +194,7 @@ def test_an_object_appears_whole_or_not_at_all(faults, size, endpoint, tmp_path,
     assert endpoint.objects["bucket/a.bin"] == path.read_bytes()
 
 
-def test_without_a_server_the_error_comes_within_seconds(tmp_path, monkeypatch):
+def test_without_a_server_the_error_comes_within_a_minute(tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, "any")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -209,7 +203,7 @@ def test_without_a_server_the_error_comes_within_seconds(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=f"{URL}: cannot be read after 2 attempts: .*check the URL") as error:
         store(tmp_path)
     assert "\n" not in str(error.value)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
     remote._arrow.cache_clear()
 
 
