@@ -133,6 +133,8 @@ TAKING = {
     "export": (["OUT", "--to", "hf"], True),
     "push": (["org/name", "--to", "OUT"], True),
 }
+REST = {"train": ["--vocab-size", "300", "--to", "OUT"], "compare": ["--out", "OUT"]}
+REST |= {command: rest for command, (rest, _) in TAKING.items()}
 
 
 @pytest.mark.parametrize("command", TAKING)
@@ -188,13 +190,10 @@ def test_messages_name_the_keys_of_a_configuration(tiny, tmp_path, mistake):
     assert not list((tmp_path / "artifacts").glob("count-*"))
 
 
-@pytest.mark.parametrize("command", [*TAKING, "train", "compare"])
+@pytest.mark.parametrize("command", REST)
 def test_a_place_that_cannot_be_written_is_found_before_any_work(command, small, mistake, monkeypatch):
     monkeypatch.setattr(Corpus, "batches", lambda *_, **__: pytest.fail("text is read"))
-    rest = {"train": ["--vocab-size", "300", "--to", "OUT"], "compare": ["--out", "OUT"]}.get(command) or TAKING[
-        command
-    ][0]
-    words = [{"TEXT": small[1], "OUT": "/proc/x/y", "hf": "tiktoken"}.get(word, word) for word in rest]
+    words = [{"TEXT": small[1], "OUT": "/proc/x/y", "hf": "tiktoken"}.get(word, word) for word in REST[command]]
     error = mistake(command, small[command == "train"], *words)
     assert "cannot write there (No such file or directory); name another place" in error
 
@@ -203,8 +202,7 @@ def test_a_place_that_cannot_be_written_is_found_before_any_work(command, small,
 def test_every_command_says_what_it_skipped(command, small, tmp_path, capsys):
     with Path(small[1]).open("a") as text:
         text.write('\n{"body": 7}\nnot JSON\n')
-    rest = ["--vocab-size", "300", "--to", "OUT"] if command == "train" else TAKING[command][0]
-    words = [{"TEXT": small[1], "OUT": str(tmp_path / "out")}.get(word, word) for word in rest]
+    words = [{"TEXT": small[1], "OUT": str(tmp_path / "out")}.get(word, word) for word in REST[command]]
     words = [command, small[command == "train"], *words, "--field", "body", "--on-error", "skip"]
     assert main.run(words) == 0
     warning = next(line for line in capsys.readouterr().err.splitlines() if "skipped" in line)

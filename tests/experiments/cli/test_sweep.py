@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 
 from experiments import pipeline
+from experiments.cli.compose import explanation, keys, known_keys
 from experiments.cli.sweep import share_out, summarize
+from experiments.commands.pipeline import SHOWN
 from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store.records import Record
 from tests.experiments.outputs import command, wait_until
@@ -40,25 +42,22 @@ def test_cells_and_their_threads_share_the_cores(n_jobs, threads, n_cells, expec
 
 
 def test_a_table_of_cells_done_failed_and_killed(tmp_path, capsys):
-    def record(number, **values):
+    def record(number, results=None, error=None):
         folder = tmp_path / str(number)
         folder.mkdir()
         cell = Record(str(folder), [], [f"superbpe.transition=0.{number}"], number)
         cell.save()
-        if "error" in values:
-            cell.failed(values["error"])
-        elif "results" in values:
-            cell.done([values["results"]], tmp_path / "report.html")
+        if error:
+            cell.failed(error)
+        elif results:
+            cell.done([results], tmp_path / "report.html")
 
-    sides = [
-        ArmRecord(
-            key=key, label=key, tokenizer=f"tokenizer-{key}", shards="shards-1", heldout="shards-2", lms=["lm-1"],
-            evaluations=[f"evaluation-{key}"], vocab_size=400, bytes_per_token=4.5, bits_per_byte=1.25,
-            percent=None if key == "bpe" else -0.125, percent_interval=None if key == "bpe" else (-0.5, 0.25),
-            verdict="" if key == "bpe" else "undecided",
-        )
-        for key in ("bpe", "superbpe")
-    ]  # fmt: skip
+    common = {"shards": "shards-1", "heldout": "shards-2", "lms": ["lm-1"], "vocab_size": 400, "bytes_per_token": 4.5}
+    common |= {"bits_per_byte": 1.25, "evaluations": ["evaluation-1"]}
+    bpe = ArmRecord(
+        key="bpe", label="bpe", tokenizer="tokenizer-1", percent=None, percent_interval=None, verdict="", **common
+    )
+    sides = [bpe, replace(bpe, key="superbpe", percent=-0.125, percent_interval=(-0.5, 0.25), verdict="undecided")]
     record(0, results=ComparisonRecord(arms=sides, confidence=0.95))
     record(1, error=UserError("no pairs;\n use more text"))
     record(2, error=ZeroDivisionError("by zero"))
@@ -97,18 +96,16 @@ def test_a_sweep_over_rules_and_patterns(tiny, tmp_path):
         assert {name.partition("-")[0] for name in cell["artifacts"]} == {"count", "bpe", "superbpe", "tokenizer"}
 
 
-@pytest.mark.slow
-def test_a_sweep_over_lists_budgets_and_seeds(tiny, tmp_path):
+def test_a_sweep_over_lists_budgets_and_seeds(tiny, monkeypatch):
     seen = []
 
     def note(config, *_, **__):
         seen.append((config.bpe.special_tokens, config.budget.train_bytes, config.lm.train.seed))
         return pipeline.Outcome()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "run", note)
-        sweep = ["bpe.special_tokens=['<|endoftext|>'],['<|endoftext|>','b,c']", "lm.train.seed=range(0,2)"]
-        assert run("train_lm", [*tiny, "--multirun", *sweep, "budget.train_bytes=81920"]) == 0
+    monkeypatch.setattr(pipeline, "run", note)
+    sweep = ["bpe.special_tokens=['<|endoftext|>'],['<|endoftext|>','b,c']", "lm.train.seed=range(0,2)"]
+    assert run("train_lm", [*tiny, "--multirun", *sweep, "budget.train_bytes=81920"]) == 0
     assert len(seen) == 4
     assert (["<|endoftext|>", "b,c"], 81920, 1) in seen
 
@@ -121,7 +118,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny, tmp_path):
     arguments = [text for text in tiny if not text.startswith("hydra.sweep.dir")]
     commands = [command("train-superbpe", [*arguments, *sweep, *place]) for place in places]
     processes = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for words in commands]
-    out = "".join(process.communicate(timeout=120)[0] for process in processes)
+    out = "".join(process.communicate()[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
     made = [line.split()[1] for line in out.splitlines() if line.startswith("✓")]
     assert sorted(made) == ["bpe", "count", "phase1", "superbpe", "superbpe"]
@@ -137,22 +134,18 @@ def test_a_waiting_process_continues_when_the_holder_is_killed(tiny, tmp_path):
         checkpoint = ".lm-*.partial/checkpoint.safetensors"
         wait_until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
         first.send_signal(signal.SIGSTOP)  # as slow as can be: it keeps its lock
-        second = subprocess.Popen(
-            [*words, f"hydra.run.dir={tmp_path / 'other'}"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        lines = []
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        place = f"hydra.run.dir={tmp_path / 'other'}"
+        second = subprocess.Popen([*words, place], stdout=subprocess.PIPE, text=True, env=environment)
+        waits = False
         for line in second.stdout:
-            lines.append(line)
             if "waiting: another process is making lm-" in line:
-                first.send_signal(signal.SIGKILL)
-        assert second.wait(120) == 0
+                waits = True
+                first.kill()
+        assert (second.wait(), waits) == (0, True)
     finally:
         first.kill()
     assert first.wait() == -signal.SIGKILL
-    assert any("waiting: another process is making lm-" in line for line in lines)
     # Both models are there; of the first, the second process only did the rest.
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
     rows = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
@@ -188,13 +181,6 @@ def test_a_missing_launcher_is_an_error(mistake):
     assert "launchers come with the extra: pip install 'superbpe-framework[sweep]'" in error
 
 
-def test_sigterm_stops_a_run_as_ctrl_c_does(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "run", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
-    assert run("count", tiny) == 143
-    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CODES)
 def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny, tmp_path, number):
@@ -203,7 +189,7 @@ def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny,
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     wait_until(lambda: metrics.exists() and '"lm/bpe ' in metrics.read_text())
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate()
     word, code = CODES[number]
     assert process.returncode == code
     assert f"{word}: the same command continues" in err
@@ -212,18 +198,12 @@ def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny,
 
 
 def test_help_names_existing_settings():
-    from experiments.cli.compose import explanation, keys, known_keys
-    from experiments.commands.pipeline import SHOWN
-
     assert set(SHOWN) <= set(known_keys())
     assert [key for key in keys() if not explanation(key)] == []
 
 
 def test_tokenizers_are_trained_without_torch(tiny):
     """Torch takes seconds to import."""
-    program = (
-        "import sys; from experiments.cli.main import run; "
-        f"code = run(['pipeline', '--until', 'train-superbpe', *{tiny!r}]); "
-        "sys.exit(code or 10 * ('torch' in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    call = f"run(['pipeline', '--until', 'train-superbpe', *{tiny!r}])"
+    code = f"import sys; from experiments.cli.main import run; sys.exit({call} or 10 * ('torch' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0

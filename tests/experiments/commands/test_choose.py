@@ -133,16 +133,13 @@ def test_the_models_are_scored_on_the_split_of_the_finalists(report, tmp_path, c
     assert error.count("\n") == bool(message)
 
 
-def test_the_page_names_the_finalists(report, text):
+def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, report, monkeypatch, capsys):
     page = (text.parent / "out" / "choose.html").read_text(encoding="utf-8")
     for one in report["finalists"]:
         assert one["folder"] in page
         assert one["why"].replace(" %", "\N{NO-BREAK SPACE}%") in page.replace("&#39;", "'")
     assert "kind1" in page
     assert "superbpe pipeline experiment=bakeoff" in page
-
-
-def test_a_second_run_trains_nothing(text, report, monkeypatch, capsys):
     for name in ("count_pretokens", "train_bpe", "train_superbpe"):
         monkeypatch.setattr(f"experiments.fertility.grid.{name}", lambda *_, **__: pytest.fail("trains again"))
     again = choose(text, text.parent / "out")
@@ -167,10 +164,9 @@ def test_tokenizers_of_other_software_are_measured_on_a_sample(text, report, tmp
     other = other_tokenizers.write(tmp_path, "lowercased_bytes")
     rows = {one["name"]: one for one in choose(text, text.parent / "out", "--against", f"other={other}")["tokenizers"]}
     assert rows["other"]["documents"] == -(-n_documents // 4)
-    assert rows["bpe-o200k-600"] == next(one for one in report["tokenizers"] if one["name"] == "bpe-o200k-600") | {
-        key: rows["bpe-o200k-600"][key]
-        for key in ("relative_low", "relative_high")  # for more tokenizers together
-    }
+    found, alone = rows["bpe-o200k-600"], {one["name"]: one for one in report["tokenizers"]}["bpe-o200k-600"]
+    together = {key: found[key] for key in ("relative_low", "relative_high")}  # of more tokenizers
+    assert found == alone | together
     assert f"and was measured on {rows['other']['documents']} documents" in capsys.readouterr().out
 
 
@@ -183,11 +179,9 @@ def test_prices_are_those_of_the_deployment(report):
         assert cost_curve(deployed, 5000)(tokens_per_byte) == pytest.approx(expected, rel=1e-12)
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for one in report["tokenizers"]:
-        costs = [
-            row["prefill_flops_per_byte"] + row["decode_flops_per_byte"]
-            for row in (overall[one["name"]], overall[report["reference"]])
-        ]
-        assert one["relative"] == pytest.approx(costs[0] / costs[1], rel=1e-12)
+        rows = (overall[one["name"]], overall[report["reference"]])
+        cost, other = (row["prefill_flops_per_byte"] + row["decode_flops_per_byte"] for row in rows)
+        assert one["relative"] == pytest.approx(cost / other, rel=1e-12)
         assert one["name"] == report["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
         with pytest.raises(UserError, match="--deployment"):
@@ -213,9 +207,8 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
     def chosen(every, reference):
-        return list(
-            finalists(price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment()), reference, least)
-        )
+        priced = price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment())
+        return list(finalists(priced, reference, least))
 
     for name in candidates:
         assert chosen(candidates, name) == [name]
