@@ -12,12 +12,14 @@ from tests.experiments.models import write_models
 PHRASES = ["the name of the request", "returns a list of items", "the value of the service", "creates an error in the"]
 
 
-def documents(n=12):
+def documents(n):
     rng = random.Random(0)
-    return [
-        " ".join(" ".join(rng.choices(PHRASES, k=3)).capitalize() + "." for _ in range(6)) + f" Number {i} ends here."
-        for i in range(n)
-    ]
+    sentences = ((" ".join(rng.choices(PHRASES, k=3)).capitalize() + "." for _ in range(6)) for _ in range(n))
+    return [" ".join(each) + f" Number {i} ends here." for i, each in enumerate(sentences)]
+
+
+def results(folder):
+    return json.loads((folder / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
 
 
 def test_mistakes_are_one_line(tmp_path, mistake):
@@ -74,19 +76,19 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     assert "unset HF_HUB_OFFLINE" in error
     assert main.run(["downstream", *run, "rolling"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    rows = results(tmp_path)["rows"]
     ours = {row["metric"]: row["value"] for row in rows}
     assert {"word_perplexity", "bits_per_byte"} <= ours.keys()
     assert f"{ours['bits_per_byte']:.4f}" in shown
 
     assert main.run(["downstream", *run, "both"]) == 0
-    rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    rows = results(tmp_path)["rows"]
     found = {row["task"]: (row["value"], row["n"]) for row in rows if row["metric"] == "bits_per_byte"}
     assert found.keys() == {"both", "rolling", "other"}
     assert found["both"] == (pytest.approx(found["rolling"][0]), 8)
     (folder / "remote.yaml").unlink()
     assert main.run(["downstream", *run, str(folder)]) == 0
-    folder_rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    folder_rows = results(tmp_path)["rows"]
     assert [row for row in folder_rows if row["task"] == "rolling"] == [row for row in rows if row["task"] == "rolling"]
 
     downstream.register()
@@ -99,6 +101,11 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     )
     theirs = result["results"]["rolling"]
     assert {metric: theirs[f"{metric},none"] for metric in ours} == ours
+    given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling", "--include_path", str(folder)]
+    command = [sys.executable, "-m", "experiments", "downstream", "--lm-eval", "run", *given]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bits_per_byte" in done.stdout
 
 
 @pytest.mark.slow
@@ -121,7 +128,7 @@ def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
     )
     options = [str(tmp_path / "artifacts"), "--out", str(tmp_path / "out"), "--device", "cpu", "--tasks", str(tasks)]
     assert main.run(["downstream", *options]) == 0
-    found = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
+    found = results(tmp_path)
     assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
     choice = [row for row in found["rows"] if row["metric"] == "acc_bytes"]
     assert [row["model"] for row in choice] == ["BPE", "SuperBPE"]
@@ -131,25 +138,10 @@ def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
     assert facts["straddles"] > 0  # without a fence, of phrases that are repeated
     assert choice[1]["straddle_share"] == facts["straddles"] / 20
     assert main.run(["downstream", *options, "--limit", "3"]) == 0
-    again = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
+    again = results(tmp_path)
     assert {(row["task"], row["n"]) for row in again["rows"]} == {("choice", 3)}
     broken = "task: broken\ndataset_path: json\ndataset_kwargs:\n  data_files: missing.jsonl\n"
     (tasks / "broken.yaml").write_text(broken, encoding="utf-8")
     assert "lm-eval cannot load" in mistake("downstream", *options)
     (tmp_path / "empty").mkdir()
     assert "empty has no lm-eval tasks" in mistake("downstream", *options[:-1], tmp_path / "empty")
-
-
-@pytest.mark.slow
-def test_lm_eval_command_runs_a_model(tmp_path):
-    pytest.importorskip("lm_eval")
-    write_task(
-        tmp_path / "tasks", "rolling", "loglikelihood_rolling", "json", "metric_list:\n  - metric: bits_per_byte\n"
-    )
-    path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
-    given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling"]
-    given += ["--include_path", str(tmp_path / "tasks")]
-    command = [sys.executable, "-m", "experiments", "downstream", "--lm-eval", "run", *given]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "bits_per_byte" in done.stdout
