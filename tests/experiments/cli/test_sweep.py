@@ -1,7 +1,6 @@
 """Sweeps through the entry point of the command line, and their tables."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -122,36 +121,6 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny, tmp_path):
     assert [process.returncode for process in processes] == [0, 0]
     made = [line.split()[1] for line in out.splitlines() if line.startswith("✓")]
     assert sorted(made) == ["bpe", "count", "phase1", "superbpe", "superbpe"]
-
-
-@pytest.mark.slow
-def test_a_waiting_process_continues_when_the_holder_is_killed(tiny, tmp_path):
-    """The first process is killed in the middle of its training; the second waited, and continues from there."""
-    long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
-    words = command("train-lm", long)
-    first = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    try:
-        checkpoint = ".lm-*.partial/checkpoint.safetensors"
-        wait_until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
-        first.send_signal(signal.SIGSTOP)  # as slow as can be: it keeps its lock
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        place = f"hydra.run.dir={tmp_path / 'other'}"
-        second = subprocess.Popen([*words, place], stdout=subprocess.PIPE, text=True, env=environment)
-        waits = False
-        for line in second.stdout:
-            if "waiting: another process is making lm-" in line:
-                waits = True
-                first.kill()
-        assert (second.wait(), waits) == (0, True)
-    finally:
-        first.kill()
-    assert first.wait() == -signal.SIGKILL
-    # Both models are there; of the first, the second process only did the rest.
-    assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
-    rows = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
-    steps = [row["step"] for row in rows if row["group"].startswith("lm/")]
-    assert steps[0] > 1
-    assert steps[-1] == 100
 
 
 @pytest.mark.slow

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.cluster.parts import count, encoded_by
-from experiments.cluster.tasks import RETRIES
 from experiments.stages.contamination import search
-from lm.data.shard_writer import Writer
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
@@ -37,49 +35,6 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
     write_encoded(tmp_path / "found", tokenizer, source(), layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     assert files.skipped.summary() == local.skipped.summary()
-
-
-def test_a_damaged_part_is_an_error_that_names_it(files, cluster, tmp_path):
-    tokenizer = train_bpe(count_pretokens(files, **SETTINGS), 300)
-    source = partial(encoded_by, cluster, files, "train", tokenizer, tmp_path / "parts")
-    cluster.ray.faults["encode-00009"] = ["lost"] * (RETRIES + 1)
-    with pytest.raises(UserError, match="encode-00009 was lost again and again"):
-        write_encoded(tmp_path / "found", tokenizer, source())
-    (part,) = (tmp_path / "parts").glob("encode-00002-*.data")
-    content = bytearray(part.read_bytes())
-    content[-100] ^= 1
-    part.write_bytes(content)
-    with pytest.raises(UserError, match=re.escape(f"{part} is damaged") + ".*delete it, then run the same command"):
-        write_encoded(tmp_path / "found", tokenizer, source())
-    part.unlink()
-    write_encoded(tmp_path / "found", tokenizer, source())
-    write_shards(tmp_path / "expected", tokenizer, Corpus(files.config).batches(), threads=1)
-    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
-
-
-def test_an_interrupted_run_resumes_from_its_parts(files, cluster, tmp_path, monkeypatch):
-    tokenizer = train_bpe(count_pretokens(files, **SETTINGS), 400)
-    layout = ShardConfig(tokens_per_shard=2000)
-    write_shards(tmp_path / "expected", tokenizer, Corpus(files.config).batches(), layout, threads=1)
-    source = partial(encoded_by, cluster, files, "train", tokenizer, tmp_path / "parts")
-    calls, add = [], Writer.add
-
-    def interrupted(self, *arguments):
-        calls.append(None)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        return add(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "add", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            write_encoded(tmp_path / "found", tokenizer, source(), layout)
-    finished = {path.name[: len("encode-00000")] for path in tmp_path.glob("parts/encode-*.json")}
-    assert len(finished) >= 5
-    cluster.ray.submitted.clear()
-    write_encoded(tmp_path / "found", tokenizer, source(), layout)
-    assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
-    assert not finished & set(cluster.ray.submitted), "finished parts are not encoded again"
 
 
 @pytest.mark.parametrize("ngram_words", [0, 5])
