@@ -12,6 +12,7 @@ from experiments.runs import Run, list_runs
 from experiments.stages import plan
 from experiments.stages.plan import Amounts
 from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import manifests
 from tests.experiments.outputs import run_until as run
 from tokenizer.errors import UserError
 
@@ -52,20 +53,18 @@ FLOPS = ["budget=equal_flops", "budget.train_flops=1e10"]  # 400 steps of the re
 
 
 @pytest.mark.parametrize(
-    ("mode", "expected"),
+    ("overrides", "expected"),
     [
-        ("equal_bytes", [1000, 1000]),
-        ("equal_tokens", [1000, 1250]),
-        ("equal_deployed_flops", [1000, 1200]),
-        ("equal_flops", [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
+        ([BYTES, "budget=equal_bytes"], [1000, 1000]),
+        ([BYTES, "budget=equal_tokens"], [1000, 1250]),
+        ([BYTES, "budget=equal_deployed_flops"], [1000, 1200]),
+        ([BYTES, "budget=equal_flops"], [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
+        ([BYTES, "lm.train.context_tokens=256"], [1000, 996]),
+        ([*FLOPS, "budget.mode=equal_tokens"], [400, 500]),
     ],
 )
-def test_the_mode_sets_the_steps_of_the_other_arms(monkeypatch, mode, expected):
-    assert steps(monkeypatch, [BYTES, f"budget={mode}"]) == expected
-
-
-def test_equal_bytes_with_contexts_in_tokens_take_other_steps(monkeypatch):
-    assert steps(monkeypatch, [BYTES, "lm.train.context_tokens=256"]) == [1000, 996]
+def test_the_mode_sets_the_steps_of_the_other_arms(monkeypatch, overrides, expected):
+    assert steps(monkeypatch, overrides) == expected
 
 
 def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
@@ -83,9 +82,27 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
     assert {run_.size for run_ in plans} == {2, 3}
 
 
-def test_a_budget_that_cannot_be_met(monkeypatch):
-    with pytest.raises(UserError, match=r"train on 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"):
-        planned(monkeypatch, [BYTES, "budget.tolerance=0.001"])
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([BYTES, "budget.tolerance=0.001"], r"train on 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"),
+        (["budget=equal_flops", "budget.train_flops=1e22"], "epochs"),  # before its steps are counted
+        (
+            ["budget=equal_flops", "budget.train_flops=1.2e8"],
+            r"100,000,000 and 114,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.2 ",
+        ),
+        (
+            ["budget=equal_flops", "budget.train_flops=2e7"],
+            r"2e\+07 FLOPs is less than one step of bpe's model \(2\.5e\+07\)",
+        ),
+    ],
+)
+def test_a_budget_that_cannot_be_met(monkeypatch, overrides, message):
+    with pytest.raises(UserError, match=message):
+        planned(monkeypatch, overrides)
+
+
+def test_less_than_one_step_of_another_arm_is_rejected(monkeypatch):
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
     with pytest.raises(UserError, match="less than one step of superbpe"):
         planned(monkeypatch, [BYTES, "budget=equal_tokens"])
@@ -98,6 +115,8 @@ def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch, entry):
     assert [settings.train_bytes for settings in plans.values()] == [40 * 8192, 400 * 8192] * 2
     assert [settings.steps for settings in plans.values()] == [40, 400, 52, 526]
     assert [settings.max_steps for settings in plans.values()][:2] == [None, None]  # as with a budget in bytes
+    words = ["lm.train.warmup_steps=1000", "budget.train_bytes=81920", "budget.train_flops=1e19"]
+    assert load(words).budget.rungs() == [10**19]
 
 
 def test_every_seed_has_the_flops_of_the_budget(monkeypatch):
@@ -105,46 +124,21 @@ def test_every_seed_has_the_flops_of_the_budget(monkeypatch):
     assert steps(monkeypatch, [*FLOPS, "lm.n_seeds=2"], second=other) == [400, 526, 392, 526]
 
 
-def test_other_modes_follow_the_reference(monkeypatch):
-    assert steps(monkeypatch, [*FLOPS, "budget.mode=equal_tokens"]) == [400, 500]
-
-
-def test_a_budget_far_beyond_the_text_is_rejected_before_its_steps_are_counted(monkeypatch):
-    with pytest.raises(UserError, match="epochs"):
-        planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1e22"])
-
-
-def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch):
-    with pytest.raises(UserError, match=r"100,000,000 and 114,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.2 "):
-        planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1.2e8"])
-    with pytest.raises(UserError, match=r"2e\+07 FLOPs is less than one step of bpe's model \(2\.5e\+07\)"):
-        planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=2e7"])
-
-
-def test_a_budget_in_flops_is_not_limited_by_train_bytes():
-    words = ["lm.train.warmup_steps=1000", "budget.train_bytes=81920", "budget.train_flops=1e19"]
-    assert load(words).budget.rungs() == [10**19]
-
-
 def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     run_stages("train_lm", [*words, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"], tmp_path)
-    summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
+    summaries = [one["contents"]["summary"] for one in manifests(tmp_path, "lm")]
     nominal = summaries[0]["steps"] * summaries[0]["nominal_bytes_per_step"]
-    assert len(summaries) == 3
-    for summary in summaries:  # each row is rounded to a token
-        assert summary["bytes"] == pytest.approx(nominal, rel=0.01)
+    # Each row is rounded to a token.
+    assert [summary["bytes"] for summary in summaries] == pytest.approx([nominal] * 3, rel=0.01)
 
 
 def test_runs_are_equal_in_flops(tiny, tmp_path, capsys):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     more = ["budget.train_bytes=61440", "lm.train.bytes_per_step=1024", "lm.train.context_bytes=256"]
     assert run("evaluate", [*words, *more, "budget=equal_flops", "budget.tolerance=0.02"]) == 0
-    folders = {}
-    for path in (tmp_path / "artifacts").glob("lm-*/manifest.json"):
-        manifest = json.loads(path.read_text())
-        folders[manifest["contents"]["summary"]["bytes_per_token"]] = manifest
-    bpe, superbpe = (folders[density]["contents"]["summary"] for density in sorted(folders))
+    contents = [one["contents"]["summary"] for one in manifests(tmp_path, "lm")]
+    bpe, superbpe = sorted(contents, key=lambda summary: summary["bytes_per_token"])
     assert 0.98 * bpe["flops"] < superbpe["flops"] <= bpe["flops"]
     assert superbpe["steps"] > bpe["steps"] == 60
     assert superbpe["bytes"] > 1.05 * bpe["bytes"]
