@@ -72,18 +72,8 @@ def _choice() -> str:
         lines = [json.dumps({"text": f"{text} {i}", "from": f"kind{i % 2}: {i % 4}"}) for i, text in enumerate(prose)]
         file.write_text("\n".join(lines), encoding="utf-8")
         words = ["choose", str(file), "--heldout", "0.4", "--source-field", "from", "--out", str(Path(root) / "out")]
-        words += [
-            "--presets",
-            "uw-2025",
-            "--patterns",
-            "o200k",
-            "--transitions",
-            "0.5",
-            "--sizes",
-            "600",
-            "800",
-            "1200",
-        ]
+        words += ["--presets", "uw-2025", "--patterns", "o200k", "--transitions", "0.5"]
+        words += ["--sizes", "600", "800", "1200"]
         assert main.run(words) == 0
         return (Path(root) / "out" / "choose.json").read_text(encoding="utf-8")
 
