@@ -45,15 +45,14 @@ def manifests(tmp_path: Path, stage: str) -> list[dict[str, Any]]:
 
 
 def manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
-    (path,) = (tmp_path / "artifacts").glob(f"{stage}-*/manifest.json")
-    found: dict[str, Any] = json.loads(path.read_text())
+    (found,) = manifests(tmp_path, stage)
     return found
 
 
 def report(tmp_path: Path) -> dict[str, Any]:
     """Numbers of the only report."""
-    (path,) = (tmp_path / "artifacts").glob("report-*/report.json")
-    numbers: dict[str, Any] = json.loads(path.read_text())
+    (path,) = paths(tmp_path, "report")
+    numbers: dict[str, Any] = json.loads((path / "report.json").read_text())
     return numbers
 
 
