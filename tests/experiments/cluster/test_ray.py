@@ -9,30 +9,24 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from experiments.cluster import tasks
-from experiments.cluster.parts import ClusterSources, count, encoded_by
 from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
-from experiments.stages.contamination import search
-from experiments.stages.heldout import describe
-from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from lm.model.weights import load_tensors
 from lm.train.trainer import CHECKPOINT
-from superbpe import Source, train_superbpe
 from tests.experiments.cluster import ray_tasks, test_models
-from tests.experiments.cluster.test_equality import SETTINGS, files_of
+from tests.experiments.cluster.test_stages import files_by_artifact
 from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer import Corpus, UserError
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -74,23 +68,6 @@ def runner(address):
     return RunnerConfig(name="ray", address=address)
 
 
-@pytest.fixture
-def cluster(runner):
-    made = connect(runner)
-    made.part_bytes = 200_000
-    return made
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    rng = random.Random(5)
-    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
-    for i in range(16):
-        rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
-        (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
-    return Corpus(CorpusConfig(paths=[str(tmp_path / "*.jsonl")]))
-
-
 def workers():
     """The busy workers."""
     with suppress(psutil.NoSuchProcess):
@@ -100,20 +77,21 @@ def workers():
 
 
 class Killer(threading.Thread):
-    """Kills a busy worker now and then, until it is stopped or has killed enough."""
+    """Kills a busy worker now and then, until it is stopped or has killed enough in each stage."""
+
+    stage = ""
 
     def __init__(self, most):
         super().__init__(daemon=True)
-        self.kills, self.most, self.stopped, self.rng = 0, most, threading.Event(), random.Random(1)
+        self.kills, self.most, self.stopped, self.rng = Counter(), most, threading.Event(), random.Random(1)
 
     def run(self):
-        while self.kills < self.most and not self.stopped.wait(self.rng.uniform(0.05, 0.4)):
-            if busy := workers():
-                try:
+        while not self.stopped.wait(self.rng.uniform(0.02, 0.2)):
+            stage, busy = self.stage, workers()
+            if busy and self.kills[stage] < self.most:
+                with suppress(psutil.NoSuchProcess):
                     self.rng.choice(busy).kill()
-                except psutil.NoSuchProcess:
-                    continue
-                self.kills += 1
+                    self.kills[stage] += 1
 
     def __enter__(self):
         self.start()
@@ -124,59 +102,33 @@ class Killer(threading.Thread):
         self.join()
 
 
-def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
+STAGES = {"count": "count", "seams": "superwords", "fragments": "superwords", "encode": "encode"}
+STAGES |= {"measured": "overlap", "overlap": "overlap", "survey": "survey"}
+
+
+def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
+    """Workers are killed while text is counted, searched for superwords, encoded, compared and surveyed."""
+    rng, start, parts = random.Random(5), tasks._Run.__init__, Corpus.parts
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
+    for i in range(16):
+        rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
+        (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
+    overrides = tiny_overrides(tmp_path / "*.jsonl", tmp_path)
+    run_stages("shard", overrides, tmp_path / "local")
+
+    def started(run, cluster, work, listed, *rest):
+        killer.stage = STAGES[listed[0].name.partition("-")[0]]
+        start(run, cluster, work, listed, *rest)
+
     monkeypatch.setattr(tasks, "RETRIES", 100)
-    counts = count_pretokens(corpus, **SETTINGS)
-    tokenizer = train_bpe(counts, 400)
-    layout = ShardConfig(tokens_per_shard=50_000)
-    write_shards(tmp_path / "expected", tokenizer, corpus.batches(), layout, threads=1)
-    expected = files_of(tmp_path / "expected")
-    superbpe = train_superbpe(tokenizer, corpus, vocab_size=500, transition=390, rules="uw-2025", threads=1)
-    assert len(superbpe.superword_ids()) > 10
-
-    def counting(folder):
-        assert count(cluster, corpus, folder, SETTINGS) == counts
-
-    def encoding(folder):
-        source = partial(encoded_by, cluster, corpus, "train", tokenizer, folder / "parts")
-        write_encoded(folder / "found", tokenizer, source(), layout)
-        assert files_of(folder / "found") == expected
-
-    def superwords(folder):
-        text = ClusterSources(cluster, [[Source(part)] for part in corpus.parts("train", 500_000)], "text", folder)
-        found = train_superbpe(tokenizer, text, vocab_size=500, transition=390, rules="uw-2025", threads=1)
-        assert found.sha256 == superbpe.sha256
-
-    split = Corpus(replace(corpus.config, heldout_fraction=0.1))
-    overlapping = find_overlap(split.batches("heldout"), split.batches("train"), 3)
-    assert 0 < overlapping.shared.sum() < overlapping.words.sum()
-
-    def searching(folder):
-        found = search(cluster, Corpus(split.config), folder, 3)
-        assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
-        assert found.training_bytes == overlapping.training_bytes
-
-    def described(folder, where):
-        folder.mkdir()
-        context = SimpleNamespace(cluster=where, reporter=SimpleNamespace(progress=None))
-        context.make = lambda *_, build, **__: build(folder)
-        text = SimpleNamespace(corpus=Corpus(split.config), hash="text", heldout_identity=dict)
-        return describe(context, text), files_of(folder)
-
-    local = described(tmp_path / "local", None)
-
-    def surveying(folder):
-        assert described(folder, cluster) == local
-
-    kills = {}
-    for stage in (counting, superwords, encoding, searching, surveying):
-        kills[stage.__name__] = attempt = 0
-        while kills[stage.__name__] < KILLS:
-            attempt += 1
-            with Killer(KILLS - kills[stage.__name__]) as killer:
-                stage(tmp_path / f"{stage.__name__}-{attempt}")
-            kills[stage.__name__] += killer.kills
-    assert sum(kills.values()) >= 5 * KILLS
+    monkeypatch.setattr(tasks._Run, "__init__", started)
+    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 200_000))
+    with Killer(KILLS) as killer:
+        while min(killer.kills[stage] for stage in STAGES.values()) < KILLS:
+            shutil.rmtree(tmp_path / "ray", ignore_errors=True)
+            elsewhere = [f"artifacts={tmp_path}/ray", "runner=ray", f"runner.address={runner.address}"]
+            run_stages("shard", [*overrides, *elsewhere], tmp_path / "remote")
+            assert files_by_artifact(tmp_path / "ray") == files_by_artifact(tmp_path / "artifacts")
 
 
 def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tmp_path, caplog):
@@ -188,7 +140,8 @@ def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tm
     assert "lost its worker; attempt 2 runs on" in caplog.text
 
 
-def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
+def test_errors_of_tasks_reach_the_user(runner, tmp_path, monkeypatch):
+    cluster = connect(runner)
     with pytest.raises(UserError, match=r"^a.jsonl: line 3: not JSON$"):
         list(cluster.run(ray_tasks.fail, [Task("bad", [], 0)], tmp_path))
     monkeypatch.setattr(tasks, "RETRIES", 1)
@@ -278,6 +231,6 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
         assert meta["step"] >= 1
     with Killer(1) as killer:
         run_stages("evaluate", elsewhere, tmp_path / "remote")
-    assert killer.kills == 1
+    assert killer.kills.total() == 1
     run_stages("evaluate", overrides, tmp_path / "local")
     assert test_models.results(tmp_path / "ray") == test_models.results(tmp_path / "artifacts")
