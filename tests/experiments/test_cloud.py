@@ -71,8 +71,8 @@ def test_a_run_over_a_faulty_bucket_equals_one_over_files(bucket, tmp_path, endp
 
     def run_on(machine, text, artifacts):
         monkeypatch.setenv("SUPERBPE_CACHE", str(tmp_path / machine))
-        others = [each for each in tiny_overrides(text, tmp_path / machine) if not each.startswith("artifacts=")]
-        assert run("evaluate", [*others, f"artifacts={artifacts}", "corpus.on_error=skip"]) == 0
+        common = tiny_overrides(text, tmp_path / machine)
+        assert run("evaluate", [*common, f"artifacts={artifacts}", "corpus.on_error=skip"]) == 0
         return Store.at(artifacts).root
 
     def results(root):

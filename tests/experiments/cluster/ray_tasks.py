@@ -1,17 +1,13 @@
 """Tasks that tests send to Ray, whose workers import this module: it imports neither Torch nor pytest."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from pathlib import Path
-from typing import Any
 
 from tokenizer.errors import UserError
 
 
-def _first(folder: Path, number: int) -> bool:
+def _first(folder, number):
     """Whether this is the first attempt of a task."""
     try:
         (folder / f"{number}.attempted").touch(exist_ok=False)
@@ -20,7 +16,7 @@ def _first(folder: Path, number: int) -> bool:
     return True
 
 
-def stop_once(folder: Path, number: int, beat: object) -> Any:
+def stop_once(folder, number, beat):
     """Stop the process in the first attempt of the first two tasks."""
     if number < 2 and _first(folder, number):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -28,17 +24,17 @@ def stop_once(folder: Path, number: int, beat: object) -> Any:
     return number
 
 
-def kill(number: int, beat: object) -> Any:
+def kill(number, beat):
     os.kill(os.getpid(), signal.SIGKILL)
     yield from ()
 
 
-def fail(number: int, beat: object) -> Any:
+def fail(number, beat):
     yield from ()
     raise UserError("a.jsonl: line 3: not JSON")
 
 
-def slowly(folder: Path, number: int, beat: object) -> Any:
+def slowly(folder, number, beat):
     """Take half a second; the last task kills its worker in the first attempt."""
     if number == 9 and _first(folder, number):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -218,8 +218,8 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
     overrides += ["budget.train_bytes=1500000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
-    elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
-    elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
+    elsewhere = [*overrides, f"artifacts={tmp_path}/ray", "runner=ray", "runner.gpus=0"]
+    elsewhere.append(f"runner.address={runner.address}")
     run_stages("shard", elsewhere, tmp_path / "shards")
     with monkeypatch.context() as patch:
         patch.setattr(tasks._Run, "done", interrupt_after_progress)

@@ -40,8 +40,7 @@ def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 15_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
-    elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
-    run_stages("shard", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
+    run_stages("shard", [*tiny, *more, f"artifacts={tmp_path}/ray", "runner=ray"], tmp_path / "remote")
     assert files_by_artifact(tmp_path / "ray") == expected
     assert not list((tmp_path / "ray").rglob("parts")), "results of tasks are deleted"
     kinds = {"count", "seams", "fragments", "encode", "measured", "overlap", "survey"}

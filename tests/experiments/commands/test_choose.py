@@ -147,26 +147,23 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
     assert "next:  superbpe pipeline experiment=bakeoff" in capsys.readouterr().out
 
 
-def test_existing_tokenizers_are_compared_and_extended(text, report, tmp_path):
+def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
+    text, report, tmp_path, monkeypatch, capsys
+):
     train_bpe(texts.sample(60_000), 500).save(tmp_path / "mine")
-    mine = choose(text, text.parent / "out", "--against", f"mine={tmp_path / 'mine'}", "--reference", "mine")
+    n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
+    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
+    against = [f"mine={tmp_path / 'mine'}", f"other={other_tokenizers.write(tmp_path, 'lowercased_bytes')}"]
+    mine = choose(text, text.parent / "out", "--against", *against, "--reference", "mine")
     assert mine["reference"] == "mine"
     rows = {one["name"]: one for one in mine["tokenizers"]}
     assert rows["mine"]["relative"] == 1
     assert rows["mine-extended"]["superwords"] > 0
     assert rows["mine-extended"]["vocab_size"] == 625
     assert mine["finalists"][0]["folder"] == str(tmp_path / "mine")
-
-
-def test_tokenizers_of_other_software_are_measured_on_a_sample(text, report, tmp_path, monkeypatch, capsys):
-    n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
-    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
-    other = other_tokenizers.write(tmp_path, "lowercased_bytes")
-    rows = {one["name"]: one for one in choose(text, text.parent / "out", "--against", f"other={other}")["tokenizers"]}
-    assert rows["other"]["documents"] == -(-n_documents // 4)
+    assert rows["other"]["documents"] == -(-n_documents // 4)  # of other software
     found, alone = rows["bpe-o200k-600"], {one["name"]: one for one in report["tokenizers"]}["bpe-o200k-600"]
-    together = {key: found[key] for key in ("relative_low", "relative_high")}  # of more tokenizers
-    assert found == alone | together
+    assert found == alone | {key: value for key, value in found.items() if key.startswith("relative")}
     assert f"and was measured on {rows['other']['documents']} documents" in capsys.readouterr().out
 
 

@@ -1,11 +1,7 @@
 # ruff: noqa: E501  (a table of values)
 """Numbers of a made-up run, hostile tokens included, in the shape of `report.json`."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
-from typing import Any
 
 TEXT = (
     "You can use the following operation to create a snapshot of the volume. If you do not specify a value, the "
@@ -13,7 +9,7 @@ TEXT = (
 )
 
 
-def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | None = None) -> dict[str, Any]:
+def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
     first, *others = labels
     hostile = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", " of the\n", "\\xf0\\x9f"]
     phrases = [" you can use the", " of the", " in the", " Amazon Resource Name (ARN) of the", " & \"'"]
