@@ -23,6 +23,26 @@ TEXT = topics["class"] + topics["execmodel"] + "日本語 日本 äöü ääää
 pytestmark = pytest.mark.slow
 
 
+# The worked examples of three documents: Production BPE, the CS336 trainer, and The BPE Algorithm, fully worked.
+LOW_NEWER, LOW_LOWER = {b"low": 5, b"lower": 2, b"newer": 6}, {b"low": 3, b"lower": 2}
+WORKED = {b"I work": 2, b"I worked": 1, b"he ": 2, b"works": 1, b"worked": 1}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "tie_break", "expected"),
+    [
+        (LOW_NEWER, "lexicographic-smallest", "e r 8, w er 8, l o 7, e wer 6"),
+        (LOW_LOWER, "lexicographic-greatest", "o w 5, l ow 5, low e 2, lowe r 2"),
+        (WORKED, "lexicographic-smallest", "o r 5, or k 5, w ork 5, _ work 3"),
+    ],
+)
+def test_all_rungs_learn_the_merges_of_worked_examples(corpus, tie_break, expected):
+    for name in TRAINERS.keys() - {"approximate", "parallel"}:
+        merges = TRAINERS[name](corpus, 4, tie_break=tie_break)
+        shown = [f"{left.decode()}|{right.decode()}|{count}" for left, right, count in merges]
+        assert ", ".join(shown).replace(" ", "_").replace("|", " ").replace(",_", ", ") == expected, name
+
+
 @pytest.fixture(scope="module")
 def counts():
     return count_pretokens([TEXT], GPT2)

@@ -20,7 +20,7 @@ def root(tmp_path_factory):
     return folder
 
 
-def test_models_of_a_folder_come_with_their_tokenizers_and_the_labels_of_their_arms(root, monkeypatch):
+def test_models_of_a_folder_come_with_their_tokenizers_and_the_labels_of_their_arms(root, tmp_path, monkeypatch):
     models = load_models([root], "cpu")
     assert [saved.label for saved in models] == ["BPE", "SuperBPE"]
     names = [saved.artifact.path for saved in models]
@@ -33,6 +33,9 @@ def test_models_of_a_folder_come_with_their_tokenizers_and_the_labels_of_their_a
         assert [saved.label for saved in load_models([root], "cpu")] == ["BPE 4k", "BPE 8k"]
     renamed = shutil.copytree(names[0], root / "my-model")
     assert [saved.artifact.name for saved in load_models([renamed], "cpu")] == ["my-model"]
+    shutil.copytree(names[0], tmp_path / "alone" / names[0].name)
+    with pytest.raises(UserError, match="neither in"):
+        load_models([tmp_path / "alone"], "cpu")
 
 
 def test_samples_are_shown_side_by_side(root, capsys):
@@ -73,14 +76,6 @@ def test_prompts_are_healed_by_default(root, monkeypatch):
         (["--prompt", "a", "--stop", "\udce9"], "not UTF-8"),
     ],
 )
-def test_mistakes_are_one_line(root, options, message, mistake):
+def test_mistakes_are_one_line(root, tmp_path, options, message, mistake):
     assert message in mistake("generate", root, *options)
-
-
-def test_folders_without_models(root, tmp_path, mistake):
     assert "no trained model" in mistake("generate", tmp_path, "--prompt", "a")
-    alone = tmp_path / "alone"
-    [first, _] = load_models([root], "cpu")
-    shutil.copytree(first.artifact.path, alone / first.artifact.name)
-    with pytest.raises(UserError, match="neither in"):
-        load_models([alone], "cpu")

@@ -75,6 +75,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ([], "more than 1 % apart; train both with budget=equal_deployed_flops"),
         (["deployment=dense-9b"], "dense-9b"),
         (["deployment.rho=-1"], "deployment.rho=-1"),
         (["average=median"], "average='median'; it is one of: micro, macro"),
@@ -83,17 +84,12 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path)
         (["lm=small"], "write deployment=NAME"),
     ],
 )
-def test_wrong_assumptions_are_rejected(ladder, tmp_path, settings, message):
+def test_wrong_assumptions_and_other_budgets_are_rejected(ladder, tmp_path, settings, message):
     with pytest.raises(UserError, match=message):
-        reprice(ladder, settings, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_other_budgets_or_none_are_rejected(ladder, tmp_path):
-    with pytest.raises(UserError, match="more than 1 % apart; train both with budget=equal_deployed_flops"):
-        reprice(ladder, [], tmp_path / "out", tolerance=0.01)
+        reprice(ladder, settings, tmp_path / "out", **({} if settings else {"tolerance": 0.01}))
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():

@@ -9,11 +9,7 @@ from experiments import pipeline
 from experiments.cli.compose import load
 from experiments.stages import outlook
 
-LADDER = [
-    "lm.train.warmup_steps=2",
-    "lm.train.decay=sqrt",
-    "lm.train.bytes_per_step=1024",
-]
+LADDER = ["lm.train.warmup_steps=2", "lm.train.decay=sqrt", "lm.train.bytes_per_step=1024"]
 
 
 def run(overrides, folder):

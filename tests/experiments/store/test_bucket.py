@@ -136,20 +136,23 @@ def test_status_shows_and_removes_only_copies(endpoint, tmp_path, monkeypatch, c
     assert contents(made(store(tmp_path), not_again).path) == FILES
 
 
+def transfer(machine, built):
+    """Make an artifact of 20 files; note that it was built, and print its folder."""
+
+    def build(folder):
+        with Path(built).open("a") as file:
+            file.write("x")
+        for i in range(20):
+            (folder / f"{i:02}").write_bytes(b"%d" % i * 10000)
+        return {}
+
+    print(made(store(Path(machine)), build).path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["PUT", "GET"])
 def test_a_killed_transfer_resumes(what, endpoint, tmp_path):
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from tests.experiments.store.test_bucket import made, store\n"
-        "def build(folder):\n"
-        "    Path(sys.argv[2]).open('a').write('x')\n"
-        "    for i in range(20):\n"
-        "        (folder / f'{i:02}').write_bytes(b'%d' % i * 10000)\n"
-        "    return {}\n"
-        "print(made(store(Path(sys.argv[1])), build).path)\n"
-    )
+    program = "import sys; from tests.experiments.store.test_bucket import transfer; transfer(*sys.argv[1:])"
 
     def arguments(machine):
         return [sys.executable, "-c", program, tmp_path / machine, tmp_path / "built"]
