@@ -53,7 +53,7 @@ def test_pasted_text_is_segmented_as_in_python(page, trained):
             assert tally.replace("\u202f", "").startswith(f"{len(ids)} tokens")
 
 
-def test_search_finds_what_python_finds(page, trained):
+def test_search_and_details_show_what_python_finds(page, trained):
     about = tokens.describe(trained["superwords"])
 
     def found(query, only=""):
@@ -73,9 +73,7 @@ def test_search_finds_what_python_finds(page, trained):
     assert found("", "group") == sum(map(len, tokens.near_duplicates(about)))
     page.fill("#query", "/(/")
     assert "Invalid regular expression" in page.locator("#found").text_content()
-
-
-def test_details_of_a_token(page, trained):
+    # Details of a token.
     tokenizer = trained["superwords"]
     chosen = int(tokenizer.superword_ids()[0])
     page.fill("#query", f"#{chosen}")

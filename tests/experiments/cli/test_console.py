@@ -3,6 +3,7 @@ import io
 import logging
 import os
 import time
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -69,27 +70,24 @@ def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left():
     assert "count: counting 30M/40M" in out.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
+def test_disk_errors_are_one_line_with_path_and_remedy(capsys):
+    def job(number):
+        raise OSError(number, os.strerror(number), "store/lm-1")
+
+    for number, said in (
         (errno.ENOSPC, "the disk is full"),
         (errno.EDQUOT, "quota"),
         (errno.EROFS, "read-only"),
         (errno.EACCES, "permission denied"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EFBIG, "ulimit -f"),
-    ],
-)
-def test_disk_errors_are_one_line_with_path_and_remedy(number, said, capsys):
-    def job():
-        raise OSError(number, os.strerror(number), "store/lm-1")
-
-    assert module.exit_code(job) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.startswith("error: store/lm-1: ")
-    assert said in complaint
-    assert "Finished stages are kept" in complaint
-    assert complaint.count("\n") == 1
+    ):
+        assert module.exit_code(partial(job, number)) == 2
+        complaint = capsys.readouterr().err
+        assert complaint.startswith("error: store/lm-1: ")
+        assert said in complaint
+        assert "Finished stages are kept" in complaint
+        assert complaint.count("\n") == 1
     assert module.system_error(OSError(errno.ECONNRESET, "reset")) is None
 
 

@@ -21,23 +21,20 @@ from tokenizer.errors import UserError
 CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 
 
-@pytest.mark.parametrize(
-    ("n_jobs", "threads", "n_cells", "expected"),
-    [
-        (-1, None, 3, (3, 2)),
-        (-1, None, 100, (8, 1)),
-        (-1, 4, 100, (2, 4)),
-        (-1, 16, 100, (1, 16)),
-        (2, None, 100, (2, 4)),
-        (-2, None, 100, (7, 1)),
-        (2, None, 1, (1, 8)),
-        (4, 2, 100, (4, 2)),
-    ],
-)
-def test_cells_and_their_threads_share_the_cores(n_jobs, threads, n_cells, expected, monkeypatch):
+def test_cells_and_their_threads_share_the_cores(monkeypatch):
     monkeypatch.setattr("experiments.cli.sweep.thread_count", lambda _: 8)
-    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads)
-    assert shares == [f"hydra.launcher.n_jobs={expected[0]}", f"runner.threads={expected[1]}"]
+    for n_jobs, threads, n_cells, jobs, share in (
+        (-1, None, 3, 3, 2),
+        (-1, None, 100, 8, 1),
+        (-1, 4, 100, 2, 4),
+        (-1, 16, 100, 1, 16),
+        (2, None, 100, 2, 4),
+        (-2, None, 100, 7, 1),
+        (2, None, 1, 1, 8),
+        (4, 2, 100, 4, 2),
+    ):
+        shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads)
+        assert shares == [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={share}"]
 
 
 def test_a_table_of_cells_done_failed_and_killed(tmp_path, capsys):
@@ -82,31 +79,23 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path, capsys):
     assert len(table) == 6
 
 
-@pytest.mark.slow
-def test_a_sweep_over_rules_and_patterns(tiny, tmp_path):
-    tiny = [text for text in tiny if not text.startswith("superbpe.transition")]
-    swept = ["superbpe=uw-2025,runs", "pattern=gpt2,llama3"]
-    assert run("train_superbpe", [*tiny, "-m", *swept, "superbpe.max_bytes=8"]) == 0
-    table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert table["n_cells"] == len(table["cells"]) == 4
-    for cell in table["cells"]:
-        assert {text.partition("=")[0] for text in cell["swept"]} == {"superbpe", "pattern"}
-        assert cell["status"] == "done"
-        assert {name.partition("-")[0] for name in cell["artifacts"]} == {"count", "bpe", "superbpe", "tokenizer"}
-
-
-def test_a_sweep_over_lists_budgets_and_seeds(tiny, monkeypatch):
+def test_a_sweep_over_groups_lists_and_seeds(tiny, tmp_path, monkeypatch):
     seen = []
 
     def note(config, *_, **__):
-        seen.append((config.bpe.special_tokens, config.budget.train_bytes, config.lm.train.seed))
+        seen.append((config.pattern, config.bpe.special_tokens, config.budget.train_bytes, config.lm.train.seed))
         return pipeline.Outcome()
 
     monkeypatch.setattr(pipeline, "run", note)
     sweep = ["bpe.special_tokens=['<|endoftext|>'],['<|endoftext|>','b,c']", "lm.train.seed=range(0,2)"]
+    sweep.append("pattern=gpt2,llama3")
     assert run("train_lm", [*tiny, "--multirun", *sweep, "budget.train_bytes=81920"]) == 0
-    assert len(seen) == 4
-    assert (["<|endoftext|>", "b,c"], 81920, 1) in seen
+    table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert table["n_cells"] == len(table["cells"]) == len(seen) == 8
+    assert ("llama3", ["<|endoftext|>", "b,c"], 81920, 1) in seen
+    for cell in table["cells"]:
+        keys = {text.partition("=")[0] for text in cell["swept"]}
+        assert (cell["status"], keys) == ("done", {"pattern", "bpe.special_tokens", "lm.train.seed"})
 
 
 @pytest.mark.slow

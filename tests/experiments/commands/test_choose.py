@@ -72,8 +72,18 @@ def test_tokenizers_equal_those_that_are_trained_alone(text, report):
     }  # fmt: skip
     saved = {one["name"]: Tokenizer.load(one["folder"]) for one in report["finalists"]}
     assert saved["bpe-o200k-1_2k"].sha256 == bpe.sha256
-    for tokenizer in saved.values():  # the split can be checked
-        assert tokenizer.provenance["choose"] == report["split"]
+    assert all(tokenizer.provenance["choose"] == report["split"] for tokenizer in saved.values())
+
+    # Training, selection and test are disjoint and complete.
+    def documents(split, **settings):
+        return set(Corpus(CorpusConfig(paths=[str(text)], heldout_fraction=0.4, **settings)).documents(split))
+
+    training, test = documents("train"), documents("heldout", heldout_sample=0.5)
+    lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
+    selection = {json.loads(line)["text"] for line in lines}
+    assert len(selection) == report["text"]["documents"]
+    assert training | selection | test == documents("all")
+    assert len(training) + len(selection) + len(test) == len(documents("all"))
 
 
 def test_numbers_equal_those_of_fertility(text, report, tmp_path):
@@ -92,19 +102,7 @@ def test_numbers_equal_those_of_fertility(text, report, tmp_path):
     assert {row["group"] for row in rows if row["by"] == "kind"} == {"kind0", "kind1"}
 
 
-def test_training_selection_and_test_are_disjoint_and_complete(text, report):
-    def documents(split, **settings):
-        return set(Corpus(CorpusConfig(paths=[str(text)], heldout_fraction=0.4, **settings)).documents(split))
-
-    training, test = documents("train"), documents("heldout", heldout_sample=0.5)
-    lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
-    selection = {json.loads(line)["text"] for line in lines}
-    assert len(selection) == report["text"]["documents"]
-    assert training | selection | test == documents("all")
-    assert len(training) + len(selection) + len(test) == len(documents("all"))
-
-
-def test_the_command_for_the_models_is_a_configuration(report, text):
+def test_the_command_for_the_models_is_a_configuration_with_the_split_of_the_finalists(report, text, tmp_path, capsys):
     words = report["bakeoff"]["command"]
     assert words[:2] == ["pipeline", "experiment=bakeoff"]
     config = load(words[1:])
@@ -114,23 +112,17 @@ def test_the_command_for_the_models_is_a_configuration(report, text):
     assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
     assert report["bakeoff"]["seconds"] > 0
     assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == report["split"]["corpus"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+    for changed, message in (
         ([], ""),
         (["corpus.heldout_fraction=0.3"], "with another split of the text"),
         (["corpus.heldout_sample=0.9"], "corpus.heldout_sample of at most 0.5"),
         (["corpus.sample=0.5"], "corpus.heldout_fraction=0.4"),
-    ],
-)
-def test_the_models_are_scored_on_the_split_of_the_finalists(report, tmp_path, changed, message, capsys):
-    words = [*report["bakeoff"]["command"][1:], *changed, f"artifacts={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}"]
-    assert main.run(["pipeline", "--until", "train-bpe", *words]) == (2 if message else 0)
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == bool(message)
+    ):
+        more = [*words[1:], *changed, f"artifacts={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}"]
+        assert main.run(["pipeline", "--until", "train-bpe", *more]) == (2 if message else 0)
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == bool(message)
 
 
 def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, report, monkeypatch, capsys):

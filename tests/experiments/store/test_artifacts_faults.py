@@ -108,14 +108,12 @@ def _write_often(path, letter):
 def test_two_writers_of_a_file_do_not_mix(tmp_path):
     path = tmp_path / "x"
     write_whole(path, "a" * 100_000)
-    processes = multiprocessing.get_context("spawn")
-    writers = [processes.Process(target=_write_often, args=(path, letter)) for letter in "ab"]
-    for writer in writers:
-        writer.start()
     seen = set()
-    while any(writer.is_alive() for writer in writers):
-        seen.add(path.read_text())
-    assert [writer.exitcode for writer in writers] == [0, 0]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        writing = pool.starmap_async(_write_often, [(path, "a"), (path, "b")])
+        while not writing.ready():
+            seen.add(path.read_text())
+        writing.get()
     assert seen <= {"a" * 100_000, "b" * 100_000}
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
