@@ -91,6 +91,17 @@ def test_disk_errors_are_one_line_with_path_and_remedy(capsys):
     assert module.system_error(OSError(errno.ECONNRESET, "reset")) is None
 
 
+def test_errors_of_other_software_without_a_file_are_one_line(capsys):
+    def job(error):
+        raise error
+
+    offline = "Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)"
+    assert module.exit_code(partial(job, ConnectionError(offline))) == 2
+    assert capsys.readouterr().err == f"error: {offline}\n"
+    assert module.exit_code(partial(job, RuntimeError("can't start new thread"))) == 2
+    assert "error: the system allows no more threads" in capsys.readouterr().err
+
+
 ARMS = [
     "BPE vocab_size=131,072",
     "SuperBPE transition=0.8 max_words=4",

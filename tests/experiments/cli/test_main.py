@@ -15,7 +15,6 @@ import pytest
 from experiments.cli import main
 from experiments.cli.arguments import size, tokenizers_of, whole
 from experiments.cli.compose import load
-from experiments.cli.console import exit_code
 from experiments.commands import train
 from experiments.store import artifacts, records
 from lm.data.shard_writer import HashedFile
@@ -200,14 +199,6 @@ def test_a_place_that_cannot_be_written_is_found_before_any_work(command, small,
     words = [{"TEXT": small[1], "OUT": "/proc/x/y", "hf": "tiktoken"}.get(word, word) for word in REST[command]]
     error = mistake(command, small[command == "train"], *words)
     assert "cannot write there (No such file or directory); name another place" in error
-
-
-def test_errors_of_other_software_without_a_file_are_their_own_words(capsys):
-    def job():
-        raise ConnectionError("Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)")
-
-    assert exit_code(job) == 2
-    assert capsys.readouterr().err == "error: Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)\n"
 
 
 def test_a_warning_shows_no_source_line_and_an_empty_folder_that_a_full_disk_left_is_used(tmp_path, capsys):

@@ -99,14 +99,6 @@ def test_symbolic_links_in_a_circle_are_one_line(words, tmp_path, monkeypatch, m
     assert "loop" in mistake(*words.split())
 
 
-def test_a_thread_that_cannot_start_is_one_line(capsys):
-    def job():
-        raise RuntimeError("can't start new thread")
-
-    assert exit_code(job) == 2
-    assert "error: the system allows no more threads" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [AttributeError, UserError, KeyboardInterrupt])
 def test_a_library_cannot_hide_a_signal_behind_an_error(number, error, capsys):

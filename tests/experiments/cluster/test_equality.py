@@ -1,10 +1,9 @@
-"""Counts, shards and overlaps of a cluster equal those of this machine's threads, byte by byte."""
+"""Shards and errors of a cluster equal those of this machine's threads, byte by byte."""
 
 import re
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 
 from experiments.cluster.parts import count, encoded_by
@@ -12,7 +11,6 @@ from experiments.stages.contamination import search
 from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from tests import other_tokenizers
 from tokenizer import Corpus, UserError, count_pretokens, train_bpe
-from tokenizer.corpus.overlap import find_overlap
 from tokenizer.external.load import load_pretrained
 
 SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
@@ -35,19 +33,6 @@ def test_shards_of_tokenizers_that_change_text_are_equal(files, cluster, tmp_pat
     write_encoded(tmp_path / "found", tokenizer, source(), layout)
     assert files_of(tmp_path / "found") == files_of(tmp_path / "expected")
     assert files.skipped.summary() == local.skipped.summary()
-
-
-@pytest.mark.parametrize("ngram_words", [0, 5])
-def test_overlaps_are_equal(files, cluster, tmp_path, ngram_words):
-    expected = find_overlap(Corpus(files.config).batches("heldout"), Corpus(files.config).batches("train"), ngram_words)
-    assert expected.words.sum() > expected.shared.sum() > 0 or ngram_words == 0
-    cluster.ray.faults = {"overlap-00003": ["lost", "lost"], "measured-00001": ["lost"]}
-    corpus = Corpus(files.config)
-    found = search(cluster, corpus, tmp_path / "parts", ngram_words)
-    for column, local in zip(found[:3], expected[:3], strict=True):
-        np.testing.assert_array_equal(column, local)
-    assert found.training_bytes == expected.training_bytes
-    assert corpus.skipped.counts
 
 
 @pytest.mark.parametrize(

@@ -149,17 +149,6 @@ def test_errors_of_tasks_reach_the_user(runner, tmp_path, monkeypatch):
         list(cluster.run(ray_tasks.kill, [Task("killed", [], 0)], tmp_path))
 
 
-def test_that_nothing_can_start_is_said(runner, tmp_path, caplog):
-    cluster = connect(replace(runner, threads=8))
-
-    def report(done):
-        if "no machine of the Ray cluster has 8 CPUs" in caplog.text:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        list(cluster.run(ray_tasks.fail, [Task("part", [], 0)], tmp_path, report))
-
-
 def test_a_cluster_that_does_not_exist_is_an_error():
     code = (
         "from experiments.cluster.tasks import connect; from experiments.config import RunnerConfig\n"

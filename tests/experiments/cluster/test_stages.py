@@ -33,7 +33,7 @@ def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
         more = ["corpus.heldout_fraction=0", f"corpus.heldout_paths=[{tmp_path}/heldout]"]
         more.append(f"corpus.sources={{a: '{tmp_path}/a', b: '{tmp_path}/b:3'}}")
         tiny = [word for word in tiny if not word.startswith(("corpus.heldout_fraction", "corpus.paths"))]
-    ray = FakeRay(count_00003=["lost"])
+    ray = FakeRay(count_00003=["lost"], overlap_00003=["lost"] * 2, measured_00001=["lost"])
     monkeypatch.setattr(cluster_parts, "FAN_IN", 4)
     monkeypatch.setattr(tasks, "started", lambda _: ray)
     parts = Corpus.parts
