@@ -1,11 +1,7 @@
 """A real browser without a network. Every error or warning of a page is a failure."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,10 +33,10 @@ def browser(chromium):
 class Opened:
     """A page, its network requests and its console messages."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context):
         self.page = context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
+        self.requests = []
+        self.complaints = []
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on(
             "console",
@@ -48,11 +44,11 @@ class Opened:
         )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
-    def open(self, path: Path) -> Any:
+    def open(self, path):
         self.page.goto(path.as_uri(), wait_until="load")
         return self.page
 
-    def check(self) -> None:
+    def check(self):
         """Fail if the page requested anything but itself, or logged an error or a warning."""
         foreign = [url for url in self.requests if not url.startswith(("file:", "blob:", "data:"))]
         assert not foreign, foreign

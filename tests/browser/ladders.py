@@ -1,9 +1,5 @@
 """A made-up ladder of budgets: measurements of four arms, and their page."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 
 from experiments.report.ladder_page import render
@@ -11,7 +7,7 @@ from experiments.stages.outlook import Step
 from experiments.stages.over_compute import Assumptions, describe
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
-from lm.scaling.points import HeldOut, Points
+from lm.scaling.points import HeldOut
 from lm.scaling.pricing import Study
 from tests.lm.scaling.ladders import FLOPS, points
 
@@ -22,7 +18,7 @@ BYTES_PER_TOKEN = {"bpe": 4.0, "superbpe": 5.5, "crossing": 3.0, "lower": 4.5}
 BARRED = "lower changes or loses text in 98 of 98 documents"
 
 
-def arms(n_rungs: int = 4, n_seeds: int = 3) -> list[Points]:
+def arms(n_rungs=4, n_seeds=3):
     return [
         points(
             name, gaps[-n_rungs:], n_seeds=n_seeds, scatter=0.1, documents=0.2, seed=number, sizes=SIZES,
@@ -33,12 +29,12 @@ def arms(n_rungs: int = 4, n_seeds: int = 3) -> list[Points]:
 
 
 def write(
-    file: Path,
-    measured: list[Points],
-    sources: tuple[str, ...] = ("code", "web", "<b>odd & “quoted”</b>"),
+    file,
+    measured,
+    sources=("code", "web", "<b>odd & “quoted”</b>"),
     *,
-    run: str = "outputs/a run",
-) -> Study:
+    run="outputs/a run",
+):
     """Write the page of a ladder."""
     study = Study(measured, HeldOut.of(SIZES, Grouping(sources, np.repeat([0, 1, 2], 50).astype(np.int32))))
     step = Step("train 5 seeds instead of 3", "to show a difference", "superbpe pipeline lm.n_seeds=5", 900.0)

@@ -1,14 +1,10 @@
-"""Every page that we write, with any names of tokenizers and any other untrusted text on it."""
-
-from __future__ import annotations
+"""Every page that we write, with any names of tokenizers; `say` gives the text that replaces other untrusted text."""
 
 import dataclasses
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from experiments.cli import main
 from experiments.report import choose_page, comparison_page, fertility_page, vocabulary, vocabulary_page
@@ -17,14 +13,11 @@ from tests.browser import ladders
 from tests.experiments.report.sample import sample_report
 from tokenizer import Batch, Tokenizer
 
-Say = Callable[[str], str]
-"""Text that a page shows instead of the fixture's."""
 
-
-def said(value: Any, say: Say, keys: Collection[str]) -> Any:
+def said(value, say, keys):
     """Replace all strings under these keys of a JSON-able value."""
 
-    def replaced(each: Any) -> Any:
+    def replaced(each):
         if isinstance(each, str):
             return say(each)
         return [replaced(part) for part in each] if isinstance(each, list) else said(each, say, keys)
@@ -34,7 +27,7 @@ def said(value: Any, say: Say, keys: Collection[str]) -> Any:
     return [said(each, say, keys) for each in value] if isinstance(value, list) else value
 
 
-def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+def write_comparison(file, names, say, _):
     """The page of a comparison."""
     keys = {"title", "sentence", "detail", "conditions", "text", "corpus", "command", "config", "platform", "prompts"}
     keys |= {"what", "why", "barred", "task", "metric", "category", "stage", "artifacts", "finish", "withheld"}
@@ -45,7 +38,7 @@ def write_comparison(file: Path, names: Sequence[str], say: Say, _: dict[str, To
     file.write_text(comparison_page.render(report), encoding="utf-8")
 
 
-def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
+def write_fertility(file, names, say, trained):
     """The page of tokens that a text needs."""
     root = file.parent / "fertility"
     chosen = dict(zip(trained, names, strict=False))
@@ -65,30 +58,20 @@ def write_fertility(file: Path, names: Sequence[str], say: Say, trained: dict[st
 
 
 @functools.cache
-def _choice() -> str:
+def _choice():
     """The numbers of `superbpe choose` for a small grid."""
     with tempfile.TemporaryDirectory() as root:
         file, prose = Path(root) / "text.jsonl", [part for text in texts.prose() for part in text.split("\n\n")]
         lines = [json.dumps({"text": f"{text} {i}", "from": f"kind{i % 2}: {i % 4}"}) for i, text in enumerate(prose)]
         file.write_text("\n".join(lines), encoding="utf-8")
         words = ["choose", str(file), "--heldout", "0.4", "--source-field", "from", "--out", str(Path(root) / "out")]
-        words += [
-            "--presets",
-            "uw-2025",
-            "--patterns",
-            "o200k",
-            "--transitions",
-            "0.5",
-            "--sizes",
-            "600",
-            "800",
-            "1200",
-        ]
+        words += ["--presets", "uw-2025", "--patterns", "o200k", "--transitions", "0.5"]
+        words += ["--sizes", "600", "800", "1200"]
         assert main.run(words) == 0
         return (Path(root) / "out" / "choose.json").read_text(encoding="utf-8")
 
 
-def write_choose(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+def write_choose(file, names, say, _):
     """The page of `superbpe choose`."""
     report = json.loads(_choice())
     chosen = dict(zip([one["name"] for one in report["tokenizers"]], names, strict=False))
@@ -102,7 +85,7 @@ def write_choose(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokeni
     file.write_text(choose_page.render(report), encoding="utf-8")
 
 
-def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[str, Tokenizer]) -> None:
+def write_vocabulary(file, names, say, trained):
     """The page of a vocabulary; one token and a special token are also untrusted."""
     batches = [Batch.from_texts([*texts.english()[1][:20], say("of the volume")])]
     special = {say("<s>"): 1199}
@@ -116,7 +99,7 @@ def write_vocabulary(file: Path, names: Sequence[str], say: Say, trained: dict[s
     file.write_text(vocabulary_page.render(said(report, say, {"title", "command"}), sides), encoding="utf-8")
 
 
-def write_ladder(file: Path, names: Sequence[str], say: Say, _: dict[str, Tokenizer]) -> None:
+def write_ladder(file, names, say, _):
     """The page of a ladder of budgets."""
     measured = [dataclasses.replace(arm, name=name) for arm, name in zip(ladders.arms(3), names, strict=False)]
     ladders.write(file, measured, tuple(map(say, ("code", "web", "odd"))), run=say("outputs/run"))

@@ -18,26 +18,32 @@ def file(tmp_path_factory):
     return path
 
 
-def test_the_page_draws_and_saves_its_data(opened, file, tmp_path):
+def test_the_page_draws_saves_its_data_and_prints(opened, file, tmp_path):
     page = opened.open(file)
     wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
     for name in ("light", "dark"):
         page.emulate_media(color_scheme=name)
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Bytes per token against vocabulary size: download as CSV").click()
-    rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) != "rgb(255, 255, 255)"
+
+    def downloaded(kind):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Bytes per token against vocabulary size: download as {kind}").click()
+        return download.value.path().read_bytes()
+
+    rows = list(csv.DictReader(downloaded("CSV").decode().splitlines()))
     assert list(rows[0]) == ["tokenizer", "vocab_size", "bytes_per_token"]
     assert len(rows) == 2 * 9
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Bytes per token against vocabulary size: download as SVG").click()
-    drawn = download.value.path().read_text(encoding="utf-8")
+    drawn = downloaded("SVG").decode()
     assert "#0068a8" in drawn
     assert "var(" not in drawn
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Bytes per token against vocabulary size: download as PNG").click()
-    assert download.value.path().read_bytes()[:4] == b"\x89PNG"
+    assert downloaded("PNG")[:4] == b"\x89PNG"
+    # The printed page is light.
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(background) == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('h2')).color") == "rgb(28, 30, 34)"
+    assert page.get_by_role("button").count() == 0
     opened.check()
 
 
@@ -46,12 +52,3 @@ def test_only_scripts_of_the_page_run(opened, file):
     page.evaluate("document.body.append(element('script', {}, 'window.injected = 1'))")
     assert page.evaluate("window.injected") is None
     assert any("Content Security Policy" in text for text in opened.complaints)
-
-
-def test_the_printed_page_is_light(opened, file):
-    opened.page.emulate_media(media="print", color_scheme="dark")
-    page = opened.open(file)
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.evaluate("getComputedStyle(document.querySelector('h2')).color") == "rgb(28, 30, 34)"
-    assert page.get_by_role("button").count() == 0
-    opened.check()

@@ -37,23 +37,19 @@ def _compare(page, tokenizer, documents, what):
         assert ids == tokenizer.encode_ordinary(document), (what, document[:200])
 
 
-def _heldout():
-    return [*texts.various(), *texts.english()[1], *(texts.generated(seed, 300) for seed in range(100, 110))]
-
-
 def test_heldout_text_is_encoded_as_python_does(page, trained):
-    documents = _heldout()
+    generated = (texts.generated(seed, 300) for seed in range(100, 110))
+    documents = [*texts.various(), *texts.english()[1], *generated]
     live = {name: each for name, each in trained.items() if vocabulary_page.to_javascript(each) is not None}
     assert {name for name, each in trained.items() if each.mode == "one-pass"} == set(live)
     for name, tokenizer in live.items():
         _compare(page, tokenizer, documents, name)
-
-
-def test_whole_pieces(page, trained):
-    plain = trained["gpt2"]
     unmerged = {b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002}
-    whole = Tokenizer(dataclasses.replace(plain.definition, ignore_merges=True, unmerged=unmerged))
-    _compare(page, whole, [*texts.various(), "a zebra qqq é! xqqq"], "whole")
+    whole = Tokenizer(dataclasses.replace(trained["gpt2"].definition, ignore_merges=True, unmerged=unmerged))
+    _compare(page, whole, [*texts.various(), "a zebra qqq é! xqqq"], "whole pieces")
+    # Lone surrogates are replacement characters.
+    script = "async (packed) => new Encoder(await unpack(packed)).encode('a\\ud800b')"
+    assert page.evaluate(script, _packed(trained["gpt2"])) == trained["gpt2"].encode_ordinary("a\ufffdb")
 
 
 def test_patterns_cut_as_ours_do(page, trained):
@@ -68,18 +64,10 @@ def test_patterns_cut_as_ours_do(page, trained):
         found = page.evaluate(script, [sources, documents])
         for document, cut in zip(documents, found, strict=True):
             assert cut == _native.split(document, pattern.regex), (name, document[:200])
-
-
-def test_regexes_with_another_meaning_in_javascript_are_not_used(trained):
-    plain = trained["gpt2"].definition
+    # Regexes with another meaning in JavaScript are not used.
     for regex in (r"\w+", r"a.b", r"[a-z&&[^b]]+", r"\bx", r"(?s:a)", r"^a", r"[^\w]", r"(?P<a>x)"):
         custom = Tokenizer(dataclasses.replace(plain, pattern=patterns.resolve(regex)))
         assert vocabulary_page.to_javascript(custom) is None, regex
-
-
-def test_lone_surrogates_are_replacement_characters(page, trained):
-    script = "async (packed) => new Encoder(await unpack(packed)).encode('a\\ud800b')"
-    assert page.evaluate(script, _packed(trained["gpt2"])) == trained["gpt2"].encode_ordinary("a\ufffdb")
 
 
 def test_columns_of_every_width_are_unpacked(page):

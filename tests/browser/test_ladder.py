@@ -11,14 +11,8 @@ from tests.browser.waiting import wait_for
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    file = tmp_path_factory.mktemp("ladder") / "ladder.html"
-    return file, write(file, arms())
-
-
-def test_the_selector_shows_what_python_computed(opened, written):
-    file, study = written
+def test_the_page_shows_what_python_computed_and_names_the_commands(opened, tmp_path):
+    study = write(file := tmp_path / "ladder.html", arms())
     page = opened.open(file)
 
     def shown():
@@ -41,17 +35,11 @@ def test_the_selector_shows_what_python_computed(opened, written):
             if expected.percent is not None:
                 assert equal.replace("\xa0", " ").startswith(f"{expected.percent:+.1f} %".replace("-", "−"))
     assert BARRED in page.locator("[data-cell]:visible").first.inner_text()
-    opened.check()
-
-
-def test_it_draws_and_names_the_commands(opened, written, tmp_path):
-    page = opened.open(written[0])
     wait_for(page, "document.querySelectorAll('.chart svg').length === 2")
-    page.screenshot(path=tmp_path / "page.png", full_page=True)
-    assert "superbpe pipeline lm.n_seeds=5" in page.locator("header").inner_text()
-    assert "superbpe compare 'outputs/a run' deployment.context_bytes=262144" in page.locator("header").inner_text()
-    gap = "Change against bpe, in percent: download as CSV"
+    header = page.locator("header").inner_text()
+    assert "superbpe pipeline lm.n_seeds=5" in header
+    assert "superbpe compare 'outputs/a run' deployment.context_bytes=262144" in header
     with page.expect_download() as download:
-        page.get_by_role("button", name=gap).click()
+        page.get_by_role("button", name="Change against bpe, in percent: download as CSV").click()
     assert "lower" not in download.value.path().read_text(encoding="utf-8")
     opened.check()

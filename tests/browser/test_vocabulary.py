@@ -26,8 +26,7 @@ def folder(tmp_path_factory, trained):
     text = root / "text.jsonl"
     text.write_text("".join(json.dumps({"text": document}) + "\n" for document in documents), encoding="utf-8")
     superwords, *others = (str(root / name) for name in ("superwords", "gpt2", "llama3"))
-    command = [superwords, "--against", *others, "--text", str(text), "--out", str(root / "out")]
-    assert main.run(["inspect", *command]) == 0
+    assert main.run(["inspect", superwords, "--against", *others, "--text", str(text), "--out", str(root / "out")]) == 0
     return root / "out"
 
 
@@ -39,10 +38,6 @@ def page(opened, folder):
     opened.check()
 
 
-def _tokens(page, side):
-    return [text.replace("↵\n", "↵") for text in page.locator(f".pane[data-side='{side}'] .text i").all_text_contents()]
-
-
 def test_pasted_text_is_segmented_as_in_python(page, trained):
     for text in (texts.english()[1][1][:1500], texts.generated(300, 60), "of the", ""):
         page.fill("#field", text)
@@ -50,18 +45,15 @@ def test_pasted_text_is_segmented_as_in_python(page, trained):
         given = page.evaluate("document.getElementById('field').value")
         for side, name in enumerate(("superwords", "gpt2", "llama3")):
             ids = trained[name].encode_ordinary(given)
-            wait_for(
-                page,
-                "([side, n]) => document.querySelectorAll(`.pane[data-side='${side}'] .text i`).length === n",
-                arg=[side, len(ids)],
-            )
-            shown = page.locator(f".pane[data-side='{side}'] .text i")
+            pieces = f".pane[data-side='{side}'] .text i"
+            wait_for(page, "([pieces, n]) => document.querySelectorAll(pieces).length === n", arg=[pieces, len(ids)])
+            shown = page.locator(pieces)
             assert shown.evaluate_all("all => all.map((i) => Number(i.title.slice(3)))") == ids
             tally = page.locator(f".pane[data-side='{side}'] .tally").text_content()
             assert tally.replace("\u202f", "").startswith(f"{len(ids)} tokens")
 
 
-def test_search_finds_what_python_finds(page, trained):
+def test_search_and_details_show_what_python_finds(page, trained):
     about = tokens.describe(trained["superwords"])
 
     def found(query, only=""):
@@ -81,9 +73,7 @@ def test_search_finds_what_python_finds(page, trained):
     assert found("", "group") == sum(map(len, tokens.near_duplicates(about)))
     page.fill("#query", "/(/")
     assert "Invalid regular expression" in page.locator("#found").text_content()
-
-
-def test_details_of_a_token(page, trained):
+    # Details of a token.
     tokenizer = trained["superwords"]
     chosen = int(tokenizer.superword_ids()[0])
     page.fill("#query", f"#{chosen}")

@@ -1,19 +1,13 @@
 """A corpus of made-up documents with recurring phrases, and the smallest run over it."""
 
-from __future__ import annotations
-
 import json
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
 from tests.composition import reuse_parts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 reuse_parts()
 
@@ -23,7 +17,7 @@ _OBJECTS = ["a list of items", "the name of the resource", "an error", "the foll
 _ENDS = ["for more information", "in the specified region", "if you do not specify a value", "as well as tags"]
 
 
-def write_corpus(path: Path) -> Path:
+def write_corpus(path):
     """Write a JSONL file of 300 documents, about 200 kB."""
     rng = random.Random(0)
     with path.open("w", encoding="utf-8") as file:
@@ -54,12 +48,12 @@ def tiny_module(corpus, tmp_path_factory):
     return tiny_overrides(corpus, tmp_path_factory.mktemp("runs"))
 
 
-def run_stages(stage: str, overrides: list[str], folder: Path) -> None:
+def run_stages(stage, overrides, folder):
     """Run every stage up to `stage`. Without the command line, a small run takes a third of the time."""
     pipeline.run(load(overrides), stage, folder)
 
 
-def tiny_overrides(corpus: Path | str, folder: Path) -> list[str]:
+def tiny_overrides(corpus, folder):
     """Overrides of a run that takes seconds, with everything it writes in `folder`."""
     return [
         "corpus=files",

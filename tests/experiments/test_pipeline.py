@@ -37,6 +37,9 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     out = capsys.readouterr().out
     assert "bits per byte" in out
     assert "demonstration, not evidence" in out
+    assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
+    assert "✓ report" in out
+    assert "✓ report" in (tmp_path / "outputs" / "superbpe.log").read_text()
     page = Path(re.findall(r"report: (.*\.html)", out)[-1])
     assert "SuperBPE" in page.read_text()
 
@@ -88,41 +91,16 @@ def test_three_seeds_are_compared_as_pairs_of_runs(tiny, tmp_path, capsys):
     assert len(compared["by_seed"]) == 3
 
 
-def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny, tmp_path):
-    assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 0
-    found = names_by_stage(tmp_path)
-    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
-
-
 def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, tmp_path, monkeypatch):
+    flops = ["budget=equal_flops", "budget.train_flops=1e15", "arms=[bytes]"]
+    assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, *flops], tmp_path)
     monkeypatch.setattr(Corpus, "batches", None)
-    empty = tmp_path / "empty.txt"
-    empty.touch()
+    (empty := tmp_path / "empty.txt").touch()
     assert "0 bytes" in rejected("count", [*tiny, f"corpus.paths=[{empty}]"], tmp_path)
     assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
 
 
-def test_a_budget_in_flops_that_repeats_the_text_too_often_is_rejected(tiny, tmp_path):
-    flops = ["budget=equal_flops", "budget.train_flops=1e15", "arms=[bytes]"]
-    assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, *flops], tmp_path)
-
-
-@pytest.mark.parametrize("key", ["hydra.run.dir", "artifacts"])
-def test_a_folder_that_cannot_be_made_is_one_line(tiny, tmp_path, key, mistake):
-    (tmp_path / "file").touch()
-    mistake("pipeline", "--until", "count", *tiny, f"{key}={tmp_path / 'file'}")
-
-
-def test_the_log_of_a_run_has_the_lines_for_developers(tiny, tmp_path, capsys):
-    assert run("train_bpe", tiny) == 0
-    out = capsys.readouterr().out
-    assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
-    assert "✓ bpe" in out
-    assert "✓ bpe" in (tmp_path / "outputs" / "superbpe.log").read_text()
-
-
-@pytest.mark.slow
-def test_a_failing_cell_does_not_stop_the_others(tiny, tmp_path, capsys, monkeypatch):
+def test_a_failing_cell_does_not_stop_the_others_and_phase_1_is_shared(tiny, tmp_path, capsys, monkeypatch):
     def failing(context, arm, *rest):
         if arm.superbpe.transition == 0.8:
             raise UserError("this cell cannot work; try another")
@@ -131,7 +109,8 @@ def test_a_failing_cell_does_not_stop_the_others(tiny, tmp_path, capsys, monkeyp
     real = phase2.train
     monkeypatch.setattr(phase2, "train", failing)
     assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 2
-    assert len(names_by_stage(tmp_path)["superbpe"]) == 2
+    found = names_by_stage(tmp_path)
+    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 2]
     err = capsys.readouterr().err
     assert "this cell cannot work" in err
     assert "1 of 3 cells failed" in err
@@ -149,10 +128,14 @@ def test_internal_errors_keep_their_traceback(tiny, capsys, monkeypatch):
     [
         ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
         ("corpus.field=body", "body"),
+        ("hydra.run.dir=FILE", ""),
+        ("artifacts=FILE", ""),
         ("corpus.heldout_fraction=0.0001", "may choose none of only a few. A .txt file is one document"),
     ],
 )
 def test_a_users_mistake_exits_2_and_leaves_nothing(tiny, tmp_path, mistake, override, message):
+    (tmp_path / "file").touch()
+    override = override.replace("FILE", str(tmp_path / "file"))
     assert message in mistake("pipeline", *tiny, override)
     assert not list((tmp_path / "artifacts").glob("[!.]*"))
     assert not list((tmp_path / "artifacts").glob(".*.partial"))

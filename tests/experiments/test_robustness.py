@@ -26,12 +26,12 @@ def finished(tiny_module):
     return setting(tiny_module, "hydra.run.dir")
 
 
-def measured(finished, out, *options):
-    assert main.run(["compare", "--perturb", str(finished), "--documents", "12", "--out", str(out), *options]) == 0
+def measured(finished, out):
+    assert main.run(["compare", "--perturb", str(finished), "--documents", "12", "--out", str(out)]) == 0
     return json.loads((out / "robustness.json").read_text())
 
 
-def test_scores_are_those_of_the_perturbed_documents(finished, tmp_path, capsys):
+def test_scores_are_those_of_the_perturbed_documents(finished, tmp_path, capsys, mistake):
     report = measured(finished, tmp_path / "out")
     said = " ".join(capsys.readouterr().out.split())
     result, _ = combine(find([finished])[0])
@@ -39,26 +39,23 @@ def test_scores_are_those_of_the_perturbed_documents(finished, tmp_path, capsys)
     rows = {(row["perturbation"], row["tokenizer"]): row for row in report["rows"]}
     assert report["n_documents"] == len(documents) == 12
     for each in result.arms:
-        shards = tmp_path / each.label
+        shards, before = tmp_path / each.label, each.evaluations[0]
         write_shards(shards, each.tokenizer, [Batch.from_texts([text.upper() for text in documents])])
-        lengths, config = each.tokenizer.token_byte_lengths(), each.evaluations[0].config
-        found = evaluate(load_model(each.lm.path), Shards.open(shards), lengths, config)
+        lengths = each.tokenizer.token_byte_lengths()
+        found = evaluate(load_model(each.lm.path), Shards.open(shards), lengths, before.config)
         n_bytes = sum(len(text.encode()) for text in documents)
-        before = each.evaluations[0].text_nats[chosen].sum()
         row = rows["upper-case", each.label]
-        assert row["bits"] == pytest.approx((found.text_nats.sum() - before) / math.log(2) / n_bytes, rel=1e-6)
+        nats = found.text_nats.sum() - before.text_nats[chosen].sum()
+        assert row["bits"] == pytest.approx(nats / math.log(2) / n_bytes, rel=1e-6)
         assert row["bits_low"] < row["bits"] < row["bits_high"]
-        tokens = each.evaluations[0].document_tokens[chosen].sum()
-        assert row["tokens"] == pytest.approx(found.document_tokens.sum() / tokens - 1, rel=1e-12)
+        tokens = found.document_tokens.sum() / before.document_tokens[chosen].sum()
+        assert row["tokens"] == pytest.approx(tokens - 1, rel=1e-12)
         assert row["changed_documents"] == 12
         assert f"+{100 * row['tokens']:.1f} %" in said
     assert not any(name == "decomposed" for name, _ in rows)  # the text is ASCII
-
-
-def test_mistakes_are_one_line(finished, tmp_path, mistake):
-    error = mistake("compare", "--perturb", finished, "--documents", "0", "--out", tmp_path / "out")
+    error = mistake("compare", "--perturb", finished, "--documents", "0", "--out", tmp_path / "none")
     assert "--documents: '0' is not a whole number of at least 1" in error
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_tokenizer_that_drops_the_perturbation_is_marked(tiny_module, tmp_path):

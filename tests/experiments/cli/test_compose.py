@@ -16,7 +16,6 @@ from tokenizer.errors import UserError
         (["corpus=embeded"], r"corpus=embeded does not exist \(did you mean 'embedded'\?\)"),
         (["bpe.vocab_size=many"], "bpe.vocab_size=many is not a whole number$"),
         (["budget.train_bytes=ten"], "budget.train_bytes=ten is not a whole number, or a size such as 10MB"),
-        (["device=cuda"], "did you mean 'lm.train.device'"),
         (["lm.device=cuda"], "did you mean 'lm.train.device'"),
         (["arms.bpe.bpe=llama3"], "takes keys, not a value: write arms.bpe.bpe.vocab_size=N"),
         (["superbpe.transition=80%"], "transition='80%' is neither a number nor 'auto'"),
@@ -33,24 +32,17 @@ from tokenizer.errors import UserError
         (["corpus.heldout_fraction=0"], "no documents are held out"),
         (["corpus=files", "corpus.paths=[a.txt]", "corpus.dataset=b"], "are both given"),
         (["corpus.max_bytes=0"], "corpus.max_bytes=0 must be at least 1"),
-        (["bpe.min_count=0"], "bpe.min_count=0 must be at least 1"),
         (["eval.contamination=-1"], "must be at least 0: a number of words such as 13, or null"),
         (["lm.train.device=gpu"], "use auto, cpu, cuda or cuda:NUMBER"),
-        (["lm.tune_rates=[1,2]"], r"lm.tune_rates=\[1.0, 2.0\]: use at least 3 different factors above 0"),
-        (["lm.tune_rates=[0,1,2]"], "different factors above 0"),
+        (["lm.tune_rates=[0,1,2]"], r"lm.tune_rates=\[0.0, 1.0, 2.0\]: use at least 3 different factors above 0"),
         (["superbpe.transition=9000"], "transition at 9000"),
-        (["superbpe.transition=1.5"], "transition=1.5 is neither a fraction"),
         (["superbpe.unit=lin"], "document, line"),
         (["lm.model.hidden_size=100"], "head_dim"),
         (["superbpe.transition=0.7,0.8"], "--multirun"),
         (["a=["], "cannot read the override"),
         (["hydra/launcher=joblb"], "joblb"),
-        (
-            ["experiment=uw_2025", "corpus.paths=[a]", "bpe.vocab_size=600"],
-            "change superbpe.transition or bpe.vocab_size",
-        ),
+        (["experiment=uw_2025", "corpus.paths=[a]", "bpe.vocab_size=600"], "change superbpe.transition or bpe.vocab"),
         (["bpe.special_tokens=[a]"], "special token 'a' is also how"),
-        (["bpe.special_tokens=[xyz,xyz]"], "repeats a string"),
         (["lm.train.precision=fp8"], "precision=fp8 is not one of"),
         (["lm.train.compile=maybe"], "compile=maybe is not one of"),
         (["lm.train.tokens_per_step=0"], "tokens_per_step=0.0: use 1 or more, or null"),
@@ -58,7 +50,6 @@ from tokenizer.errors import UserError
         (["budget.train_flops=0"], r"budget.train_flops=0(\.0)? must be at least 1"),
         (["budget.train_flops=inf"], "budget.train_flops=inf must be"),
         (["budget.ladder=[0]"], "budget.ladder has 0: use shares of budget.train_bytes below 1, or bytes up"),
-        (["budget.ladder=[-1]"], "budget.ladder has -1: use shares"),
         (["budget.ladder=[1e12]"], r"budget.ladder has 1e\+12: use shares"),
         (
             ["budget.train_flops=1e10", "lm.train.context_tokens=256", "budget.ladder=[2e10]"],
@@ -70,7 +61,6 @@ from tokenizer.errors import UserError
         (["corpus=files", "corpus.paths=[a]", "corpus.sources={web: b}"], "paths and corpus.sources are both given"),
         (["runner.memory_mb=0"], "runner.memory_mb=0 must be at least 1"),
         (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find the transition themselves"),
-        (["superbpe.transition=auto"], "need atoms='pretokens'"),
         (["lm.tune_validation_bytes=0"], "lm.tune_validation_bytes=0 must be at least 1"),
         (["lm.n_seeds=0"], "lm.n_seeds=0 must be at least 1"),
         (["arms=[]"], r"no arms to compare; choose some, such as arms=\[bpe,superbpe\]"),
@@ -85,16 +75,12 @@ from tokenizer.errors import UserError
         (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable' \(did you mean 'arms.bpe.label'\?\)"),
         (["arms.bpe.bpe.vocab_sise=300"], r"'arms.bpe.bpe.vocab_sise' \(did you mean 'vocab_size'\?\)"),
         (["arms.bpe.bpe.vocab_size=many"], "arms.bpe.bpe.vocab_size: Value 'many'"),
-        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.bpe.vocab_size=200"], "arm x: .*use at least 257"),
         (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.preset=run"], r"did you mean 'runs'\?"),
         (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.label=BPE"], "two arms have the label 'BPE'"),
         (["reference=bp"], r"reference=bp is not an arm \(did you mean 'bpe'\?\)"),
         (["arms.other.file=x"], r"the arm 'other' is not chosen; add it to the list: arms=\[bpe,superbpe,other\]"),
         (["arms.bytes.bpe.vocab_size=300"], "the arm 'bytes' is not chosen"),
-        (
-            ["arms=[bpe,x]", "arms.x.file=a", "arms.x.bpe.vocab_size=512"],
-            "bpe has no effect on an arm with recipe=file",
-        ),
+        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.bpe.vocab_size=512"], "bpe has no effect on an arm with .*=file"),
         (["arms.superbpe.bpe.vocab_size=100"], "arm superbpe: bpe.vocab_size=100 is below"),
     ],
 )
@@ -112,18 +98,13 @@ def test_a_sweep_is_checked_value_by_value():
         ("arms.superbpe.superbpe.transition", ["0.7", "0.8"]),
     ]:
         assert check([f"{key}={','.join(values)}", "logger=none"], sweep=True) == {key: values}
+    assert [load([f"superbpe.transition={value}"]).superbpe.transition for value in (0.5, 5000)] == [0.5, 5000]
     with pytest.raises(UserError, match=r"1\.8"):
         check(["superbpe.transition=0.7,1.8"], sweep=True)
 
 
-def test_a_transition_is_a_number_or_a_fraction():
-    assert load(["superbpe.transition=0.5"]).superbpe.transition == 0.5
-    assert load(["superbpe.transition=5000"]).superbpe.transition == 5000
-
-
 def test_a_custom_configuration_folder(tmp_path):
-    folder = tmp_path / "experiment"
-    folder.mkdir()
+    (folder := tmp_path / "experiment").mkdir()
     (folder / "mine.yaml").write_text("# @package _global_\nbpe:\n  vocab_size: 5000\n")
     assert load(["experiment=mine"], config_dir=str(tmp_path)).bpe.vocab_size == 5000
     (folder / "typo.yaml").write_text("# @package _global_\nbpe:\n  vocab_sise: 5000\n")

@@ -3,6 +3,7 @@ import io
 import logging
 import os
 import time
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -11,19 +12,11 @@ from experiments.cli import console as module
 from experiments.cli.console import Reporter, duration, si
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0, "0"), (512, "512"), (999.9, "1k"), (8192, "8.19k"), (94_200_000, "94.2M"), (2.5e12, "2.5T")],
-)
-def test_si(value, shown):
-    assert si(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0.0 s"), (59.96, "1 min 00 s"), (83, "1 min 23 s"), (3600, "1 h 00 min")]
-)
-def test_duration(seconds, shown):
-    assert duration(seconds) == shown
+def test_numbers_and_times_are_short():
+    numbers = {0: "0", 512: "512", 999.9: "1k", 8192: "8.19k", 94_200_000: "94.2M", 2.5e12: "2.5T"}
+    assert {value: si(value) for value in numbers} == numbers
+    seconds = {0: "0.0 s", 59.96: "1 min 00 s", 83: "1 min 23 s", 3600: "1 h 00 min"}
+    assert {value: duration(value) for value in seconds} == seconds
 
 
 @pytest.fixture
@@ -34,21 +27,15 @@ def clock(monkeypatch):
     return now
 
 
-def test_without_a_terminal_progress_is_occasional_lines(clock):
+def test_without_a_terminal_progress_is_occasional_lines_and_time_left_is_by_recent_speed(clock):
     out = io.StringIO()
     reporter = Reporter(Console(file=out, width=40))
+    reporter.progress("outside a stage", 1, None)
     with reporter.stage("count"):
         for done in range(31):
             reporter.progress("bytes", done * 1_000_000, 40_000_000)
             clock[0] += 1
-    lines = out.getvalue().splitlines()
-    assert len(lines) == 1
-    assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
-
-
-def test_time_left_is_by_recent_speed(clock):
-    out = io.StringIO()
-    reporter = Reporter(Console(file=out, width=40))
+    assert out.getvalue() == "  count: bytes 16M of 40M, 1M/s, 24.0 s left\n"
     with reporter.stage("lm bpe"):
         done = 0
         for speed in [10] * 60 + [1] * 60:
@@ -56,8 +43,7 @@ def test_time_left_is_by_recent_speed(clock):
             done += speed
             reporter.note("loss 2.345")
             reporter.progress("steps", done, 760)
-    last = out.getvalue().splitlines()[-1]
-    assert last == "  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left"
+    assert out.getvalue().endswith("  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left\n")
 
 
 def test_steps_are_printed_and_details_are_only_logged(caplog):
@@ -75,6 +61,8 @@ def test_steps_are_printed_and_details_are_only_logged(caplog):
 def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left():
     out = io.StringIO()
     reporter = Reporter(Console(file=out, force_terminal=True, width=100))
+    reporter.progress("outside a stage", 1, None)
+    assert out.getvalue() == ""
     with reporter.stage("count"):
         for done in (1, 2_000_000, 30_000_000):
             reporter.progress("counting", done, 40_000_000)
@@ -82,37 +70,36 @@ def test_on_a_terminal_progress_is_a_line_with_rate_and_time_left():
     assert "count: counting 30M/40M" in out.getvalue()
 
 
-def test_progress_outside_a_stage_is_silent():
-    out = io.StringIO()
-    Reporter(Console(file=out, force_terminal=True)).progress("counting", 1, None)
-    assert out.getvalue() == ""
+def test_disk_errors_are_one_line_with_path_and_remedy(capsys):
+    def job(number):
+        raise OSError(number, os.strerror(number), "store/lm-1")
 
-
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
+    for number, said in (
         (errno.ENOSPC, "the disk is full"),
         (errno.EDQUOT, "quota"),
         (errno.EROFS, "read-only"),
         (errno.EACCES, "permission denied"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EFBIG, "ulimit -f"),
-    ],
-)
-def test_disk_errors_are_one_line_with_path_and_remedy(number, said, capsys):
-    def job():
-        raise OSError(number, os.strerror(number), "store/lm-1")
-
-    assert module.exit_code(job) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.startswith("error: store/lm-1: ")
-    assert said in complaint
-    assert "Finished stages are kept" in complaint
-    assert complaint.count("\n") == 1
-
-
-def test_other_system_errors_are_not_explained():
+    ):
+        assert module.exit_code(partial(job, number)) == 2
+        complaint = capsys.readouterr().err
+        assert complaint.startswith("error: store/lm-1: ")
+        assert said in complaint
+        assert "Finished stages are kept" in complaint
+        assert complaint.count("\n") == 1
     assert module.system_error(OSError(errno.ECONNRESET, "reset")) is None
+
+
+def test_errors_of_other_software_without_a_file_are_one_line(capsys):
+    def job(error):
+        raise error
+
+    offline = "Couldn't reach 'a/b' on the Hub (OfflineModeIsEnabled)"
+    assert module.exit_code(partial(job, ConnectionError(offline))) == 2
+    assert capsys.readouterr().err == f"error: {offline}\n"
+    assert module.exit_code(partial(job, RuntimeError("can't start new thread"))) == 2
+    assert "error: the system allows no more threads" in capsys.readouterr().err
 
 
 ARMS = [
@@ -145,20 +132,15 @@ def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm):
 
 def test_a_wide_table_becomes_a_list():
     text = shown(["", "a" * 50, "b" * 50], [["one", "1", "2"], ["two", "", "4"]])
-    assert text.splitlines() == [
-        "Held-out text", "one", f"  {'a' * 50}: 1", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"
-    ]  # fmt: skip
+    expected = ["Held-out text", "one", f"  {'a' * 50}: 1", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"]
+    assert text.splitlines() == expected
 
 
-def test_columns_share_the_width_that_words_leave():
-    text = shown(
-        ["", "value"], [["a name of several words that needs more than one line of this table", "1"]], width=40
-    )
+def test_columns_share_the_width_that_words_leave_and_have_no_lines_between_them():
+    long = "a name of several words that needs more than one line of this table"
+    text = shown(["", "value"], [[long, "1"]], width=40)
     assert max(map(len, text.splitlines())) <= 40
     assert "a name of several words that" in text
-
-
-def test_a_table_has_no_lines_between_columns():
     header, row = ["", "transition", "max_words", "", *["number"] * 4], ["0", "0.8", "4", "SuperBPE", *["1.7021"] * 4]
     text = shown(header, [row], width=68)
     assert max(map(len, text.splitlines())) <= 68

@@ -1,10 +1,8 @@
 """The part of Ray's interface that the cluster uses, on threads of this process, with faults that a test names."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import SimpleNamespace
 
 from experiments.cluster import tasks
@@ -23,24 +21,24 @@ class KilledError(Exception):
 class FakeRay:
     """`faults[name]` are what happens to the attempts of a task, one after the other: "lost", or seconds to wait."""
 
-    def __init__(self, slots: int = 2, gpus: int = 0, **faults: list) -> None:
+    def __init__(self, slots=2, gpus=0, **faults):
         self.resources = {"CPU": slots, "GPU": gpus}
         self.faults = {name.replace("_", "-"): list(each) for name, each in faults.items()}
         self.pool = ThreadPoolExecutor(16)
-        self.submitted: list[str] = []
-        self.attempts: dict[str, int] = defaultdict(int)
-        self.cancelled: list[str] = []
-        self.names: dict[Future, str] = {}
+        self.submitted = []
+        self.attempts = defaultdict(int)
+        self.cancelled = []
+        self.names = {}
         self.stop = threading.Event()
         self.exceptions = SimpleNamespace(RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError)
 
-    def is_initialized(self) -> bool:
+    def is_initialized(self):
         return True
 
-    def cluster_resources(self) -> dict[str, float]:
+    def cluster_resources(self):
         return self.resources
 
-    def nodes(self) -> list[dict]:
+    def nodes(self):
         return [{"NodeID": "", "Alive": True, "Resources": self.resources}]
 
     def put(self, value):
@@ -88,10 +86,10 @@ class FakeRay:
     def get(self, future, timeout=None):
         return future.result(timeout)
 
-    def cancel(self, future, force=False) -> None:
+    def cancel(self, future, force=False):
         self.cancelled.append(self.names[future])
         future.cancel()
 
 
-def cluster_of(ray, **settings) -> Cluster:
+def cluster_of(ray, **settings):
     return Cluster(ray, RunnerConfig(**{"threads": 1, "part_mb": 1, **settings}))

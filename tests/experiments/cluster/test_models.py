@@ -1,13 +1,9 @@
 """Models that are trained and scored in tasks are those of a run in one process."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,16 +12,16 @@ from experiments.config import RunnerConfig
 from experiments.stages.models import METRICS
 from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import names_by_stage
 from tokenizer.errors import UserError
 
-LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2"]
-DECAY = ["lm.train.decay=sqrt"]
+LADDER = ["budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.warmup_steps=2", "lm.train.decay=sqrt"]
 UMASK = os.umask(0o022)
 os.umask(UMASK)
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+def ray(monkeypatch):
     """One thread: models that train at the same time in one process would share Torch's settings."""
     made = FakeRay(1)
     made.pool = ThreadPoolExecutor(1)
@@ -35,7 +31,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
     return made
 
 
-def results(folder: Path) -> dict[str, Any]:
+def results(folder):
     """Checksums of all weights, scores and training metrics, without times, by artifact."""
     found = {}
     for path in [*folder.glob("lm-*"), *folder.glob("trunk-*"), *folder.glob("evaluation-*")]:
@@ -48,17 +44,15 @@ def results(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_models_and_scores_are_equal(
-    tiny: list[str], tmp_path: Path, ray: FakeRay, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_stages("evaluate", [*tiny, *LADDER, *DECAY], tmp_path / "local")
+def test_models_and_scores_are_equal(tiny, tmp_path, ray, capsys):
+    run_stages("evaluate", [*tiny, *LADDER], tmp_path / "local")
     expected = results(tmp_path / "artifacts")
     assert len([name for name in expected if name.startswith("lm-")]) == 8  # arms, seeds, budgets
     shared = [path for path in (tmp_path / "artifacts").glob("[!.]*/**/*") if path.is_file()]
     assert {oct(path.stat().st_mode & 0o777) for path in shared} == {oct(0o666 & ~UMASK)}, "others can read a store"
-    elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
+    elsewhere = [*tiny, f"artifacts={tmp_path}/ray", *LADDER]
     capsys.readouterr()
-    run_stages("evaluate", [*elsewhere, *LADDER, *DECAY, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
+    run_stages("evaluate", [*elsewhere, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
     assert results(tmp_path / "ray") == expected
     submitted = [name for name in ray.submitted if name.startswith("models-")]
     assert submitted == [f"models-{i:04}" for i in range(4)]
@@ -68,43 +62,34 @@ def test_models_and_scores_are_equal(
     trained = Counter(group for group in groups if group.startswith("lm/"))
     assert len(trained) == 8
     assert min(trained.values()) == 5
-    made = {path.name for path in (tmp_path / "ray").glob("lm-*")}
-    run_stages("evaluate", [*elsewhere, *LADDER, *DECAY], tmp_path / "again")
-    assert {path.name for path in (tmp_path / "ray").glob("lm-*")} == made
+    run_stages("evaluate", elsewhere, tmp_path / "again")
+    assert results(tmp_path / "ray").keys() == expected.keys()
 
 
-def test_learning_rates_are_tuned(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+def test_learning_rates_are_tuned(tiny, tmp_path, ray):
     rates = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=20000", "lm.tune_validation_bytes=5000"]
     run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "remote")
-    assert [name for name in ray.submitted if name.startswith("tuning")] == [
-        "tuning-0000",
-        "tuning-0001",
-    ]
-    made = {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")}
-    assert len(made) == 8
+    assert [name for name in ray.submitted if name.startswith("tuning")] == ["tuning-0000", "tuning-0001"]
+    made = names_by_stage(tmp_path)
+    assert len(made["tuning"] + made["lm"]) == 8
     run_stages("train_lm", [*tiny, *rates], tmp_path / "local")
-    assert {path.name for kind in ("tuning", "lm") for path in (tmp_path / "artifacts").glob(f"{kind}-*")} == made
+    assert names_by_stage(tmp_path) == made
 
 
-def test_a_task_s_error_is_the_user_s(tiny: list[str], tmp_path: Path, ray: FakeRay) -> None:
+def test_a_task_s_error_is_the_user_s(tiny, tmp_path, ray):
+    rates = ["lm.train.vector_lr=1e38", "lm.train.head_lr=1e38"]
     with pytest.raises(UserError, match="training diverged; lower the learning rates"):
-        run_stages(
-            "train_lm",
-            [*tiny, "runner=ray", "runner.gpus=0", "lm.train.vector_lr=1e38", "lm.train.head_lr=1e38"],
-            tmp_path / "run",
-        )
+        run_stages("train_lm", [*tiny, *rates, "runner=ray", "runner.gpus=0"], tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("name", "asked", "has", "expected"),
     [("ray", None, 0, None), ("ray", None, 8, 1), ("ray", 1, 8, 1), ("ray", 0, 8, 0), ("local", 1, 8, None)],
 )
-def test_where_models_are_trained(ray: FakeRay, name: str, asked: int | None, has: int, expected: int | None) -> None:
+def test_where_models_are_trained(ray, name, asked, has, expected):
     ray.resources["GPU"] = has
     place = models.place(RunnerConfig(name=name, gpus=asked))
     assert (place and place.gpus) == expected
-
-
-def test_a_single_machine_without_a_gpu_cannot_be_asked_for_one(ray: FakeRay) -> None:
+    ray.resources["GPU"] = 0
     with pytest.raises(UserError, match=r"runner\.gpus=1, but this machine has no GPU"):
         models.place(RunnerConfig(name="ray", gpus=1))

@@ -1,44 +1,36 @@
 """A real Ray cluster of several processes: results equal those of threads, whatever dies or hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from experiments.cluster import tasks
-from experiments.cluster.parts import ClusterSources, count, encoded_by
 from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
-from experiments.stages.contamination import search
-from experiments.stages.heldout import describe
-from lm.data.sharding import ShardConfig, write_encoded, write_shards
 from lm.model.weights import load_tensors
 from lm.train.trainer import CHECKPOINT
-from superbpe import Source, train_superbpe
-from tests.experiments.cluster import test_models
+from tests.experiments.cluster import ray_tasks, test_models
+from tests.experiments.cluster.test_stages import files_by_artifact
 from tests.experiments.conftest import run_stages, tiny_overrides, write_corpus
-from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens, train_bpe
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer import Corpus, UserError
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
-SETTINGS = {"pattern": "gpt2", "unit": "document", "threads": 1}
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "2"))
 """Workers to kill in each stage."""
 ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
@@ -68,8 +60,6 @@ def address(tmp_path_factory):
         machines.shutdown()
         os.environ.clear()
         os.environ |= before
-        import shutil
-
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -78,28 +68,7 @@ def runner(address):
     return RunnerConfig(name="ray", address=address)
 
 
-@pytest.fixture
-def cluster(runner):
-    made = connect(runner)
-    made.part_bytes = 200_000
-    return made
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    rng = random.Random(5)
-    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
-    for i in range(16):
-        rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
-        (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
-    return Corpus(CorpusConfig(paths=[str(tmp_path / "*.jsonl")]))
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def workers() -> list[psutil.Process]:
+def workers():
     """The busy workers."""
     with suppress(psutil.NoSuchProcess):
         found = psutil.Process().children(recursive=True)
@@ -108,139 +77,76 @@ def workers() -> list[psutil.Process]:
 
 
 class Killer(threading.Thread):
-    """Kills a busy worker now and then, until it is stopped or has killed enough."""
+    """Kills a busy worker now and then, until it is stopped or has killed enough in each stage."""
 
-    def __init__(self, most: int) -> None:
+    stage = ""
+
+    def __init__(self, most):
         super().__init__(daemon=True)
-        self.kills, self.most, self.stopped, self.rng = 0, most, threading.Event(), random.Random(1)
+        self.kills, self.most, self.stopped, self.rng = Counter(), most, threading.Event(), random.Random(1)
 
-    def run(self) -> None:
-        while self.kills < self.most and not self.stopped.wait(self.rng.uniform(0.05, 0.4)):
-            if busy := workers():
-                try:
+    def run(self):
+        while not self.stopped.wait(self.rng.uniform(0.02, 0.2)):
+            stage, busy = self.stage, workers()
+            if busy and self.kills[stage] < self.most:
+                with suppress(psutil.NoSuchProcess):
                     self.rng.choice(busy).kill()
-                except psutil.NoSuchProcess:
-                    continue
-                self.kills += 1
+                    self.kills[stage] += 1
 
-    def __enter__(self) -> Killer:
+    def __enter__(self):
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.stopped.set()
         self.join()
 
 
-def test_killed_workers_change_nothing(cluster, corpus, tmp_path, monkeypatch):
+STAGES = {"count": "count", "seams": "superwords", "fragments": "superwords", "encode": "encode"}
+STAGES |= {"measured": "overlap", "overlap": "overlap", "survey": "survey"}
+
+
+def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
+    """Workers are killed while text is counted, searched for superwords, encoded, compared and surveyed."""
+    rng, start, parts = random.Random(5), tasks._Run.__init__, Corpus.parts
+    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(40)]
+    for i in range(16):
+        rows = (json.dumps({"text": " ".join(rng.choices(words, k=60))}) for _ in range(500))
+        (tmp_path / f"{i:02}.jsonl").write_text("\n".join(rows))
+    overrides = tiny_overrides(tmp_path / "*.jsonl", tmp_path)
+    run_stages("shard", overrides, tmp_path / "local")
+
+    def started(run, cluster, work, listed, *rest):
+        killer.stage = STAGES[listed[0].name.partition("-")[0]]
+        start(run, cluster, work, listed, *rest)
+
     monkeypatch.setattr(tasks, "RETRIES", 100)
-    counts = count_pretokens(corpus, **SETTINGS)
-    tokenizer = train_bpe(counts, 400)
-    layout = ShardConfig(tokens_per_shard=50_000)
-    write_shards(tmp_path / "expected", tokenizer, corpus.batches(), layout, threads=1)
-    expected = files_of(tmp_path / "expected")
-    superbpe = train_superbpe(tokenizer, corpus, vocab_size=500, transition=390, rules="uw-2025", threads=1)
-    assert len(superbpe.superword_ids()) > 10
-
-    def counting(folder):
-        assert count(cluster, corpus, folder, SETTINGS) == counts
-
-    def encoding(folder):
-        source = partial(encoded_by, cluster, corpus, "train", tokenizer, folder / "parts")
-        write_encoded(folder / "found", tokenizer, source(), layout)
-        assert files_of(folder / "found") == expected
-
-    def superwords(folder):
-        text = ClusterSources(cluster, [[Source(part)] for part in corpus.parts("train", 500_000)], "text", folder)
-        found = train_superbpe(tokenizer, text, vocab_size=500, transition=390, rules="uw-2025", threads=1)
-        assert found.sha256 == superbpe.sha256
-
-    split = Corpus(replace(corpus.config, heldout_fraction=0.1))
-    overlapping = find_overlap(split.batches("heldout"), split.batches("train"), 3)
-    assert 0 < overlapping.shared.sum() < overlapping.words.sum()
-
-    def searching(folder):
-        found = search(cluster, Corpus(split.config), folder, 3)
-        assert [column.tolist() for column in found[:3]] == [column.tolist() for column in overlapping[:3]]
-        assert found.training_bytes == overlapping.training_bytes
-
-    def described(folder, where):
-        folder.mkdir()
-        context = SimpleNamespace(cluster=where, reporter=SimpleNamespace(progress=None))
-        context.make = lambda *_, build, **__: build(folder)
-        text = SimpleNamespace(corpus=Corpus(split.config), hash="text", heldout_identity=dict)
-        return describe(context, text), files_of(folder)
-
-    local = described(tmp_path / "local", None)
-
-    def surveying(folder):
-        assert described(folder, cluster) == local
-
-    kills = {}
-    for stage in (counting, superwords, encoding, searching, surveying):
-        kills[stage.__name__] = attempt = 0
-        while kills[stage.__name__] < KILLS:
-            attempt += 1
-            with Killer(KILLS - kills[stage.__name__]) as killer:
-                stage(tmp_path / f"{stage.__name__}-{attempt}")
-            kills[stage.__name__] += killer.kills
-    assert sum(kills.values()) >= 5 * KILLS
-
-
-def attempted(folder: Path, number: int) -> bool:
-    """Whether this is not the first attempt."""
-    path = folder / f"{number}.attempted"
-    found = path.exists()
-    path.touch()
-    return found
-
-
-def stop_once(folder: Path, number: int, beat: object) -> tasks.Blocks:
-    """Stop the process in the first attempt of the first two tasks."""
-    if number < 2 and not attempted(folder, number):
-        os.kill(os.getpid(), signal.SIGSTOP)
-    yield from ()
-    return number
+    monkeypatch.setattr(tasks._Run, "__init__", started)
+    monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 200_000))
+    with Killer(KILLS) as killer:
+        while min(killer.kills[stage] for stage in STAGES.values()) < KILLS:
+            shutil.rmtree(tmp_path / "ray", ignore_errors=True)
+            elsewhere = [f"artifacts={tmp_path}/ray", "runner=ray", f"runner.address={runner.address}"]
+            run_stages("shard", [*overrides, *elsewhere], tmp_path / "remote")
+            assert files_by_artifact(tmp_path / "ray") == files_by_artifact(tmp_path / "artifacts")
 
 
 def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tmp_path, caplog):
     """There are two cores; both of the first tasks are stopped."""
     cluster = connect(replace(runner, timeout_s=5.0))
-    found = cluster.run(partial(stop_once, tmp_path), [Task(f"part-{i}", [i], i) for i in range(4)], tmp_path)
+    found = cluster.run(partial(ray_tasks.stop_once, tmp_path), [Task(f"part-{i}", [i], i) for i in range(4)], tmp_path)
     assert [result.value for result in found] == [0, 1, 2, 3]
     assert "was ended: it showed no progress for runner.timeout_s=5 seconds" in caplog.text
     assert "lost its worker; attempt 2 runs on" in caplog.text
 
 
-def kill(number: int, beat: object) -> tasks.Blocks:
-    os.kill(os.getpid(), signal.SIGKILL)
-    yield from ()
-
-
-def fail(number: int, beat: object) -> tasks.Blocks:
-    yield from ()
-    raise UserError("a.jsonl: line 3: not JSON")
-
-
-def test_errors_of_tasks_reach_the_user(cluster, tmp_path, monkeypatch):
+def test_errors_of_tasks_reach_the_user(runner, tmp_path, monkeypatch):
+    cluster = connect(runner)
     with pytest.raises(UserError, match=r"^a.jsonl: line 3: not JSON$"):
-        list(cluster.run(fail, [Task("bad", [], 0)], tmp_path))
+        list(cluster.run(ray_tasks.fail, [Task("bad", [], 0)], tmp_path))
     monkeypatch.setattr(tasks, "RETRIES", 1)
     with pytest.raises(UserError, match=r"task killed was lost again and again .* if memory is short, lower runner"):
-        list(cluster.run(kill, [Task("killed", [], 0)], tmp_path))
-
-
-def test_that_nothing_can_start_is_said(runner, tmp_path, caplog):
-    cluster = connect(replace(runner, threads=8))
-    started = time.monotonic()
-
-    def report(done: int) -> None:
-        if "no machine of the Ray cluster has 8 CPUs" in caplog.text:
-            raise KeyboardInterrupt
-        assert time.monotonic() - started < 60
-
-    with pytest.raises(KeyboardInterrupt):
-        list(cluster.run(fail, [Task("part", [], 0)], tmp_path, report))
+        list(cluster.run(ray_tasks.kill, [Task("killed", [], 0)], tmp_path))
 
 
 def test_a_cluster_that_does_not_exist_is_an_error():
@@ -254,67 +160,42 @@ def test_a_cluster_that_does_not_exist_is_an_error():
 
 
 DRIVER = """
-import sys
+import sys, time
 from functools import partial
 from pathlib import Path
 from experiments.cluster.tasks import Task, connect
 from experiments.config import RunnerConfig
-from tests.experiments.cluster.test_ray import slowly
+from tests.experiments.cluster.ray_tasks import slowly
 cluster, folder = connect(RunnerConfig(name="ray", address=sys.argv[1])), Path(sys.argv[2])
 for result in cluster.run(partial(slowly, folder), [Task(f"part-{i}", [i], i) for i in range(10)], folder):
     print(result.value, flush=True)
+time.sleep(3)
 """
 
 
-def kill_once(folder: Path, number: int, beat: object) -> tasks.Blocks:
-    if not attempted(folder, number):
-        os.kill(os.getpid(), signal.SIGKILL)
-    yield from ()
-    return number
-
-
-def test_a_lost_worker_is_one_line(address, tmp_path):
-    """Ray's paragraphs are in its own logs."""
-    code = DRIVER.replace("slowly", "kill_once").replace("range(10)", "range(1)") + "import time; time.sleep(3)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, address, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    assert ended.stdout == "0\n"
-    assert re.fullmatch(r"task part-0 lost its worker; attempt 2 runs on \S+\n", ended.stderr)
-
-
-def slowly(folder: Path, number: int, beat: object) -> tasks.Blocks:
-    with (folder / "executed").open("a") as file:
-        file.write(f"{number}\n")
-    time.sleep(0.5)
-    yield from ()
-    return number
-
-
-def executed(folder: Path) -> list[int]:
-    return sorted(map(int, (folder / "executed").read_text().split()))
-
-
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
-def test_finished_parts_survive_their_driver(address, tmp_path, stop):
+def test_finished_parts_survive_their_driver_and_a_lost_worker_is_one_line(address, tmp_path):
+    """Ray's own paragraphs about the worker stay in its logs."""
     command = [sys.executable, "-c", DRIVER, address, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def executed():
+        return list(map(int, (tmp_path / "executed").read_text().split()))
+
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as driver:
-        assert driver.stdout.readline() == "0\n"
-        assert driver.stdout.readline() == "1\n"
-        driver.send_signal(stop)
-    done = set(executed(tmp_path))
+        assert [driver.stdout.readline() for _ in range(2)] == ["0\n", "1\n"]
+        driver.kill()
+    done = set(executed())
     assert len(done) < 10
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=True)
     assert ended.stdout.split() == list(map(str, range(10)))
-    again = executed(tmp_path)
+    assert re.fullmatch(r"task part-9 lost its worker; attempt 2 runs on \S+\n", ended.stderr)
+    again = executed()
     assert set(again) == set(range(10))
-    recorded = [number for number in done if again.count(number) == 1]
-    assert len(recorded) >= 2
+    assert sum(again.count(number) == 1 for number in done) >= 2
     assert len(again) <= 10 + 3, "at most those that were running are done twice"
 
 
-def interrupt_after_progress(run: tasks._Run) -> int:
+def interrupt_after_progress(run):
     if len(run.submitted) == 2 and all(
         task in run.signs and run.signs[task][0].done for task in run.submitted.values()
     ):
@@ -325,9 +206,9 @@ def interrupt_after_progress(run: tasks._Run) -> int:
 def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
-    overrides += ["budget.train_bytes=3000000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
-    elsewhere = [*(text for text in overrides if not text.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
-    elsewhere += ["runner=ray", "runner.gpus=0", f"runner.address={runner.address}"]
+    overrides += ["budget.train_bytes=1500000", "budget.max_epochs=1000", "lm.train.checkpoint_seconds=0.05"]
+    elsewhere = [*overrides, f"artifacts={tmp_path}/ray", "runner=ray", "runner.gpus=0"]
+    elsewhere.append(f"runner.address={runner.address}")
     run_stages("shard", elsewhere, tmp_path / "shards")
     with monkeypatch.context() as patch:
         patch.setattr(tasks._Run, "done", interrupt_after_progress)
@@ -336,9 +217,9 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     assert not list((tmp_path / "ray").glob(".tasks*"))
     for folder in (tmp_path / "ray").glob(".lm-*.partial"):
         _, meta = load_tensors(folder / CHECKPOINT)
-        assert meta["step"] > 1
+        assert meta["step"] >= 1
     with Killer(1) as killer:
         run_stages("evaluate", elsewhere, tmp_path / "remote")
-    assert killer.kills == 1
+    assert killer.kills.total() == 1
     run_stages("evaluate", overrides, tmp_path / "local")
     assert test_models.results(tmp_path / "ray") == test_models.results(tmp_path / "artifacts")

@@ -1,9 +1,6 @@
 """Artifacts of a run on a cluster equal those of a run on this machine."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,21 +11,18 @@ from tests.experiments.conftest import run_stages
 from tokenizer.corpus.corpus import Corpus
 
 
-def files_by_artifact(folder: Path) -> dict[str, dict]:
-    manifests = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("[a-z]*/manifest.json")}
-    for name, manifest in manifests.items():
+def files_by_artifact(folder):
+    found = {}
+    for path in folder.glob("[a-z]*/manifest.json"):
+        manifest = found[path.parent.name] = json.loads(path.read_text())
         manifest["files"].pop("superbpe.json", None)  # contains the seconds that training took
-        if name.startswith(("bpe", "superbpe")):
-            del manifest["contents"], manifest["files"]
-    return {
-        name: {key: manifest.get(key) for key in ("hash", "contents", "files")} for name, manifest in manifests.items()
-    }
+        kept = ("hash",) if path.parent.name.startswith(("bpe", "superbpe")) else ("hash", "contents", "files")
+        found[path.parent.name] = {key: manifest[key] for key in kept}
+    return found
 
 
 @pytest.mark.parametrize("kind", ["corpus", "named-sources"])
-def test_artifacts_are_equal(
-    tiny: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_artifacts_are_equal(tiny, corpus, tmp_path, monkeypatch, kind):
     rows = corpus.read_text().splitlines(keepends=True)
     for name, chosen in (("all", rows), ("heldout", rows[::9]), ("a", rows[:150]), ("b", rows[100:])):
         (tmp_path / name).mkdir()
@@ -36,25 +30,18 @@ def test_artifacts_are_equal(
             (tmp_path / name / f"{i:03}.jsonl").write_text("".join(chosen[i : i + 20]))
     more = [f"corpus.paths=[{tmp_path}/all]"]
     if kind == "named-sources":
-        more = [
-            "corpus.heldout_fraction=0",
-            f"corpus.heldout_paths=[{tmp_path}/heldout]",
-            f"corpus.sources={{a: '{tmp_path}/a', b: '{tmp_path}/b:3'}}",
-        ]
+        more = ["corpus.heldout_fraction=0", f"corpus.heldout_paths=[{tmp_path}/heldout]"]
+        more.append(f"corpus.sources={{a: '{tmp_path}/a', b: '{tmp_path}/b:3'}}")
         tiny = [word for word in tiny if not word.startswith(("corpus.heldout_fraction", "corpus.paths"))]
-    ray = FakeRay(count_00003=["lost"])
+    ray = FakeRay(count_00003=["lost"], overlap_00003=["lost"] * 2, measured_00001=["lost"])
     monkeypatch.setattr(cluster_parts, "FAN_IN", 4)
     monkeypatch.setattr(tasks, "started", lambda _: ray)
     parts = Corpus.parts
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 15_000))
     run_stages("shard", [*tiny, *more], tmp_path / "local")
     expected = files_by_artifact(tmp_path / "artifacts")
-    elsewhere = [*(each for each in tiny if not each.startswith("artifacts=")), f"artifacts={tmp_path}/ray"]
-    run_stages("shard", [*elsewhere, *more, "runner=ray"], tmp_path / "remote")
-    found = files_by_artifact(tmp_path / "ray")
-    assert found.keys() == expected.keys()
-    for name, artifact in found.items():
-        assert artifact == expected[name], name
+    run_stages("shard", [*tiny, *more, f"artifacts={tmp_path}/ray", "runner=ray"], tmp_path / "remote")
+    assert files_by_artifact(tmp_path / "ray") == expected
     assert not list((tmp_path / "ray").rglob("parts")), "results of tasks are deleted"
     kinds = {"count", "seams", "fragments", "encode", "measured", "overlap", "survey"}
     assert {name.partition("-")[0] for name in ray.submitted} == kinds

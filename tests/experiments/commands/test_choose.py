@@ -72,8 +72,18 @@ def test_tokenizers_equal_those_that_are_trained_alone(text, report):
     }  # fmt: skip
     saved = {one["name"]: Tokenizer.load(one["folder"]) for one in report["finalists"]}
     assert saved["bpe-o200k-1_2k"].sha256 == bpe.sha256
-    for tokenizer in saved.values():  # the split can be checked
-        assert tokenizer.provenance["choose"] == report["split"]
+    assert all(tokenizer.provenance["choose"] == report["split"] for tokenizer in saved.values())
+
+    # Training, selection and test are disjoint and complete.
+    def documents(split, **settings):
+        return set(Corpus(CorpusConfig(paths=[str(text)], heldout_fraction=0.4, **settings)).documents(split))
+
+    training, test = documents("train"), documents("heldout", heldout_sample=0.5)
+    lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
+    selection = {json.loads(line)["text"] for line in lines}
+    assert len(selection) == report["text"]["documents"]
+    assert training | selection | test == documents("all")
+    assert len(training) + len(selection) + len(test) == len(documents("all"))
 
 
 def test_numbers_equal_those_of_fertility(text, report, tmp_path):
@@ -92,19 +102,7 @@ def test_numbers_equal_those_of_fertility(text, report, tmp_path):
     assert {row["group"] for row in rows if row["by"] == "kind"} == {"kind0", "kind1"}
 
 
-def test_training_selection_and_test_are_disjoint_and_complete(text, report):
-    def documents(split, **settings):
-        return set(Corpus(CorpusConfig(paths=[str(text)], heldout_fraction=0.4, **settings)).documents(split))
-
-    training, test = documents("train"), documents("heldout", heldout_sample=0.5)
-    lines = (text.parent / "out" / "selection.jsonl").read_text(encoding="utf-8").splitlines()
-    selection = {json.loads(line)["text"] for line in lines}
-    assert len(selection) == report["text"]["documents"]
-    assert training | selection | test == documents("all")
-    assert len(training) + len(selection) + len(test) == len(documents("all"))
-
-
-def test_the_command_for_the_models_is_a_configuration(report, text):
+def test_the_command_for_the_models_is_a_configuration_with_the_split_of_the_finalists(report, text, tmp_path, capsys):
     words = report["bakeoff"]["command"]
     assert words[:2] == ["pipeline", "experiment=bakeoff"]
     config = load(words[1:])
@@ -114,35 +112,26 @@ def test_the_command_for_the_models_is_a_configuration(report, text):
     assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
     assert report["bakeoff"]["seconds"] > 0
     assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == report["split"]["corpus"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+    for changed, message in (
         ([], ""),
         (["corpus.heldout_fraction=0.3"], "with another split of the text"),
         (["corpus.heldout_sample=0.9"], "corpus.heldout_sample of at most 0.5"),
         (["corpus.sample=0.5"], "corpus.heldout_fraction=0.4"),
-    ],
-)
-def test_the_models_are_scored_on_the_split_of_the_finalists(report, tmp_path, changed, message, capsys):
-    words = [*report["bakeoff"]["command"][1:], *changed, f"artifacts={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}"]
-    assert main.run(["pipeline", "--until", "train-bpe", *words]) == (2 if message else 0)
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == bool(message)
+    ):
+        more = [*words[1:], *changed, f"artifacts={tmp_path}", f"hydra.run.dir={tmp_path / 'run'}"]
+        assert main.run(["pipeline", "--until", "train-bpe", *more]) == (2 if message else 0)
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == bool(message)
 
 
-def test_the_page_names_the_finalists(report, text):
+def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, report, monkeypatch, capsys):
     page = (text.parent / "out" / "choose.html").read_text(encoding="utf-8")
     for one in report["finalists"]:
         assert one["folder"] in page
         assert one["why"].replace(" %", "\N{NO-BREAK SPACE}%") in page.replace("&#39;", "'")
     assert "kind1" in page
     assert "superbpe pipeline experiment=bakeoff" in page
-
-
-def test_a_second_run_trains_nothing(text, report, monkeypatch, capsys):
     for name in ("count_pretokens", "train_bpe", "train_superbpe"):
         monkeypatch.setattr(f"experiments.fertility.grid.{name}", lambda *_, **__: pytest.fail("trains again"))
     again = choose(text, text.parent / "out")
@@ -150,27 +139,23 @@ def test_a_second_run_trains_nothing(text, report, monkeypatch, capsys):
     assert "next:  superbpe pipeline experiment=bakeoff" in capsys.readouterr().out
 
 
-def test_existing_tokenizers_are_compared_and_extended(text, report, tmp_path):
+def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
+    text, report, tmp_path, monkeypatch, capsys
+):
     train_bpe(texts.sample(60_000), 500).save(tmp_path / "mine")
-    mine = choose(text, text.parent / "out", "--against", f"mine={tmp_path / 'mine'}", "--reference", "mine")
+    n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
+    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
+    against = [f"mine={tmp_path / 'mine'}", f"other={other_tokenizers.write(tmp_path, 'lowercased_bytes')}"]
+    mine = choose(text, text.parent / "out", "--against", *against, "--reference", "mine")
     assert mine["reference"] == "mine"
     rows = {one["name"]: one for one in mine["tokenizers"]}
     assert rows["mine"]["relative"] == 1
     assert rows["mine-extended"]["superwords"] > 0
     assert rows["mine-extended"]["vocab_size"] == 625
     assert mine["finalists"][0]["folder"] == str(tmp_path / "mine")
-
-
-def test_tokenizers_of_other_software_are_measured_on_a_sample(text, report, tmp_path, monkeypatch, capsys):
-    n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
-    monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
-    other = other_tokenizers.write(tmp_path, "lowercased_bytes")
-    rows = {one["name"]: one for one in choose(text, text.parent / "out", "--against", f"other={other}")["tokenizers"]}
-    assert rows["other"]["documents"] == -(-n_documents // 4)
-    assert rows["bpe-o200k-600"] == next(one for one in report["tokenizers"] if one["name"] == "bpe-o200k-600") | {
-        key: rows["bpe-o200k-600"][key]
-        for key in ("relative_low", "relative_high")  # for more tokenizers together
-    }
+    assert rows["other"]["documents"] == -(-n_documents // 4)  # of other software
+    found, alone = rows["bpe-o200k-600"], {one["name"]: one for one in report["tokenizers"]}["bpe-o200k-600"]
+    assert found == alone | {key: value for key, value in found.items() if key.startswith("relative")}
     assert f"and was measured on {rows['other']['documents']} documents" in capsys.readouterr().out
 
 
@@ -183,11 +168,9 @@ def test_prices_are_those_of_the_deployment(report):
         assert cost_curve(deployed, 5000)(tokens_per_byte) == pytest.approx(expected, rel=1e-12)
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     for one in report["tokenizers"]:
-        costs = [
-            row["prefill_flops_per_byte"] + row["decode_flops_per_byte"]
-            for row in (overall[one["name"]], overall[report["reference"]])
-        ]
-        assert one["relative"] == pytest.approx(costs[0] / costs[1], rel=1e-12)
+        rows = (overall[one["name"]], overall[report["reference"]])
+        cost, other = (row["prefill_flops_per_byte"] + row["decode_flops_per_byte"] for row in rows)
+        assert one["relative"] == pytest.approx(cost / other, rel=1e-12)
         assert one["name"] == report["reference"] or one["relative_low"] < one["relative"] < one["relative_high"]
     for mistake in ("dense-9b", "n_layer=3", "n_layers=many"):
         with pytest.raises(UserError, match="--deployment"):
@@ -213,9 +196,8 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
     def chosen(every, reference):
-        return list(
-            finalists(price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment()), reference, least)
-        )
+        priced = price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment())
+        return list(finalists(priced, reference, least))
 
     for name in candidates:
         assert chosen(candidates, name) == [name]

@@ -35,17 +35,11 @@ def numbers(sweep, tmp_path_factory):
     return json.loads((out / "comparison.json").read_text())
 
 
-def _pairs(numbers):
-    return [row for row in numbers["differences"] if row["by"] == "all"]
-
-
-def test_a_tokenizer_shared_by_cells_is_one_candidate(numbers):
+def test_a_tokenizer_shared_by_cells_is_one_candidate_with_the_numbers_of_the_runs(numbers, sweep):
     assert [row["label"] for row in numbers["tokenizers"]] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
-    assert len(_pairs(numbers)) == 3
     assert numbers["conditions"].startswith("All models read the same documents")
-
-
-def test_the_numbers_equal_those_of_the_runs(numbers, sweep):
+    pairs = [row for row in numbers["differences"] if row["by"] == "all"]
+    assert len(pairs) == 3
     for cell, row in zip(("0", "1"), numbers["tokenizers"][1:], strict=True):
         record = json.loads((sweep / cell / "run.json").read_text())
         report = json.loads(Path(record["report"]).with_name("report.json").read_text())
@@ -53,18 +47,14 @@ def test_the_numbers_equal_those_of_the_runs(numbers, sweep):
             assert row[key] == report["tokenizers"][1][key], key
         assert numbers["contamination"] == report["contamination"] is not None
         # Without more text than the runs scored, curves and superwords come out the same.
-        (mine,) = [r for r in _pairs(numbers) if (r["reference"], r["tokenizer"]) == ("BPE", row["label"])]
+        (mine,) = [r for r in pairs if (r["reference"], r["tokenizer"]) == ("BPE", row["label"])]
         assert mine["percent"] == report["verdict"]["percent"]
-
-
-def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers):
+    # Headline and tables withhold the verdict for one reason.
     reason = "1 seed, at least 3 are required"
-    assert numbers["verdict"]["winner"] is None
-    assert numbers["verdict"]["withheld"] == reason
+    assert (numbers["verdict"]["winner"], numbers["verdict"]["withheld"]) == (None, reason)
     assert "requires 3 seeds" in numbers["verdict"]["sentence"]
-    assert {(row["decision"], row["withheld"]) for row in _pairs(numbers)} == {("withheld", reason)}
-    for row in _pairs(numbers):
-        assert (row["low"] <= 0 <= row["high"]) == (row["p"] >= 0.05)
+    assert {(row["decision"], row["withheld"]) for row in pairs} == {("withheld", reason)}
+    assert all((row["low"] <= 0 <= row["high"]) == (row["p"] >= 0.05) for row in pairs)
 
 
 @pytest.mark.slow
@@ -76,18 +66,18 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     assert notes == []
     assert {len(each.evaluations) for each in result.arms} == {2}
     assert result.n_seeds == 2
+    models = [{"lm": lm.name, "label": lm.name} for lm in result.arms[1].lms]
+    common = {"metric": "acc", "stderr": 0.03, "straddle_share": None}
     rows = [
-        {"task": task, "model": lm.name, "metric": "acc", "value": value, "stderr": 0.03, "straddle_share": None}
-        for lm, value in zip(result.arms[1].lms, (0.2, 0.4), strict=True)
+        {"task": task, "model": model["lm"], "value": value, **common}
+        for model, value in zip(models, (0.2, 0.4), strict=True)
         for task in ("cloze", "choice")
     ]
-    models = [{"lm": lm.name, "label": lm.name} for lm in result.arms[1].lms]
     (tmp_path / "downstream.json").write_text(json.dumps({"models": models, "rows": rows}))
     scores = downstream_rows(result, tmp_path / "downstream.json")
     assert {score["tokenizer"] for score in scores} == {"SuperBPE t=0.7"}
-    assert [(score["task"], score["seed"], score["value"]) for score in scores] == [
-        *(("choice", 0, 0.2), ("choice", 1, 0.4), ("cloze", 0, 0.2), ("cloze", 1, 0.4))
-    ]
+    expected = [("choice", 0, 0.2), ("choice", 1, 0.4), ("cloze", 0, 0.2), ("cloze", 1, 0.4)]
+    assert [(score["task"], score["seed"], score["value"]) for score in scores] == expected
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
     result, notes = combine(find([sweep, other])[0])
@@ -98,17 +88,14 @@ def test_seeds_of_several_runs_are_combined(sweep, tiny_module, tmp_path):
     ]
 
 
-def test_settings_of_an_arm_are_in_its_label(sweep, tiny_module, tmp_path):
-    own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path}"]
+def test_settings_and_budgets_of_arms_are_in_their_labels(sweep, tiny_module, tmp_path):
+    own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path / 'own'}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
-    result, _ = combine(find([sweep, tmp_path])[0])
+    result, _ = combine(find([sweep, tmp_path / "own"])[0])
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9", "SuperBPE t=0.8"]
-
-
-def test_runs_with_different_budgets_are_different_arms(sweep, tiny_module, tmp_path):
-    flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path}"]
+    flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path / 'flops'}"]
     assert run("evaluate", [*tiny_module, *flops]) == 0
-    result, _ = combine(find([sweep / "0", tmp_path])[0])
+    result, _ = combine(find([sweep / "0", tmp_path / "flops"])[0])
     assert result.labels == [
         f"{arm} mode={mode}" for arm in ("BPE", "SuperBPE") for mode in ("equal_bytes", "equal_flops")
     ]
@@ -121,13 +108,8 @@ def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, 
     file = tmp_path / "heldout.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in heldout))
     pieces = other_tokenizers.write(tmp_path, "word_pieces")
-    own = [
-        "arms=[pieces]",
-        f"arms.pieces.file={pieces}",
-        'arms.pieces.end_of_text="[SEP]"',
-        f"corpus.heldout_paths=[{file}]",
-        f"hydra.run.dir={tmp_path}",
-    ]
+    own = ["arms=[pieces]", f"arms.pieces.file={pieces}", 'arms.pieces.end_of_text="[SEP]"']
+    own += [f"corpus.heldout_paths=[{file}]", f"hydra.run.dir={tmp_path}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
     both = find([sweep / "0", tmp_path])[0]
     result, _ = combine(both)
@@ -139,14 +121,18 @@ def test_runs_with_the_same_held_out_documents_are_compared(sweep, tiny_module, 
 
 
 @pytest.mark.slow
-def test_runs_with_different_samples_are_rejected(sweep, tiny_module, tmp_path):
+def test_other_held_out_text_or_another_sample_is_rejected(sweep, tiny_module, tmp_path, mistake):
     """Samples of one corpus have the same tokenizers and models."""
-    own = ["superbpe.transition=0.7", "corpus.heldout_sample=0.5", f"hydra.run.dir={tmp_path}"]
+    own = ["superbpe.transition=0.7", "corpus.heldout_sample=0.5", f"hydra.run.dir={tmp_path / 'own'}"]
     assert run("evaluate", [*tiny_module, *own]) == 0
-    with pytest.raises(
-        UserError, match=r"BPE was scored on different held-out documents in .* \(corpus.heldout_sample"
-    ):
-        combine(find([sweep / "0", tmp_path])[0])
+    different = r"BPE was scored on different held-out documents in .* \(corpus.heldout_sample"
+    with pytest.raises(UserError, match=different):
+        combine(find([sweep / "0", tmp_path / "own"])[0])
+    other = tmp_path / "other"
+    assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
+    said = mistake("compare", sweep, other, "--out", tmp_path / "out")
+    assert "were scored on different held-out documents" in said
+    assert "heldout_salt=x" in said
 
 
 def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
@@ -159,8 +145,7 @@ def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
     out = tmp_path / "out"
     assert main.run(["compare", str(sweep), "--out", str(out), "--downstream", str(scores)]) == 0
     page = (out / "comparison.html").read_text()
-    for i in range(5):
-        assert f"<td>cloze{i}</td>" in page
+    assert all(f"<td>cloze{i}</td>" in page for i in range(5))
     assert "0.2500" in page
     scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
     assert "has scores of lm-0" in mistake("compare", sweep, "--out", out, "--downstream", scores)
@@ -181,15 +166,6 @@ def test_mistakes_are_named(sweep, tmp_path, arguments, said, monkeypatch, mista
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_artifact_is_named(sweep, tmp_path, mistake):
-    run_file = next(sweep.glob("0/run.json"))
-    record = json.loads(run_file.read_text())
-    folder = tmp_path / "moved"
-    folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
-    assert "does not exist" in mistake("compare", folder, "--out", tmp_path / "out")
-
-
 def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistake):
     store = setting(tiny_module, "artifacts")
     moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"
@@ -200,15 +176,8 @@ def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistak
         target.parent.mkdir(exist_ok=True)
         # Both copies say that they lie where the first did, and that the artifacts are where nothing is.
         target.write_text(json.dumps({**record, "folder": str(sweep / "0"), "store": str(elsewhere)}))
-    assert "--artifacts" in mistake("compare", tmp_path / "0", moved, "--out", tmp_path / "out")
+    error = mistake("compare", tmp_path / "0", moved, "--out", tmp_path / "out")
+    assert "does not exist" in error
+    assert "--artifacts" in error
     result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
     assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
-
-
-@pytest.mark.slow
-def test_other_held_out_text_is_rejected(sweep, tiny_module, tmp_path, mistake):
-    other = tmp_path / "other"
-    assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
-    said = mistake("compare", sweep, other, "--out", tmp_path / "out")
-    assert "were scored on different held-out documents" in said
-    assert "heldout_salt=x" in said

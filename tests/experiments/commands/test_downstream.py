@@ -12,12 +12,14 @@ from tests.experiments.models import write_models
 PHRASES = ["the name of the request", "returns a list of items", "the value of the service", "creates an error in the"]
 
 
-def documents(n=12):
+def documents(n):
     rng = random.Random(0)
-    return [
-        " ".join(" ".join(rng.choices(PHRASES, k=3)).capitalize() + "." for _ in range(6)) + f" Number {i} ends here."
-        for i in range(n)
-    ]
+    sentences = ((" ".join(rng.choices(PHRASES, k=3)).capitalize() + "." for _ in range(6)) for _ in range(n))
+    return [" ".join(each) + f" Number {i} ends here." for i, each in enumerate(sentences)]
+
+
+def results(folder):
+    return json.loads((folder / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
 
 
 def test_mistakes_are_one_line(tmp_path, mistake):
@@ -27,25 +29,25 @@ def test_mistakes_are_one_line(tmp_path, mistake):
         assert "--tasks NAMES, and a folder for the results with --out FOLDER" in mistake(*words)
 
 
-def write_task(folder, name, kind, path, extra=""):
-    """A task on local data (`json`), or on data of the hub."""
+def write_task(folder, name, rows, **config):
+    """A task of lm-eval on these rows; YAML may be JSON."""
     folder.mkdir(exist_ok=True)
     data = folder / f"{name}.jsonl"
-    data.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents(4)), encoding="utf-8")
-    yaml = f"task: {name}\ndataset_path: {path}\noutput_type: {kind}\ntest_split: test\ndoc_to_text: ''\n"
-    yaml += "doc_to_target: '{{text}}'\n" + extra
-    if path == "json":
-        yaml += f"dataset_kwargs:\n  data_files:\n    test: {data}\n"
-    (folder / f"{name}.yaml").write_text(yaml, encoding="utf-8")
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    kwargs = {"data_files": {"test": str(data)}}
+    config = {"task": name, "dataset_path": "json", "dataset_kwargs": kwargs, "test_split": "test", **config}
+    (folder / f"{name}.yaml").write_text(json.dumps(config), encoding="utf-8")
 
 
 @pytest.fixture
 def local_library(monkeypatch, tmp_path):
     """The tasks of a folder instead of lm-eval's own, whose 13,000 files take seconds to list."""
     tasks = pytest.importorskip("lm_eval.tasks")
-    monkeypatch.setattr(
-        downstream, "_library", lambda folder=None: tasks.TaskManager(None, str(folder or tmp_path / "tasks"), False)
-    )
+
+    def library(folder=None):
+        return tasks.TaskManager(None, str(folder or tmp_path / "tasks"), False)
+
+    monkeypatch.setattr(downstream, "_library", library)
 
 
 @pytest.mark.slow
@@ -55,15 +57,15 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     from lm_eval.tasks import TaskManager
 
     folder = tmp_path / "tasks"
-    metrics = "".join(f"  - metric: {name}\n" for name in ("word_perplexity", "bits_per_byte"))
-    write_task(folder, "rolling", "loglikelihood_rolling", "json", f"metric_list:\n{metrics}")
-    write_task(folder, "remote", "loglikelihood", "nobody/no-such-data")
-    write_task(folder, "other", "loglikelihood_rolling", "json", f"metric_list:\n{metrics}")
-    (folder / "group.yaml").write_text(
-        "group: both\ntask: [rolling, other]\n"
-        "aggregate_metric_list:\n  - metric: bits_per_byte\n    weight_by_size: true\n",
-        encoding="utf-8",
-    )
+    texts = [{"text": text} for text in documents(4)]
+    metrics = [{"metric": "word_perplexity"}, {"metric": "bits_per_byte"}]
+    whole = {"doc_to_text": "", "doc_to_target": "{{text}}", "metric_list": metrics}
+    for name in ("rolling", "other"):
+        write_task(folder, name, texts, output_type="loglikelihood_rolling", **whole)
+    write_task(folder, "remote", [], output_type="loglikelihood", **whole | {"dataset_path": "nobody/no-such-data"})
+    group = {"group": "both", "task": ["rolling", "other"]}
+    group["aggregate_metric_list"] = [{"metric": "bits_per_byte", "weight_by_size": True}]
+    (folder / "group.yaml").write_text(json.dumps(group), encoding="utf-8")
     path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
     assert main.run(["downstream", "--tasks", "list"]) == 0
     assert capsys.readouterr().out.split() == ["both", "other", "remote", "rolling"]
@@ -74,54 +76,50 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     assert "unset HF_HUB_OFFLINE" in error
     assert main.run(["downstream", *run, "rolling"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    rows = results(tmp_path)["rows"]
     ours = {row["metric"]: row["value"] for row in rows}
     assert {"word_perplexity", "bits_per_byte"} <= ours.keys()
     assert f"{ours['bits_per_byte']:.4f}" in shown
 
     assert main.run(["downstream", *run, "both"]) == 0
-    rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    rows = results(tmp_path)["rows"]
     found = {row["task"]: (row["value"], row["n"]) for row in rows if row["metric"] == "bits_per_byte"}
     assert found.keys() == {"both", "rolling", "other"}
     assert found["both"] == (pytest.approx(found["rolling"][0]), 8)
     (folder / "remote.yaml").unlink()
     assert main.run(["downstream", *run, str(folder)]) == 0
-    folder_rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    folder_rows = results(tmp_path)["rows"]
     assert [row for row in folder_rows if row["task"] == "rolling"] == [row for row in rows if row["task"] == "rolling"]
 
     downstream.register()
-    result = simple_evaluate(
-        "superbpe",
-        model_args=f"path={path},device=cpu",
-        tasks=["rolling"],
-        task_manager=TaskManager(None, str(folder), False),
-        bootstrap_iters=0,
-    )
+    manager = TaskManager(None, str(folder), False)
+    words = {"model_args": f"path={path},device=cpu", "tasks": ["rolling"], "task_manager": manager}
+    result = simple_evaluate("superbpe", **words, bootstrap_iters=0)
     theirs = result["results"]["rolling"]
     assert {metric: theirs[f"{metric},none"] for metric in ours} == ours
+    given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling", "--include_path", str(folder)]
+    command = [sys.executable, "-m", "experiments", "downstream", "--lm-eval", "run", *given]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bits_per_byte" in done.stdout
 
 
 @pytest.mark.slow
 def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
     pytest.importorskip("lm_eval")
     write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)
-    (tasks := tmp_path / "tasks").mkdir()
-    items = []
-    for i, text in enumerate(documents(5)):
+    tasks, items = tmp_path / "tasks", []
+    for text in documents(5):
         words = text.split(" ")
         choices = [" " + " ".join(words[n : n + 3]) for n in (9, 3, 6, 12)]
-        items.append({"context": " ".join(words[:9]), "choices": choices, "label": 0, "i": i})
-    (tasks / "choice.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
-    (tasks / "choice.yaml").write_text(
-        f"task: choice\ndataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {tasks / 'choice.jsonl'}\n"
-        "test_split: test\ndoc_to_text: context\ntarget_delimiter: ''\noutput_type: multiple_choice\n"
-        "doc_to_choice: choices\ndoc_to_target: label\n"
-        "metric_list:\n  - metric: acc_bytes\n    aggregation: mean\n    higher_is_better: true\n",
-        encoding="utf-8",
-    )
+        items.append({"context": " ".join(words[:9]), "choices": choices, "label": 0})
+    config = {"output_type": "multiple_choice", "doc_to_text": "context", "doc_to_choice": "choices"}
+    config |= {"doc_to_target": "label", "target_delimiter": ""}
+    metric = {"metric": "acc_bytes", "aggregation": "mean", "higher_is_better": True}
+    write_task(tasks, "choice", items, **config, metric_list=[metric])
     options = [str(tmp_path / "artifacts"), "--out", str(tmp_path / "out"), "--device", "cpu", "--tasks", str(tasks)]
     assert main.run(["downstream", *options]) == 0
-    found = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
+    found = results(tmp_path)
     assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
     choice = [row for row in found["rows"] if row["metric"] == "acc_bytes"]
     assert [row["model"] for row in choice] == ["BPE", "SuperBPE"]
@@ -131,25 +129,8 @@ def test_models_run_on_tasks_of_a_folder(tmp_path, mistake):
     assert facts["straddles"] > 0  # without a fence, of phrases that are repeated
     assert choice[1]["straddle_share"] == facts["straddles"] / 20
     assert main.run(["downstream", *options, "--limit", "3"]) == 0
-    again = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
-    assert {(row["task"], row["n"]) for row in again["rows"]} == {("choice", 3)}
-    broken = "task: broken\ndataset_path: json\ndataset_kwargs:\n  data_files: missing.jsonl\n"
-    (tasks / "broken.yaml").write_text(broken, encoding="utf-8")
+    assert {(row["task"], row["n"]) for row in results(tmp_path)["rows"]} == {("choice", 3)}
+    write_task(tasks, "broken", [], dataset_kwargs={"data_files": "missing.jsonl"})
     assert "lm-eval cannot load" in mistake("downstream", *options)
     (tmp_path / "empty").mkdir()
     assert "empty has no lm-eval tasks" in mistake("downstream", *options[:-1], tmp_path / "empty")
-
-
-@pytest.mark.slow
-def test_lm_eval_command_runs_a_model(tmp_path):
-    pytest.importorskip("lm_eval")
-    write_task(
-        tmp_path / "tasks", "rolling", "loglikelihood_rolling", "json", "metric_list:\n  - metric: bits_per_byte\n"
-    )
-    path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
-    given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling"]
-    given += ["--include_path", str(tmp_path / "tasks")]
-    command = [sys.executable, "-m", "experiments", "downstream", "--lm-eval", "run", *given]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "bits_per_byte" in done.stdout

@@ -54,9 +54,8 @@ def test_a_tokenizer_of_every_format_is_extended(kind, small, text, corpus, tmp_
     # The same text in the same pieces, whatever the ids: bytes are numbered otherwise in other formats.
     held_out = texts.english()[1][0]
     direct = train_bpe(count_pretokens(corpus, "gpt2"), 700, start=small)
-    assert [large.vocab[i] for i in large.encode_ordinary(held_out)] == [
-        direct.vocab[i] for i in direct.encode_ordinary(held_out)
-    ]
+    pieces, expected = ([each.vocab[i] for i in each.encode_ordinary(held_out)] for each in (large, direct))
+    assert pieces == expected
 
 
 def test_ids_known_to_a_model_do_not_change(small, text, corpus, tmp_path):
@@ -82,26 +81,19 @@ def test_ids_known_to_a_model_do_not_change(small, text, corpus, tmp_path):
     ],
 )
 def test_mistakes_exit_with_code_2(arguments, message, small, text, tmp_path, mistake):
-    to = tmp_path / "large"
-    assert message in mistake("extend", tmp_path / "small", text, "--vocab-size", "450", *arguments, "--to", to)
+    folder, to = tmp_path / "small", tmp_path / "large"
+    assert message in mistake("extend", folder, text, "--vocab-size", "450", *arguments, "--to", to)
     assert not to.exists()
-
-
-def test_an_existing_folder_is_not_written_over(small, text, tmp_path, mistake):
-    folder = tmp_path / "small"
     assert f"--to {folder} exists" in mistake("extend", folder, text, "--vocab-size", "500", "--to", folder)
 
 
 @pytest.mark.parametrize("rules", ["uw-2025", "runs"])
 def test_phase_2_continues_on_request(rules, small, text, corpus, tmp_path):
     arguments = ["--vocab-size", 460, "--superbpe", rules]
-    for options, expected in (
-        ([], {"transition": 399}),
-        (["--keep-ids"], {"keep_ids": True}),
-        (["--transition", "380"], {"transition": 380}),
-    ):
-        to = tmp_path / "-".join(["large", *options])
-        assert extend(tmp_path / "small", text, *arguments, *options, "--to", to) == 0
+    cases = {"": {"transition": 399}, "--keep-ids": {"keep_ids": True}, "--transition=380": {"transition": 380}}
+    for option, expected in cases.items():
+        to = tmp_path / f"large{option}"
+        assert extend(tmp_path / "small", text, *arguments, *option.split(), "--to", to) == 0
         direct = train_superbpe(small, corpus.batches, vocab_size=460, rules=rules, **expected)
         assert Tokenizer.load(to).sha256 == direct.sha256
         assert len(direct.superword_ids())
@@ -118,14 +110,12 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(small, text, tmp_
     assert (large.vocab_size, large.fence is None) == (450, False)
 
 
-def test_a_tokenizer_with_superwords_continues_phase_2(trained, text, corpus, tmp_path, mistake):
-    train_superbpe(trained, corpus, vocab_size=400, rules="runs", transition=0.8).save(tmp_path / "start")
-    error = mistake("extend", tmp_path / "start", text, "--vocab-size", "500", "--to", tmp_path / "large")
-    assert "start has superwords; add --superbpe RULES to continue phase 2" in error
-
-
-def test_dropped_superwords_are_reported(small, text, tmp_path, capsys):
-    for start, size, to in (("small", 430, "first"), ("first", 450, "second")):
-        options = ["--superbpe", "uw-2025", "--vocab-size", size, "--to", tmp_path / to]
-        assert extend(tmp_path / start, text, *options) == 0
+def test_a_tokenizer_with_superwords_continues_phase_2_and_the_dropped_ones_are_reported(
+    small, text, tmp_path, mistake, capsys
+):
+    options = ["--superbpe", "uw-2025", "--vocab-size"]
+    assert extend(tmp_path / "small", text, *options, 430, "--to", tmp_path / "first") == 0
+    error = mistake("extend", tmp_path / "first", text, "--vocab-size", "500", "--to", tmp_path / "second")
+    assert "first has superwords; add --superbpe RULES to continue phase 2" in error
+    assert extend(tmp_path / "first", text, *options, 450, "--to", tmp_path / "second") == 0
     assert "30 superword merges are replaced by new ones" in capsys.readouterr().out

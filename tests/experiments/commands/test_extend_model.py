@@ -73,7 +73,7 @@ def test_old_rows_stay_and_new_ones_are_means(tied, rows, dtype, expected, token
         assert torch.equal(after[420:], filler.expand(expected - 420, -1))
 
 
-def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers):
+def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers, tmp_path):
     old, new = tokenizers
     torch.manual_seed(0)
     rows, left_map, right_map = torch.randn(350, 4), torch.randn(4, 4) / 3, torch.randn(4, 4) / 3
@@ -85,10 +85,6 @@ def test_fitted_rows_continue_what_the_models_own_merges_show(tokenizers):
     assert list(found) == list(range(350, 420))
     error = sum(float((row - truth[token]).square().sum()) for token, row in found.items())
     assert error < 0.01 * sum(float(truth[token].square().sum()) for token in found)
-
-
-def test_fitted_rows_by_the_command(tokenizers, tmp_path):
-    old, new = tokenizers
     _model(tmp_path / "model", old, tied=False, rows=384)
     new.save(tmp_path / "tokenizer")
     words = ["extend-model", *(str(tmp_path / name) for name in ("model", "tokenizer", "out")), "--init", "fitted"]

@@ -13,7 +13,7 @@ import pytest
 from experiments.cli import main
 from experiments.commands import fertility as command
 from experiments.fertility import measures
-from experiments.fertility.counting import ALL, SCRIPT, SOURCE, Tally, read, tally
+from experiments.fertility.counting import ALL, SCRIPT, SOURCE, read, tally
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
 from lm.evaluate.deployment import Deployment
@@ -24,14 +24,8 @@ from tokenizer.errors import UserError
 from tokenizer.external.load import load_pretrained
 from tokenizer.reference import encoding
 
-MIXED = [
-    "Привет, мир! Как дела?",
-    "日本語のテキストです。",
-    "1 + 1 = 2",
-    "naïve café",
-    "   ",
-    "one\u00a0two\tthree\u3000four",
-]
+MIXED = ["Привет, мир! Как дела?", "日本語のテキストです。", "1 + 1 = 2", "naïve café", "   "]
+MIXED += ["one\u00a0two\tthree\u3000four"]
 
 
 class Made(NamedTuple):
@@ -80,7 +74,7 @@ def measured(tally, documents, reference):
 
 def test_totals_equal_those_of_the_reference_encoder(made, trained):
     arms = [trained["gpt2"], trained["superwords"]]
-    documents, tallies = counted([*arms], made)
+    documents, tallies = counted(arms, made)
     every = [*made.english, *made.other]
     source = ["english.jsonl"] * len(made.english) + ["mixed"] * len(made.other)
     assert documents.n_bytes.tolist() == [len(text.encode()) for text in every]
@@ -111,43 +105,31 @@ def test_totals_equal_those_of_the_reference_encoder(made, trained):
                     renyi_entropy(np.bincount(tokens), 2.5) / math.log2(row["vocabulary"]), rel=1e-12
                 )
             assert (row["changed_documents"], row["lost_bytes"]) == (0, 0)
-
-
-def test_threads_and_batches_do_not_change_the_counts(made, trained):
-    arms = [trained[name] for name in ("gpt2", "superwords", "llama3")]
-    _, once = counted(arms, made)
+    # Threads and batches do not change the counts.
     _, again = counted(arms, made, threads=3, batch_bytes=700)
-    for one, other in zip(once, again, strict=True):
+    for one, other in zip(tallies, again, strict=True):
         assert (one.counts == other.counts).all()
         assert (one.tokens == other.tokens).all()
 
 
 def test_few_documents_have_no_interval():
-    few = np.arange(1, measures.LEAST_DOCUMENTS)
+    few, one_has_all = np.arange(1, measures.LEAST_DOCUMENTS), np.array([7] + [0] * 20)
     assert ratio(few, few * 2) == (0.5, None, None)
     assert ratio(few, few * 0) == (None, None, None)
-    one_has_all = np.array([7] + [0] * 20)
     assert ratio(one_has_all, one_has_all) == (1.0, None, None)
 
 
-def test_only_the_largest_sources_are_measured_apart(made):
-    text = Corpus(CorpusConfig(sources={f"{i}": str(path) for i, path in enumerate(_parts(made, 4))}))
-
-    def sources(most):
+def test_only_the_largest_sources_are_measured_apart(tmp_path):
+    for i in range(4):
+        lines = [json.dumps({"text": f"{i} {'x' * 50 * i} {j}"}) + "\n" for j in range(i + 1)]
+        (tmp_path / f"{i}.jsonl").write_text("".join(lines))
+    text = Corpus(CorpusConfig(sources={f"{i}": str(tmp_path / f"{i}.jsonl") for i in range(4)}))
+    for most, expected in ((4, {"3": 4, "2": 3, "1": 2, "0": 1}), (3, {"3": 4, "2": 3, "1": 2})):
         groups = read(text, most_sources=most).groups
-        return {group.name: len(group.documents) for group in groups if group.by == SOURCE}
-
-    assert sources(4) == {"3": 4, "2": 3, "1": 2, "0": 1}
-    assert sources(3) == {"3": 4, "2": 3, "1": 2}
-
-
-def _parts(made, n):
-    paths = []
-    for i in range(n):
-        path = made.root / f"part-{i}.jsonl"
-        path.write_text("".join(json.dumps({"text": f"{i} {'x' * 50 * i} {j}"}) + "\n" for j in range(i + 1)))
-        paths.append(path)
-    return paths
+        assert {group.name: len(group.documents) for group in groups if group.by == SOURCE} == expected
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(UserError, match=r"empty\.txt"):
+        read(Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))
 
 
 def test_lost_text_is_counted(made, tmp_path):
@@ -209,25 +191,16 @@ def test_a_source_may_have_no_tokens(made, tmp_path, mistake):
     assert "word_pieces gives no token" in mistake("fertility", *given, "--out", tmp_path / "none")
 
 
-def test_a_text_may_have_sources_in_a_field_and_be_a_folder(made, tmp_path):
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "a.jsonl").write_bytes((made.root / "english.jsonl").read_bytes())
-    report = run(tmp_path / "out", str(made.root / "gpt2"), "--text", str(tmp_path / "text"), "--source-field", "lang")
-    assert {row["group"] for row in report["rows"] if row["by"] == "source"} == {"english"}
-
-
 def test_training_text_that_is_measured_is_named(made, tmp_path, capsys):
     training = tmp_path / "trained-on.jsonl"
     documents = [*made.english[:7], "something else", made.other[0]]
     training.write_text("\n".join(json.dumps({"text": text}) for text in documents), encoding="utf-8")
     given = [str(made.root / name) for name in ("gpt2", "superwords", "english.jsonl", "other.jsonl")]
-    report = run(tmp_path / "out", *given, "--training", f"gpt2={training}")
-    gpt2, superwords = report["tokenizers"]
-    assert gpt2["training_text"] == ["trained-on.jsonl"]
-    assert gpt2["in_training"]["documents"] == 8
-    assert gpt2["in_training"]["bytes"] == sum(len(text.encode()) for text in [*made.english[:7], made.other[0]])
-    assert gpt2["in_training"]["sources"] == ["english.jsonl", "other.jsonl"]
-    assert superwords["in_training"] is None
+    gpt2, superwords = run(tmp_path / "out", *given, "--training", f"gpt2={training}")["tokenizers"]
+    assert (gpt2["training_text"], superwords["in_training"]) == (["trained-on.jsonl"], None)
+    n_bytes = sum(len(text.encode()) for text in [*made.english[:7], made.other[0]])
+    expected = {"documents": 8, "bytes": n_bytes, "sources": ["english.jsonl", "other.jsonl"]}
+    assert {key: gpt2["in_training"][key] for key in expected} == expected
     page = (tmp_path / "out" / "fertility.html").read_text(encoding="utf-8")
     for said in (capsys.readouterr().out, page):
         assert "gpt2 was trained on 8 of the 84 measured documents" in said
@@ -248,15 +221,17 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, c
     (tmp_path / "some.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in made.english[:9]))
     trained = ["train", str(tmp_path / "some.jsonl"), "--vocab-size", "300", "--to", str(tmp_path / "trained")]
     assert main.run(trained) == 0
-    given = [str(tmp_path / "trained"), str(made.root / "english.jsonl")]
-    (tokenizer,) = run(tmp_path / "out", *given)["tokenizers"]
-    assert tokenizer["training_text"] == ["some.jsonl"]
-    assert tokenizer["in_training"]["documents"] == 9
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.jsonl").write_bytes((made.root / "english.jsonl").read_bytes())
+    given = [str(tmp_path / "trained"), "--text", str(tmp_path / "text"), "--source-field", "lang"]
+    report = run(tmp_path / "out", *given)
+    assert {row["group"] for row in report["rows"] if row["by"] == "source"} == {"english"}
+    (tokenizer,) = report["tokenizers"]
+    assert (tokenizer["training_text"], tokenizer["in_training"]["documents"]) == (["some.jsonl"], 9)
     (tmp_path / "some.jsonl").unlink()
     capsys.readouterr()
     (tokenizer,) = run(tmp_path / "again", *given)["tokenizers"]
-    assert tokenizer["training_text"] == [str(tmp_path / "some.jsonl")]
-    assert tokenizer["in_training"] is None
+    assert (tokenizer["training_text"], tokenizer["in_training"]) == ([str(tmp_path / "some.jsonl")], None)
     said = " ".join(capsys.readouterr().out.split())
     assert "Training text unknown" not in said
     assert "some.jsonl, which is not here any more" in said
@@ -285,19 +260,3 @@ def test_mistakes_give_one_line(arguments, said, made, tmp_path, mistake):
     given = [argument.format(root=made.root) for argument in arguments]
     assert said in mistake("fertility", *given, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_ctrl_c_writes_nothing(made, tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Tally, "add", interrupted)
-    given = [str(made.root / "gpt2"), str(made.root / "english.jsonl"), "--out", str(tmp_path / "out")]
-    assert main.run(["fertility", *given]) == 130
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_empty_text_is_rejected(tmp_path):
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match=re.escape("empty.txt")):
-        read(Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))

@@ -20,21 +20,22 @@ def root(tmp_path_factory):
     return folder
 
 
-def test_models_of_a_folder_come_with_their_tokenizers(root):
+def test_models_of_a_folder_come_with_their_tokenizers_and_the_labels_of_their_arms(root, tmp_path, monkeypatch):
     models = load_models([root], "cpu")
     assert [saved.label for saved in models] == ["BPE", "SuperBPE"]
     names = [saved.artifact.path for saved in models]
     assert [saved.label for saved in load_models(names[::-1], "cpu")] == ["SuperBPE", "BPE"]
     twice = load_models([names[0], names[0]], "cpu")
     assert twice[0].label == f"BPE {names[0].name}"
+    labels = {path.name: [label] for path, label in zip(names, ("BPE 4k", "BPE 8k"), strict=True)}
+    with monkeypatch.context() as patch:
+        patch.setattr(trained_models, "arm_labels", lambda _: labels)
+        assert [saved.label for saved in load_models([root], "cpu")] == ["BPE 4k", "BPE 8k"]
     renamed = shutil.copytree(names[0], root / "my-model")
     assert [saved.artifact.name for saved in load_models([renamed], "cpu")] == ["my-model"]
-
-
-def test_models_have_the_labels_of_their_arms(root, monkeypatch):
-    one, two = (saved.artifact for saved in load_models([root], "cpu"))
-    monkeypatch.setattr(trained_models, "arm_labels", lambda store: {one.name: ["BPE 4k"], two.name: ["BPE 8k"]})
-    assert [saved.label for saved in load_models([root], "cpu")] == ["BPE 4k", "BPE 8k"]
+    shutil.copytree(names[0], tmp_path / "alone" / names[0].name)
+    with pytest.raises(UserError, match="neither in"):
+        load_models([tmp_path / "alone"], "cpu")
 
 
 def test_samples_are_shown_side_by_side(root, capsys):
@@ -44,12 +45,11 @@ def test_samples_are_shown_side_by_side(root, capsys):
     config = SamplingConfig(seed=3, max_new_bytes=200)
     models = load_models([root], "cpu")
     for saved in models:
-        samples = generate._samples(saved, ["A", "A", "the", "the"], config, heal=True)
-        for sample in samples:
+        assert all(f"#{n} {saved.label}:" in shown for n in range(1, 5))
+        for sample in generate._samples(saved, ["A", "A", "the", "the"], config, heal=True):
             assert len(sample.data) <= 200
             whole = harmless(sample.prompt + sample.text)
             assert " ".join(whole.split()) in " ".join(shown.split())  # a terminal shows tabs as spaces
-    assert [f"#{n} {saved.label}:" in shown for n in range(1, 5) for saved in models] == [True] * 8
 
 
 def test_prompts_are_healed_by_default(root, monkeypatch):
@@ -76,14 +76,6 @@ def test_prompts_are_healed_by_default(root, monkeypatch):
         (["--prompt", "a", "--stop", "\udce9"], "not UTF-8"),
     ],
 )
-def test_mistakes_are_one_line(root, options, message, mistake):
+def test_mistakes_are_one_line(root, tmp_path, options, message, mistake):
     assert message in mistake("generate", root, *options)
-
-
-def test_folders_without_models(root, tmp_path, mistake):
     assert "no trained model" in mistake("generate", tmp_path, "--prompt", "a")
-    alone = tmp_path / "alone"
-    [first, _] = load_models([root], "cpu")
-    shutil.copytree(first.artifact.path, alone / first.artifact.name)
-    with pytest.raises(UserError, match="neither in"):
-        load_models([alone], "cpu")

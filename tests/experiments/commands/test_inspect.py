@@ -22,13 +22,15 @@ def folders(tmp_path_factory, trained):
     return root
 
 
+def inspected(out, *words):
+    assert main.run(["inspect", *map(str, words), "--out", str(out)]) == 0
+    return json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
+
+
 def test_one_tokenizer_without_a_text(folders, tmp_path, trained, capsys):
-    out = tmp_path / "out"
-    assert main.run(["inspect", str(folders / "gpt2"), "--out", str(out)]) == 0
+    report = inspected(out := tmp_path / "out", folders / "gpt2")
     assert sorted(path.name for path in out.iterdir()) == ["tokens-gpt2.parquet", "vocabulary.html", "vocabulary.json"]
-    report = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
-    assert report["text"] is None
-    assert report["tokenizers"][0]["on_text"] is None
+    assert (report["text"], report["tokenizers"][0]["on_text"]) == (None, None)
     assert report["tokenizers"][0]["ordinary"] == trained["gpt2"].vocab_size - len(trained["gpt2"].special_tokens)
     page = (out / "vocabulary.html").read_text(encoding="utf-8")
     assert "No text was given" in page
@@ -37,30 +39,27 @@ def test_one_tokenizer_without_a_text(folders, tmp_path, trained, capsys):
     assert "bytes per token" not in capsys.readouterr().out
 
 
-def test_a_tokenizer_without_merges(folders, tmp_path):
-    Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"]).save(
-        tmp_path / "bytes"
-    )
-    command = [str(tmp_path / "bytes"), "--against", str(folders / "gpt2"), "--text", str(folders / "text.txt")]
-    assert main.run(["inspect", *command, "--out", str(tmp_path / "out")]) == 0
-    report = json.loads((tmp_path / "out" / "vocabulary.json").read_text(encoding="utf-8"))
-    found = report["tokenizers"][0]
+def test_a_tokenizer_without_merges_and_an_imported_tokenizer_json(folders, tmp_path):
+    raw = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"])
+    raw.save(tmp_path / "bytes")
+    words = ["--against", folders / "superwords" / "tokenizer.json", "--text", folders / "text.txt"]
+    found, imported = inspected(tmp_path / "out", tmp_path / "bytes", *words)["tokenizers"]
     assert (found["ordinary"], found["merges"], found["superwords"]) == (256, 0, 0)
     assert found["on_text"]["bytes_per_token"] == 1
+    # The file has no phases and its pattern lets words join: pretokens are those of the released SuperBPE's stage 1.
+    assert (imported["label"], imported["pretokens_by"]) == ("superwords", "superbpe")
+    assert imported["superwords"] > 0
 
 
 def test_two_tokenizers_on_a_text(folders, tmp_path, trained, capsys):
-    out = tmp_path / "out"
-    command = [f"Super/words: 1={folders / 'superwords'}", "--against", str(folders / "gpt2")]
-    command += ["--text", str(folders / "text.txt"), "--alpha", "2"]
-    assert main.run(["inspect", *command, "--out", str(out)]) == 0
+    command = [f"Super/words: 1={folders / 'superwords'}", "--against", folders / "gpt2"]
+    report = inspected(out := tmp_path / "out", *command, "--text", folders / "text.txt", "--alpha", "2")
     said = capsys.readouterr().out
     assert "Rényi efficiency (α=2)" in said
     assert "function words only" in said
     tokenizer = trained["superwords"]
     text = (folders / "text.txt").read_text(encoding="utf-8")
     ids = tokenizer.encode_ordinary(text)
-    report = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))
     measured = report["tokenizers"][0]["on_text"]
     assert (measured["tokens"], measured["bytes"], measured["alpha"]) == (len(ids), len(text.encode()), 2)
     superwords, crossing = tokenizer.superword_ids(), tokenizer.crossing_ids()
@@ -73,20 +72,8 @@ def test_two_tokenizers_on_a_text(folders, tmp_path, trained, capsys):
     assert table["count"] == np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
     assert table["token"] == tokenizer.vocab
     theirs = set(trained["gpt2"].vocab)
-    assert all(
-        (token in theirs) == known or special
-        for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True)
-    )
-
-
-def test_an_imported_tokenizer_json(folders, tmp_path):
-    out = tmp_path / "out"
-    assert main.run(["inspect", str(folders / "superwords" / "tokenizer.json"), "--out", str(out)]) == 0
-    (row,) = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))["tokenizers"]
-    assert row["label"] == "superwords"
-    # The file has no phases and its pattern lets words join: pretokens are those of the released SuperBPE's stage 1.
-    assert row["pretokens_by"] == "superbpe"
-    assert row["superwords"] > 0
+    for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True):
+        assert (token in theirs) == known or special
 
 
 @pytest.mark.parametrize(
@@ -107,27 +94,17 @@ def test_mistakes_are_one_line(arguments, said, folders, tmp_path, mistake):
     assert not (tmp_path / "out").exists()
 
 
-TEXT = "\n".join(text[:1000] for text in texts.english()[0][:6])
-
-
-@pytest.fixture(scope="module")
-def phases(tmp_path_factory):
-    """A text with the folders of a plain tokenizer and one with superwords, and the latter."""
-    root = tmp_path_factory.mktemp("history")
-    (root / "text.txt").write_text(TEXT)
-    batch = Batch.from_texts([TEXT])
+def test_the_history_is_a_log_per_tokenizer(tmp_path):
+    text = "\n".join(text[:1000] for text in texts.english()[0][:6])
+    (tmp_path / "text.txt").write_text(text)
+    batch = Batch.from_texts([text])
     phase1 = train_bpe(count_pretokens([batch], "superbpe", unit="line"), 256 + 40 + 1)
     both = train_superbpe(phase1, lambda: [batch], vocab_size=256 + 60 + 1, rules="uw-2025", transition_merges=30)
-    phase1.save(root / "bpe")
-    both.save(root / "superbpe")
-    return root, both
-
-
-def test_the_history_is_a_log_per_tokenizer(phases, tmp_path, capsys):
-    root, both = phases
-    command = [f"plain={root / 'bpe'}", "--against", str(root / "superbpe"), "--text", str(root / "text.txt")]
-    assert main.run(["inspect", *command, "--history", "--out", str(tmp_path)]) == 0
+    phase1.save(tmp_path / "bpe")
+    both.save(tmp_path / "superbpe")
+    command = [f"plain={tmp_path / 'bpe'}", "--against", tmp_path / "superbpe", "--text", tmp_path / "text.txt"]
+    inspected(tmp_path, *command, "--history")
     log = pq.read_table(tmp_path / "merges-superbpe.parquet").to_pylist()
     assert [row["phase"] for row in log] == [1] * 30 + [2] * 30
-    assert log[-1]["tokens"] == len(both.encode_ordinary(TEXT))
+    assert log[-1]["tokens"] == len(both.encode_ordinary(text))
     assert pq.read_table(tmp_path / "merges-plain.parquet").num_rows == 40

@@ -1,6 +1,4 @@
 import json
-import os
-import subprocess
 import sys
 from unittest.mock import Mock, call
 
@@ -79,17 +77,3 @@ def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch):
     monkeypatch.setattr(tracking, "find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[experiments\]'"):
         load(["logger=wandb"])
-
-
-@pytest.mark.slow
-def test_the_real_wandb_offline(tiny, tmp_path):
-    """The whole pipeline with the real library, which writes runs that can be synced later."""
-    own = {f"WANDB_{name}_DIR": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
-    command = [sys.executable, "-m", "experiments", "pipeline", *tiny, "logger=wandb-offline"]
-    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = list((tmp_path / "outputs" / "wandb").glob("offline-run-*/*.wandb"))
-    assert len(found) == 1 + 2  # the pipeline, two models
-    contents = b"".join(path.read_bytes() for path in found)
-    for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"shards-"):
-        assert expected in contents

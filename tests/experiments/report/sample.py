@@ -1,11 +1,7 @@
 # ruff: noqa: E501  (a table of values)
 """Numbers of a made-up run, hostile tokens included, in the shape of `report.json`."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
-from typing import Any
 
 TEXT = (
     "You can use the following operation to create a snapshot of the volume. If you do not specify a value, the "
@@ -13,32 +9,14 @@ TEXT = (
 )
 
 
-def sample_report(labels: Sequence[str] = ("BPE", "SuperBPE"), *, winner: str | None = None) -> dict[str, Any]:
+def sample_report(labels=("BPE", "SuperBPE"), *, winner=None):
     first, *others = labels
-    hostile = [
-        "</script><script>alert(1)</script>",
-        "<img src=x onerror=alert(1)>",
-        " of the\n",
-        "\\xf0\\x9f",
-        " & \"'",
-    ]
-    phrases = [
-        " you can use the",
-        " of the",
-        " in the",
-        " Amazon Resource Name (ARN) of the",
-        " For more information, see",
-    ]
+    hostile = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", " of the\n", "\\xf0\\x9f"]
+    phrases = [" you can use the", " of the", " in the", " Amazon Resource Name (ARN) of the", " & \"'"]
     words = [
-        {
-            "id": 6000 + i,
-            "text": text,
-            "n_bytes": len(text),
-            "n_words": len(text.split()) or 1,
-            "count": 9000 // (i + 1),
-        }
+        {"id": 6000 + i, "text": text, "n_bytes": len(text), "n_words": len(text.split()) or 1, "count": 9000 // (i + 1)}
         for i, text in enumerate((phrases + hostile) * 4)
-    ]
+    ]  # fmt: skip
     rows = [
         {
             "key": key, "label": label, "software": None, "text_lost": "", "barred": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,

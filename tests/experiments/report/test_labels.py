@@ -22,37 +22,34 @@ def labelled(*settings):
 
 
 def test_a_label_has_only_the_settings_that_differ():
-    found = labelled(BPE, superword(superbpe__transition=0.7), superword(superbpe__transition=0.9))
-    assert found == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
-    assert labelled(BPE, superword(superbpe__transition=0.7)) == ["BPE", "SuperBPE"]
-
-
-def test_the_size_and_the_model_are_in_a_label():
-    assert labelled(BPE, {**BPE, "vocab_size": 900, "lm.model.n_layers": 2}) == [
-        "BPE n_layers=1 vocab=400",
-        "BPE n_layers=2 vocab=900",
+    cases = [
+        ([BPE, superword(superbpe__transition=0.7)], ["BPE", "SuperBPE"]),
+        (
+            [BPE, superword(superbpe__transition=0.7), superword(superbpe__transition=0.9)],
+            ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"],
+        ),
+        (
+            [BPE, {**BPE, "vocab_size": 900, "lm.model.n_layers": 2}],
+            ["BPE n_layers=1 vocab=400", "BPE n_layers=2 vocab=900"],
+        ),
+        # A preset replaces the rules that it sets.
+        (
+            [superword(), superword("runs", superbpe__max_words=3)],
+            ["SuperBPE preset=uw-2025", "SuperBPE preset=runs max_words=3"],
+        ),
+        ([superword(), superword(superbpe__max_words=3)], ["SuperBPE max_words=4", "SuperBPE max_words=3"]),
+        # Arms without settings have a unique suffix.
+        ([BPE, {}, superword(), {}], ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]),
+        ([BPE, {}], ["BPE", "SuperBPE"]),
     ]
-
-
-def test_a_preset_replaces_the_rules_that_it_sets():
-    runs = superword("runs", superbpe__max_words=3)
-    assert labelled(superword(), runs) == ["SuperBPE preset=uw-2025", "SuperBPE preset=runs max_words=3"]
-    assert labelled(superword(), superword(superbpe__max_words=3)) == ["SuperBPE max_words=4", "SuperBPE max_words=3"]
-
-
-def test_a_key_is_shortened_unless_another_ends_the_same_way():
+    for settings, expected in cases:
+        assert labelled(*settings) == expected
+    # A key is shortened unless another ends the same way.
     one = superword(superbpe__min_count=1, bpe__min_count=1, superbpe__forbid=["a"])
     two = superword(superbpe__min_count=2, bpe__min_count=2, superbpe__forbid=["x" * 50])
     _, label = labelled(one, two)
-    assert "bpe.min_count=2" in label
-    assert "superbpe.min_count=2" in label
-    assert "…" in label
+    assert all(part in label for part in ("bpe.min_count=2", "superbpe.min_count=2", "…"))
     assert len(label) < 130
-
-
-def test_arms_without_settings_have_a_unique_suffix():
-    assert labelled(BPE, {}, superword(), {}) == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]
-    assert labelled(BPE, {}) == ["BPE", "SuperBPE"]
 
 
 def test_tokenizers_that_differ_in_phase_1_say_so():

@@ -24,23 +24,13 @@ def _result(*shifts, clean=60):
     sizes = rng.integers(500, 900, _N)
     base = sizes * rng.normal(1.0, 0.2, _N)
     groups = {"source": _SOURCES, "script": _SCRIPTS}
-    arms = [
-        SimpleNamespace(label=f"arm {i}", barred="", compared=evaluations)
-        for i, shift in enumerate([0.0, *shifts])
-        for evaluations in [[made_up(base + sizes * rng.normal(shift, 0.01, _N), sizes, groups) for _ in range(3)]]
-    ]
+    arms = []
+    for i, shift in enumerate([0.0, *shifts]):
+        evaluations = [made_up(base + sizes * rng.normal(shift, 0.01, _N), sizes, groups) for _ in range(3)]
+        arms.append(SimpleNamespace(label=f"arm {i}", barred="", compared=evaluations))
     overlap = SimpleNamespace(path=Path(tempfile.mkdtemp()))
     np.savez(overlap.path / "contamination.npz", shared_words=np.arange(_N) >= clean)
-    comparisons = compare_all([arm.compared for arm in arms])
-    return Result(arms, comparisons, overlap=overlap)
-
-
-def test_parts_without_text_are_left_out():
-    result = _result(-0.05)
-    for arm in result.arms:
-        for each in arm.compared:
-            each.document_bytes[_SOURCES.index == 3] = 0
-    assert "s3" not in {row["group"] for row in differences(result)}
+    return Result(arms, compare_all([arm.compared for arm in arms]), overlap=overlap)
 
 
 def test_rows_cover_every_arm_and_part():
@@ -49,20 +39,9 @@ def test_rows_cover_every_arm_and_part():
     assert [sum(row["by"] == by for row in rows) for by in ("all", "clean", "source", "script")] == [3, 3, 36, 6]
     assert {row["reference"] for row in rows if row["by"] != "all"} == {"arm 0"}
     assert [row["percent"] is None for row in rows if row["by"] == "clean"] == [True, False, False]
-    assert list(rows[0]) == [
-        *("by", "group", "tokenizer", "reference", "documents", "n_bytes", "bytes_per_token", "bits_per_byte"),
-        *(
-            "reference_bits_per_byte",
-            "percent",
-            "low",
-            "high",
-            "level",
-            "p",
-            "seeds_pooled_over",
-            "decision",
-            "withheld",
-        ),
-    ]
+    columns = "by group tokenizer reference documents n_bytes bytes_per_token bits_per_byte reference_bits_per_byte "
+    columns += "percent low high level p seeds_pooled_over decision withheld"
+    assert list(rows[0]) == columns.split()
     better, equal = rows[:2]
     assert (better["decision"], equal["decision"]) == ("arm 1", "undecided")
     whole = result.comparisons[0, 1]
@@ -76,10 +55,11 @@ def test_parts_are_compared_on_their_documents_alone():
     rows = {(row["by"], row["group"]): row for row in differences(result) if row["tokenizer"] == "arm 1"}
     clean = rows["clean", ""]
     assert clean["documents"] == 60
-    both = [
-        [each.text_nats[:60].sum() / each.document_bytes[:60].sum() for each in arm.compared] for arm in result.arms
-    ]
-    assert clean["percent"] == pytest.approx(100 * np.mean([b / a - 1 for a, b in zip(*both, strict=True)]))
+    a, b = (
+        np.array([each.text_nats[:60].sum() / each.document_bytes[:60].sum() for each in arm.compared])
+        for arm in result.arms
+    )
+    assert clean["percent"] == pytest.approx(100 * np.mean(b / a - 1))
     assert (clean["decision"], clean["level"]) == ("not tested", 0.95)
     assert clean["high"] < 0
     source = rows["source", "s3"]  # its ten documents have unequal sizes
@@ -88,6 +68,11 @@ def test_parts_are_compared_on_their_documents_alone():
     assert "effective documents, at least 10 are required" in source["withheld"]
 
 
-def test_text_that_is_clean_altogether_has_no_row_of_its_own():
+def test_parts_without_text_or_with_all_of_it_have_no_rows():
     for clean in (0, _N):
         assert "clean" not in {row["by"] for row in differences(_result(0.0, clean=clean))}
+    result = _result(-0.05)
+    for arm in result.arms:
+        for each in arm.compared:
+            each.document_bytes[_SOURCES.index == 3] = 0
+    assert "s3" not in {row["group"] for row in differences(result)}

@@ -18,18 +18,17 @@ from lm.evaluate.significance import Needed
 MODEL: Any = Training(Run("bpe", 4, 0, 1), None)
 
 
-def _training(monkeypatch, now):
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+@pytest.fixture
+def console():
     out = io.StringIO()
-    context = SimpleNamespace(reporter=Reporter(Console(file=out)))
-    return TimeLeft(context, [1000.0, 2000.0]), out
+    return SimpleNamespace(reporter=Reporter(Console(file=out))), out
 
 
 @pytest.mark.parametrize("first", [1, 41])
-def test_the_first_steps_give_the_time_of_all_models(monkeypatch, first):
-    now = [0.0]
-    training, out = _training(monkeypatch, now)
-    assert "about" not in out.getvalue()
+def test_the_first_steps_give_the_time_of_all_models(monkeypatch, console, first):
+    now, (context, out) = [0.0], console
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    training = TimeLeft(context, [1000.0, 2000.0])
     for step in range(first, first + 50):  # steps before a resume are not timed
         now[0] += 1
         training.row(MODEL, {"step": step, "flops": step * 10})
@@ -38,12 +37,10 @@ def test_the_first_steps_give_the_time_of_all_models(monkeypatch, first):
     assert "about 3 min 20 s of training left" in out.getvalue()
 
 
-def test_finished_models_are_not_in_the_estimate(monkeypatch):
-    out = io.StringIO()
-    context = SimpleNamespace(reporter=Reporter(Console(file=out)))
+def test_finished_models_are_not_in_the_estimate(monkeypatch, console):
+    context, out = console
     monkeypatch.setattr(outlook, "exists", lambda *_: True)
-    plan = object()
-    runs = [Run("bpe", 4, 0, budget) for budget in (1, 2)]
+    plan, runs = object(), [Run("bpe", 4, 0, budget) for budget in (1, 2)]
     none = outlook.flops_left(context, plan, plan, runs, dict.fromkeys(runs, plan))
     assert none == 0
     training = TimeLeft(context, [none, none])
@@ -80,21 +77,17 @@ def test_one_command_would_settle_what_is_open(changes, settings, words, seconds
     assert step.command in step.sentence()
 
 
-@pytest.mark.parametrize(
-    ("changes", "settings", "what"),
-    [
-        ({**FEW, "cluster": "source", "effective_clusters": 4.0}, {}, "eval.cluster=document"),
-        ({**FEW, "effective_clusters": 1.0}, {"corpus.heldout_fraction": 0.05}, "with corpus.heldout_paths"),
-        (FEW, {"corpus.heldout_paths": ["a.txt"]}, "with corpus.heldout_paths"),
-    ],
-)
-def test_without_a_setting_the_change_is_named(changes, settings, what):
-    step = next_step([_compared(**changes)], SETTINGS | settings, "superbpe pipeline", 100.0)
-    assert (step.command, what in step.what) == ("", True)
+def test_without_a_setting_the_change_is_named():
+    for changes, settings, what in (
+        ({"cluster": "source", "effective_clusters": 4.0}, {}, "eval.cluster=document"),
+        ({"effective_clusters": 1.0}, {"corpus.heldout_fraction": 0.05}, "with corpus.heldout_paths"),
+        ({}, {"corpus.heldout_paths": ["a.txt"]}, "with corpus.heldout_paths"),
+    ):
+        step = next_step([_compared(**FEW | changes)], SETTINGS | settings, "superbpe pipeline", 100.0)
+        assert (step.command, what in step.what) == ("", True)
 
 
 def test_a_settled_or_barred_comparison_has_no_next_step():
-    assert next_step([_compared(decided=True)], SETTINGS, "superbpe pipeline", 100.0) is None
-    assert next_step([_compared(barred="b loses text", n_seeds=1)], SETTINGS, "superbpe pipeline", 100.0) is None
-    assert next_step([], SETTINGS, "superbpe pipeline", 100.0) is None
+    for compared in ([_compared(decided=True)], [_compared(barred="b loses text", n_seeds=1)], []):
+        assert next_step(compared, SETTINGS, "superbpe pipeline", 100.0) is None
     assert "about 1 min 40 s of training" in Step("train", "why", "superbpe", 100.0).sentence()

@@ -33,6 +33,7 @@ def repriced(ladder, out, *settings):
 
 
 def test_a_ladder_is_priced_from_its_evaluations(ladder, tmp_path):
+    own = json.loads((ladder / "ladder.json").read_text())
     found = repriced(ladder, tmp_path)
     record = json.loads((ladder / "run.json").read_text())
     assert [arm["name"] for arm in found["arms"]] == ["BPE", "SuperBPE"]
@@ -51,12 +52,7 @@ def test_a_ladder_is_priced_from_its_evaluations(ladder, tmp_path):
     assert found["arms"][1]["equivalent"]["decode"]["answer"] in ("withheld", "unknown")
     assert found["next"]["command"].endswith(" lm.n_seeds=3")
     assert found["next"]["seconds"] > 0
-
-
-def test_the_run_writes_the_page_too(ladder, tmp_path, capsys):
-    own = json.loads((ladder / "ladder.json").read_text())
-    found = repriced(ladder, tmp_path)
-    capsys.readouterr()
+    # The run writes the page too.
     assert {**own, "next": None, "run": None} == {**found, "next": None, "run": None}
     assert own["next"]["what"] == found["next"]["what"]
     assert (ladder / "ladder.html").stat().st_size > 100_000
@@ -79,6 +75,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ([], r"more than 0\.1 % apart; train both with budget=equal_deployed_flops"),
         (["deployment=dense-9b"], "dense-9b"),
         (["deployment.rho=-1"], "deployment.rho=-1"),
         (["average=median"], "average='median'; it is one of: micro, macro"),
@@ -87,37 +84,27 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder, tmp_path)
         (["lm=small"], "write deployment=NAME"),
     ],
 )
-def test_wrong_assumptions_are_rejected(ladder, tmp_path, settings, message):
+def test_wrong_assumptions_and_other_budgets_are_rejected(ladder, tmp_path, settings, message):
     with pytest.raises(UserError, match=message):
-        reprice(ladder, settings, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_other_budgets_or_none_are_rejected(ladder, tmp_path):
-    with pytest.raises(UserError, match=r"more than 0\.1 % apart; train both with budget=equal_deployed_flops"):
-        reprice(ladder, [], tmp_path / "out", tolerance=0.001)
+        reprice(ladder, settings, tmp_path / "out", **({} if settings else {"tolerance": 0.001}))
     with pytest.raises(UserError, match="name the folder of a run"):
         reprice(tmp_path, [], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_arm_that_changes_text_has_no_part_in_verdicts_over_compute():
     rng, sizes = np.random.default_rng(0), np.full(40, 1000)
     base = sizes * rng.normal(1.0, 0.1, 40)
+    train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
 
-    def runs(label, shift, changed):
-        def models(bits):
-            train = {"train_bytes": 1000, "bytes_per_step": 100, "context_bytes": 100}
-            amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
-            summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
-            return [
-                (
-                    SimpleNamespace(summary=summary, seed=i),
-                    made_up(bits * base * (1 + shift), sizes, changed=np.arange(40) < changed),
-                )
-                for i in range(3)
-            ]
+    def model(bits, shift, changed, seed):
+        amounts = {"flops": 1e15 / bits, "tokens": 1e6 / bits, "bytes": 4e6 / bits}
+        summary = SimpleNamespace(**amounts, seconds=1.0, run={"train": train})
+        scores = made_up(bits * base * (1 + shift), sizes, changed=np.arange(40) < changed)
+        return SimpleNamespace(summary=summary, seed=seed), scores
 
-        return ArmRuns(label, 300, [models(1.0), models(0.9)])
+    def runs(label, *same):
+        return ArmRuns(label, 300, [[model(bits, *same, seed) for seed in range(3)] for bits in (1.0, 0.9)])
 
     arms = [runs("bpe", 0.0, 0), runs("lower", -0.07, 40)]
     found, note = study(arms, Assumptions(Deployment()), tolerance=0.01, confidence=0.95)

@@ -6,27 +6,23 @@ from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage
 
 
-def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny, tmp_path, capsys):
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
+def test_lists_of_merges_are_shared_where_they_suffice(tiny, tmp_path, capsys):
+    def trained(*settings):
+        run_stages("train_bpe", [*tiny, *settings], tmp_path / "outputs")
+        found = names_by_stage(tmp_path)
+        return set(found["bpe"]), set(found["tokenizer"])
+
+    _, direct = trained("bpe.vocab_size=350")
     assert "reused" not in capsys.readouterr().out
-    direct = set(names_by_stage(tmp_path)["tokenizer"])
     shutil.rmtree(tmp_path / "artifacts")
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=400"], tmp_path / "outputs")
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
-    assert len(names_by_stage(tmp_path)["bpe"]) == 1
-    assert direct < set(names_by_stage(tmp_path)["tokenizer"])
-
-
-def test_a_larger_vocabulary_trains_a_longer_list(tiny, tmp_path):
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=400"], tmp_path / "outputs")
-    shorter = set(names_by_stage(tmp_path)["tokenizer"])
-    run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
-    assert len(names_by_stage(tmp_path)["bpe"]) == 2
-    assert shorter < set(names_by_stage(tmp_path)["tokenizer"])
-
-
-def test_presets_with_the_same_phase_1_share_its_merges(tiny, tmp_path):
-    run_stages("train_bpe", [*tiny, "superbpe=runs"], tmp_path / "outputs")
-    lists = names_by_stage(tmp_path)["bpe"]
-    run_stages("train_bpe", [*tiny, "superbpe=runs", "superbpe.max_words=3"], tmp_path / "outputs")
-    assert names_by_stage(tmp_path)["bpe"] == lists
+    lists, shorter = trained("bpe.vocab_size=400")
+    found = trained("bpe.vocab_size=350")
+    assert found[0] == lists
+    assert direct < found[1]
+    # A larger vocabulary trains a longer list.
+    longer, tokenizers = trained("bpe.vocab_size=420")
+    assert len(longer) == 2
+    assert shorter < tokenizers
+    # Presets with the same phase 1 share its merges.
+    runs, _ = trained("superbpe=runs")
+    assert trained("superbpe=runs", "superbpe.max_words=3")[0] == runs

@@ -31,19 +31,16 @@ def test_a_run_that_can_decide_says_how_precisely(tmp_path):
     assert said(tmp_path, 20, "arms=[bpe]") == ""
 
 
-@pytest.mark.parametrize(
-    ("n_sources", "overrides", "remedy"),
-    [
+def test_a_run_that_cannot_decide_names_the_change(tmp_path):
+    for n_sources, overrides, remedy in (
         (20, [], "1 seed, at least 3 are required; add lm.n_seeds=3"),
         (4, ["lm.n_seeds=3"], "4.0 effective sources, at least 5 are required; add eval.cluster=document"),
         (1, ["lm.n_seeds=3", "corpus.heldout_sample=0.5", "eval.cluster=document"], ""),
         (4, [], "add lm.n_seeds=3 and eval.cluster=document"),
-    ],
-)
-def test_a_run_that_cannot_decide_names_the_change(n_sources, overrides, remedy, tmp_path):
-    line = said(tmp_path, n_sources, *overrides)
-    assert remedy in line
-    assert ("no verdict" in line) == bool(remedy)
+    ):
+        line = said(tmp_path, n_sources, *overrides)
+        assert remedy in line
+        assert ("no verdict" in line) == bool(remedy)
 
 
 def test_the_expected_half_width_is_that_of_the_interval():

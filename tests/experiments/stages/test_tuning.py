@@ -19,17 +19,11 @@ def run(overrides, folder, stage="evaluate"):
     return pipeline.run(load([*TUNED, *overrides]), stage, folder, on_artifact=made.append), made
 
 
-def _rates(model):
-    train = model.contents.summary.run["train"]
-    return [train[name] for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")]
-
-
 def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, monkeypatch):
-    losses = {("bpe", 0.5): 2.0, ("bpe", 1.0): 2.1, ("bpe", 2.0): 2.2}
-    losses |= {("superbpe", 0.5): 2.2, ("superbpe", 1.0): 2.0, ("superbpe", 2.0): 2.1}
+    losses = {"bpe": {0.5: 2.0, 1.0: 2.1, 2.0: 2.2}, "superbpe": {0.5: 2.2, 1.0: 2.0, 2.0: 2.1}}
 
     def scored(_context, job, _arm, factor, _documents):
-        return TuningRun(factor=factor, bits_per_byte=losses[job.name, factor])
+        return TuningRun(factor=factor, bits_per_byte=losses[job.name][factor])
 
     monkeypatch.setattr(tuning, "_run", scored)
     outcome, _ = run([*tiny, "budget.train_bytes=16384", "budget.ladder=[0.5]", "lm.n_seeds=2"], tmp_path)
@@ -37,9 +31,10 @@ def test_models_are_trained_with_the_best_factor_of_their_arm(tiny, tmp_path, mo
     assert [[run.factor for run in arm.runs] for arm in outcome.rungs[-1].tuning] == [[0.5, 1, 2], [0.5, 1, 2]]
     assert [bool(arm.warning) for arm in outcome.rungs[-1].tuning] == [True, False]
     for rung in outcome.rungs:
-        bpe, superbpe = rung.arms
-        assert {tuple(_rates(model)) for model in bpe.lms} == {(0.01, 0.05, 0.005, 0.005)}
-        assert {tuple(_rates(model)) for model in superbpe.lms} == {(0.02, 0.1, 0.01, 0.01)}
+        for arm, rates in zip(rung.arms, [(0.01, 0.05, 0.005, 0.005), (0.02, 0.1, 0.01, 0.01)], strict=True):
+            trained = [model.contents.summary.run["train"] for model in arm.lms]
+            names = [f"{name}_lr" for name in ("matrix", "embedding", "head", "vector")]
+            assert {tuple(each[name] for name in names) for each in trained} == {rates}
 
 
 @pytest.mark.slow
@@ -73,13 +68,9 @@ def test_a_factor_that_diverges_is_not_chosen(tiny, tmp_path, capsys):
     assert found.runs[-1] == TuningRun(factor=1e30)
     assert found.factor < 1e30
     assert "diverged at × 1e+30" in capsys.readouterr().out
-
-
-def test_a_best_factor_at_the_end_is_reported():
     runs = [TuningRun(factor=factor, bits_per_byte=factor) for factor in (1.0, 2.0, 4.0)]
-    assert "the best factor on the learning rates, 1, is at the end of those tried; smaller ones may be better" in (
-        Tuning(factor=1.0, runs=runs).warning
-    )
+    warning = "the best factor on the learning rates, 1, is at the end of those tried; smaller ones may be better"
+    assert warning in Tuning(factor=1.0, runs=runs).warning
     assert not Tuning(factor=2.0, runs=runs).warning
 
 

@@ -4,11 +4,8 @@ A process of its own, so that it can fork before any thread runs:
 `python -m tests.experiments.store.killed FOLDER [resumable]`. Prints the number of kills.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from typing import Any
 
 from experiments.store.artifacts import Store
 from tests.experiments.store.demo import make
@@ -16,7 +13,7 @@ from tests.kills import kills
 from tokenizer.durable import write_whole
 
 
-def build(folder: Path) -> dict[str, Any]:
+def build(folder):
     # What a resumable stage does: a checkpoint for as long as it takes, then the result.
     if not (folder / "result").exists():
         write_whole(folder / "checkpoint", "state")
@@ -25,12 +22,12 @@ def build(folder: Path) -> dict[str, Any]:
     return {"size": 5}
 
 
-def make_at(root: Path, *, resumable: bool) -> Any:
+def make_at(root, *, resumable):
     root.mkdir(exist_ok=True)
     return make(Store(root), "lm", config={}, inputs={}, build=build, resumable=resumable)
 
 
-def main(root: Path, *, resumable: bool) -> None:
+def main(root, *, resumable):
     n = 0
     for n in kills(lambda n: make_at(root / f"at-{n}", resumable=resumable)):
         folder = root / f"at-{n}"

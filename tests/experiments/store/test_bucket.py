@@ -1,7 +1,5 @@
 """Artifacts in a loopback bucket, with failing requests and killed processes."""
 
-from __future__ import annotations
-
 import gc
 import random
 import signal
@@ -10,7 +8,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,43 +20,40 @@ from tokenizer.corpus import remote
 from tokenizer.errors import UserError
 from tokenizer.files import read_sealed, write_sealed
 
-if TYPE_CHECKING:
-    from tests.tokenizer.corpus.endpoint import Endpoint
-
 URL = "s3://bucket/some/prefix"
 FILES = {"a.txt": b"hello", "deep/b.gz": bytes(range(256)) * 100, "deep/empty": b"", "empty": b""}
 
 
-def store(machine: Path, **options: Any) -> Store:
+def store(machine, **options):
     """The store of one machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CACHE, str(machine))
         return Store.at(URL, **options)
 
 
-def build(folder: Path) -> dict[str, Any]:
+def build(folder):
     for name, content in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     return {"size": 1}
 
 
-def made(store: Store, build: Any = build) -> Any:
+def made(store, build=build):
     return make(store, "lm", config={}, inputs={}, build=build)
 
 
-def not_again(_: Path) -> dict[str, Any]:
+def not_again(_):
     raise AssertionError("built again")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     del files["manifest.json"]
     return files
 
 
-@pytest.mark.parametrize("fault", [None, 500, 503, 429, "cut", "slow"])
-def test_an_artifact_is_found_on_another_machine(fault: Any, endpoint: Endpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [None, 503, "cut", "slow"])
+def test_an_artifact_is_found_on_another_machine(fault, endpoint, tmp_path):
     endpoint.upload_faults.extend([fault, None] * 2 if fault else [])
     first = made(store(tmp_path / "one"))
     assert first.fresh
@@ -76,18 +70,9 @@ def test_an_artifact_is_found_on_another_machine(fault: Any, endpoint: Endpoint,
     assert store(tmp_path / "three").names("lm-") == [first.name]
 
 
-def test_the_manifest_is_written_last(endpoint: Endpoint, tmp_path: Path) -> None:
-    name = made(store(tmp_path / "one")).name
-    written = [path for method, path, _ in endpoint.requests if method == "PUT"]
-    assert [path for path in written if "manifest.json" in path] == written[-1:]
-    del endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"]
-    assert store(tmp_path / "two").find(name, Demo) is None
-    assert made(store(tmp_path / "two")).fresh
-
-
-def test_a_failed_upload_resumes_without_building_again(
-    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_manifest_is_written_last_and_a_failed_upload_resumes_without_building_again(
+    endpoint, tmp_path, monkeypatch
+):
     monkeypatch.setattr(remote, "ATTEMPTS", 2)
     endpoint.upload_faults.extend([503] * 100)
     message = rf"{URL}/lm-\w+/\w+: cannot be written after 2 attempts.*run the same command again"
@@ -95,15 +80,20 @@ def test_a_failed_upload_resumes_without_building_again(
         made(store(tmp_path / "one"))
     assert not any(secret in str(error.value) for secret in SECRETS)
     endpoint.upload_faults.clear()
-    made(store(tmp_path / "one"), not_again)
+    name = made(store(tmp_path / "one"), not_again).name
     assert contents(made(store(tmp_path / "two"), not_again).path) == FILES
+    written = [path for method, path, _ in endpoint.requests if method == "PUT"]
+    assert [path for path in written if "manifest.json" in path] == written[-1:]
+    del endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"]
+    assert store(tmp_path / "three").find(name, Demo) is None
+    assert made(store(tmp_path / "three")).fresh
 
 
-def test_two_machines_upload_one_artifact(endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_machines_upload_one_artifact(endpoint, tmp_path, monkeypatch):
     """The second machine makes it with other content, as times in its files differ, while the first one uploads."""
     upload = remote.upload
 
-    def interleaved(path: Path, url: str) -> None:
+    def interleaved(path, url):
         monkeypatch.setattr(remote, "upload", upload)
         made(store(tmp_path / "two"), lambda folder: {"size": (folder / "a.txt").write_text("HELLO")})
         upload(path, url)
@@ -113,18 +103,7 @@ def test_two_machines_upload_one_artifact(endpoint: Endpoint, tmp_path: Path, mo
     assert contents(made(store(tmp_path / "three"), not_again).path) == FILES
 
 
-def test_names_in_a_manifest_of_the_bucket_stay_in_the_folder(endpoint: Endpoint, tmp_path: Path) -> None:
-    artifact = made(store(tmp_path / "one"))
-    manifest = read_sealed(artifact.folder / "manifest.json")
-    manifest["files"]["../../escaped"] = manifest["files"]["a.txt"]
-    write_sealed(tmp_path / "forged.json", manifest)
-    endpoint.objects[f"bucket/some/prefix/{artifact.name}/manifest.json"] = (tmp_path / "forged.json").read_bytes()
-    with pytest.raises(UserError, match="not a plain path inside the folder"):
-        assert made(store(tmp_path / "two"), not_again).path
-    assert not [path for path in tmp_path.rglob("*") if "escaped" in path.name]
-
-
-def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_damage_in_the_bucket_is_an_error(endpoint, tmp_path):
     name = made(store(tmp_path / "one")).name
     (key,) = (key for key, content in endpoint.objects.items() if content == b"hello")
     artifact, other = made(store(tmp_path / "two"), not_again), store(tmp_path / "three")
@@ -135,14 +114,20 @@ def test_damage_in_the_bucket_is_an_error(endpoint: Endpoint, tmp_path: Path) ->
     assert not artifact.folder.exists()
     endpoint.objects[key] = b"hello"
     assert contents(artifact.path) == FILES
-    endpoint.objects[f"bucket/some/prefix/{name}/manifest.json"] += b" {"
+    manifest = read_sealed(artifact.folder / "manifest.json")
+    manifest["files"]["../../escaped"] = manifest["files"]["a.txt"]
+    write_sealed(tmp_path / "forged.json", manifest)
+    key = f"bucket/some/prefix/{name}/manifest.json"
+    whole, endpoint.objects[key] = endpoint.objects[key], (tmp_path / "forged.json").read_bytes()
+    with pytest.raises(UserError, match="not a plain path inside the folder"):
+        assert made(store(tmp_path / "four"), not_again).path
+    assert not [path for path in tmp_path.rglob("*") if "escaped" in path.name]
+    endpoint.objects[key] = whole + b" {"
     with pytest.raises(UserError, match=rf"manifest.json is not JSON.*delete the folder {URL}/{name} and run"):
         other.find(name, Demo)
 
 
-def test_status_shows_and_removes_only_copies(
-    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_shows_and_removes_only_copies(endpoint, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(CACHE, str(tmp_path))
     artifact, objects = made(store(tmp_path)), dict(endpoint.objects)
     assert main.run(["status", "--clean", "--yes", f"artifacts={URL}"]) == 0
@@ -151,25 +136,28 @@ def test_status_shows_and_removes_only_copies(
     assert contents(made(store(tmp_path), not_again).path) == FILES
 
 
+def transfer(machine, built):
+    """Make an artifact of 20 files; note that it was built, and print its folder."""
+
+    def build(folder):
+        with Path(built).open("a") as file:
+            file.write("x")
+        for i in range(20):
+            (folder / f"{i:02}").write_bytes(b"%d" % i * 10000)
+        return {}
+
+    print(made(store(Path(machine)), build).path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["PUT", "GET"])
-def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from tests.experiments.store.test_bucket import made, store\n"
-        "def build(folder):\n"
-        "    Path(sys.argv[2]).open('a').write('x')\n"
-        "    for i in range(20):\n"
-        "        (folder / f'{i:02}').write_bytes(b'%d' % i * 10000)\n"
-        "    return {}\n"
-        "print(made(store(Path(sys.argv[1])), build).path)\n"
-    )
+def test_a_killed_transfer_resumes(what, endpoint, tmp_path):
+    program = "import sys; from tests.experiments.store.test_bucket import transfer; transfer(*sys.argv[1:])"
 
-    def arguments(machine: str) -> list[Any]:
+    def arguments(machine):
         return [sys.executable, "-c", program, tmp_path / machine, tmp_path / "built"]
 
-    def sent() -> int:
+    def sent():
         return sum(method == what and "manifest" not in path for method, path, _ in endpoint.requests[before:])
 
     if what == "GET":
@@ -192,11 +180,8 @@ def test_a_killed_transfer_resumes(what: str, endpoint: Endpoint, tmp_path: Path
     assert contents(made(store(tmp_path / "three"), not_again).path) == contents(folder)
 
 
-@pytest.mark.parametrize("faults", [[403], [None, 403]])
-@pytest.mark.parametrize("size", [100, 12_000_000])
-def test_an_object_appears_whole_or_not_at_all(
-    faults: list[Any], size: int, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("faults", "size"), [([403], 100), ([None, 403], 12_000_000)])
+def test_an_object_appears_whole_or_not_at_all(faults, size, endpoint, tmp_path, monkeypatch):
     """Closing the stream of an upload that failed completes a truncated object."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 23)
     path, before = tmp_path / "a.bin", b"the version before"
@@ -212,7 +197,7 @@ def test_an_object_appears_whole_or_not_at_all(
     assert endpoint.objects["bucket/a.bin"] == path.read_bytes()
 
 
-def test_without_a_server_the_error_comes_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_the_error_comes_within_a_minute(tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, "any")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -221,14 +206,14 @@ def test_without_a_server_the_error_comes_within_seconds(tmp_path: Path, monkeyp
     with pytest.raises(UserError, match=f"{URL}: cannot be read after 2 attempts: .*check the URL") as error:
         store(tmp_path)
     assert "\n" not in str(error.value)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
     remote._arrow.cache_clear()
 
 
 @pytest.mark.parametrize(
     "url", ["hf://datasets/a/b", "https://me:pw@host/a?sig=X", "s3://bucket/*", "s3://", "s3://me:pw@b"]
 )
-def test_wrong_urls_are_errors(url: str) -> None:
+def test_wrong_urls_are_errors(url):
     with pytest.raises(UserError, match="write a folder, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX") as error:
         Store.at(url)
     assert "me:pw" not in str(error.value)
