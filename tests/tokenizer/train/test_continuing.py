@@ -35,24 +35,22 @@ def test_continuing_equals_one_run_on_small_corpora(corpus, tie_break, min_count
 
 
 def test_continuing_keeps_the_layout_of_ids(real):
+    options = {"special_tokens": ["<a>", "<b>"], "special_layout": "first"}
     merges = train_bpe(real, 600, special_tokens=[]).ranks()
-    start = Tokenizer.from_ranks(
-        merges, pattern=patterns.resolve("superbpe"), special_tokens=["<a>", "<b>"], special_layout="first"
-    )
+    start = Tokenizer.from_ranks(merges, pattern=patterns.resolve("superbpe"), **options)
     extended = train_bpe(real, 700, start=start)
-    assert extended.special_tokens == {"<a>": 0, "<b>": 1}
+    assert (extended.special_tokens, extended.vocab_size) == ({"<a>": 0, "<b>": 1}, 700)
     assert extended.vocab[: start.vocab_size] == start.vocab
-    assert extended.vocab_size == 700
 
 
 def test_tokenizers_that_cannot_be_continued_are_rejected(real, trained):
-    start = train_bpe(real, 400)
-    with pytest.raises(UserError, match=r"vocab_size=300 is below the 400 tokens of start; use cut"):
-        train_bpe(real, 300, start=start)
-    with pytest.raises(UserError, match="start has superwords"):
-        train_bpe(real, 5000, start=trained["superwords"])
-    with pytest.raises(UserError, match="start has the pattern 'gpt2', the counts have 'superbpe'"):
-        train_bpe(real, 5000, start=trained["gpt2"])
+    for size, start, message in (
+        (300, train_bpe(real, 400), r"vocab_size=300 is below the 400 tokens of start; use cut"),
+        (5000, trained["superwords"], "start has superwords"),
+        (5000, trained["gpt2"], "start has the pattern 'gpt2', the counts have 'superbpe'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            train_bpe(real, size, start=start)
 
 
 def _imported(n_specials_inside):
