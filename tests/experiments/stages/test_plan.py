@@ -100,9 +100,6 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
 def test_a_budget_that_cannot_be_met(monkeypatch, overrides, message):
     with pytest.raises(UserError, match=message):
         planned(monkeypatch, overrides)
-
-
-def test_less_than_one_step_of_another_arm_is_rejected(monkeypatch):
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
     with pytest.raises(UserError, match="less than one step of superbpe"):
         planned(monkeypatch, [BYTES, "budget=equal_tokens"])
