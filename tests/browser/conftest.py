@@ -5,14 +5,12 @@ import shutil
 
 import pytest
 
-WHERE = "CHROMIUM"
-
 
 @pytest.fixture(scope="session")
 def chromium():
     """Path of the browser: what the environment variable CHROMIUM says, else the first one that is installed."""
-    if named := os.environ.get(WHERE):
-        assert shutil.which(named), f"{WHERE}={named} is no program; name Chromium's executable, or unset it"
+    if named := os.environ.get("CHROMIUM"):
+        assert shutil.which(named), f"CHROMIUM={named} is no program; name Chromium's executable, or unset it"
         return named
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):

@@ -35,7 +35,6 @@ def write(
     *,
     run="outputs/a run",
 ):
-    """Write the page of a ladder."""
     study = Study(measured, HeldOut.of(SIZES, Grouping(sources, np.repeat([0, 1, 2], 50).astype(np.int32))))
     step = Step("train 5 seeds instead of 3", "to show a difference", "superbpe pipeline lm.n_seeds=5", 900.0)
     numbers = describe(study, Assumptions(Deployment()), step=step, run=run)

@@ -28,7 +28,6 @@ def said(value, say, keys):
 
 
 def write_comparison(file, names, say, _):
-    """The page of a comparison."""
     keys = {"title", "sentence", "detail", "conditions", "text", "corpus", "command", "config", "platform", "prompts"}
     keys |= {"what", "why", "barred", "task", "metric", "category", "stage", "artifacts", "finish", "withheld"}
     report = said(sample_report(names), say, {*keys, "decision"})
@@ -39,7 +38,6 @@ def write_comparison(file, names, say, _):
 
 
 def write_fertility(file, names, say, trained):
-    """The page of tokens that a text needs."""
     root = file.parent / "fertility"
     chosen = dict(zip(trained, names, strict=False))
     for name in chosen:
@@ -72,7 +70,6 @@ def _choice():
 
 
 def write_choose(file, names, say, _):
-    """The page of `superbpe choose`."""
     report = json.loads(_choice())
     chosen = dict(zip([one["name"] for one in report["tokenizers"]], names, strict=False))
     report = said(report, lambda name: chosen.get(name, name), {"name", "tokenizer", "reference"})
@@ -100,7 +97,6 @@ def write_vocabulary(file, names, say, trained):
 
 
 def write_ladder(file, names, say, _):
-    """The page of a ladder of budgets."""
     measured = [dataclasses.replace(arm, name=name) for arm, name in zip(ladders.arms(3), names, strict=False)]
     ladders.write(file, measured, tuple(map(say, ("code", "web", "odd"))), run=say("outputs/run"))
 

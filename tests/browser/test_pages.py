@@ -1,5 +1,6 @@
 """Every page with hostile text, and with long names on a phone."""
 
+import functools
 import re
 
 import pytest
@@ -25,15 +26,14 @@ ARMS = [
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, trained):
-    """The file of a page whose names and texts are hostile, long or plain."""
-    made = {}
 
+    @functools.cache
     def write(name, kind):
-        if (name, kind) not in made:
-            file = made[name, kind] = tmp_path_factory.mktemp(kind) / f"{name}.html"
-            arms = {"hostile": [f"{i} {HOSTILE}" for i in range(3)], "plain": ["a", "b", "c"], "long": ARMS}[kind]
-            PAGES[name](file, arms, (lambda text: text + HOSTILE) if kind == "hostile" else str, trained)
-        return made[name, kind]
+        """The file of a page whose names and texts are hostile, long or plain."""
+        file = tmp_path_factory.mktemp(kind) / f"{name}.html"
+        arms = {"hostile": [f"{i} {HOSTILE}" for i in range(3)], "plain": ["a", "b", "c"], "long": ARMS}[kind]
+        PAGES[name](file, arms, (lambda text: text + HOSTILE) if kind == "hostile" else str, trained)
+        return file
 
     return write
 

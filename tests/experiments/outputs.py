@@ -23,7 +23,6 @@ def run_until(stage, words):
 
 
 def names_by_stage(tmp_path):
-    """Names of all artifacts by stage."""
     found = {}
     for path in sorted((tmp_path / "artifacts").iterdir()):
         found.setdefault(path.name.partition("-")[0], []).append(path.name)

@@ -69,7 +69,7 @@ def test_a_preset_brings_its_phase_1_and_replaces_the_experiments_settings_of_su
     assert runs.superbpe.transition == 0.8
 
 
-def test_names_of_arms_are_plain_words(tmp_path):
+def test_names_of_arms_are_plain_words_and_files_are_not_asked_for_on_the_hub(tiny, tmp_path, mistake):
     for name in ("bpe:seed1", "bpe (1 layer, seed 0, 1k)", "1bpe", "bpe.x"):
         with pytest.raises(UserError, match="the name of an arm consists of letters"):
             check_name(name)
@@ -77,11 +77,8 @@ def test_names_of_arms_are_plain_words(tmp_path):
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\narms:\n  'bpe:seed1': {recipe: bytes}\n")
     with pytest.raises(UserError, match="arms=bpe:seed1: the name of an arm"):
         load(["experiment=mine"], config_dir=str(tmp_path))
-
-
-def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(tiny, capsys):
-    assert run("train_bpe", [*tiny, "arms=[bpe,x]", "arms.x.file=org/tokenizr"]) == 2
-    assert "arms.x.file=org/tokenizr does not exist" in capsys.readouterr().err
+    absent = ["arms=[bpe,x]", "arms.x.file=org/tokenizr"]
+    assert "arms.x.file=org/tokenizr does not exist" in mistake("pipeline", "--until", "train-bpe", *tiny, *absent)
 
 
 def test_cfg_job_shows_every_arm(tiny):

@@ -42,7 +42,6 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     assert "✓ report" in (tmp_path / "outputs" / "superbpe.log").read_text()
     page = Path(re.findall(r"report: (.*\.html)", out)[-1])
     assert "SuperBPE" in page.read_text()
-
     numbers = json.loads((page.parent / "report.json").read_text())
     bpe, superbpe = numbers["tokenizers"]
     assert bpe["vocab_size"] == superbpe["vocab_size"] == 400
@@ -52,14 +51,12 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     assert len(numbers["compression"]) > 6
     sides = ["".join(piece["text"] for piece in side["pieces"]) for side in numbers["sample"]["sides"]]
     assert sides[0] == sides[1] != ""
-
     counts = {stage: len(names) for stage, names in names_by_stage(tmp_path).items() if not stage.startswith(".")}
     once = dict.fromkeys(("count", "bpe", "superbpe", "documents", "contamination", "report"), 1)
     assert counts == once | {"tokenizer": 2, "shards": 4, "lm": 2, "evaluation": 2}
     metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
     groups = {row["group"].partition(" ")[0] for row in metrics}
     assert groups >= {"stages", "lm/bpe", "lm/superbpe", "comparison", "summary"}
-
     before = _times(tmp_path)
     assert run("report", tiny) == 0
     assert _times(tmp_path) == before

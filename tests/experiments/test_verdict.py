@@ -176,7 +176,7 @@ def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
     assert over_compute(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
 
 
-def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
+def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_of_every_arm():
     arms = points("ref", [0.0] * 4), points("lower", [-7.0] * 4, barred="lower changes or loses text")
     (found,) = compared_over_compute(*arms)
     said = over_compute(found)
@@ -185,9 +185,6 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute():
     assert set(decisions(found)) == {"withheld"}
     (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
     assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
-
-
-def test_worth_is_said_of_every_arm():
     answers = {name: Equivalent(name, "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
     assert worth_headline(answers, "bpe") == (
         "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "

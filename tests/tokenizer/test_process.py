@@ -141,7 +141,7 @@ def test_ctrl_c_stops_a_long_call_at_once():
     """
     delays = json.loads(run(program))
     assert set(delays) == set(LONG_CALLS)
-    assert {name: delay for name, delay in delays.items() if not 0 <= delay < 1.5} == {}
+    assert {name: delay for name, delay in delays.items() if not 0 <= delay < 5} == {}
 
 
 @linux

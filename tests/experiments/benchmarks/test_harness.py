@@ -32,11 +32,6 @@ def test_hf_gives_the_same_merges(corpus, tmp_path):
     assert own.lines == [f"{left.hex()} {right.hex()}" for left, right in merges]
 
 
-def test_a_failing_job_reports_the_reason():
-    with pytest.raises(RuntimeError, match=r"(?s)the job broken ended with exit code 1.*KeyError"):
-        harness.Job("broken", "train tokenizers", {}).run()
-
-
 def test_agreement_counts_the_first_common_merges():
     for expected, found, n in (
         (["61 62", "63 64"], ["61 62", "63 64", "65 66"], 2),
@@ -73,7 +68,9 @@ def test_peak_memory_is_of_the_process_alone():
     assert 5 < float(child.stdout) < 100  # ru_maxrss would hand down its parent's
 
 
-def test_without_the_peers_environment_the_remedy_is_named(tmp_path):
+def test_a_failing_job_reports_the_reason_and_a_missing_environment_the_remedy(tmp_path):
+    with pytest.raises(RuntimeError, match=r"(?s)the job broken ended with exit code 1.*KeyError"):
+        harness.Job("broken", "train tokenizers", {}).run()
     with pytest.raises(UserError, match=r"use --peers none, or make it with: python -m venv .*tiktoken==0\.14\.0"):
         harness.environment(tmp_path / "venv")
     assert jobs.digest([1, 2]) == jobs.digest(bytes([1, 0, 0, 0, 2, 0, 0, 0]))

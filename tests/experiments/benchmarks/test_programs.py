@@ -45,6 +45,12 @@ def test_a_mistake_is_one_line(corpus, tmp_path, capsys):
     ):
         assert train.main([str(path), *SMALL, "--cache", str(tmp_path), *options]) == 2
         assert capsys.readouterr().err.count(message) == 1
+    text = harness.corpus([str(corpus)], "text", None)
+    phase1 = train_bpe(count_pretokens(text, "gpt2"), 300)
+    train_superbpe(phase1, text.batches, vocab_size=300, transition=299, rules="runs").save(tmp_path / "runs")
+    options = ["--peers", "none", "--cache", str(tmp_path), "--tokenizers", str(tmp_path / "runs")]
+    assert encode.main([str(corpus), *options]) == 2
+    assert "has no tokenizer.json" in capsys.readouterr().err
 
 
 def test_our_job_reports_the_numbers_in_the_tokenizer(corpus):
@@ -91,15 +97,6 @@ def test_encoding_beside_hf_by_kind(corpus, tmp_path, capsys, monkeypatch):
     assert encode.main([str(corpus), *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert all(words in out for words in ("tokenizers ", "tiktoken, tiny: other ids in", *harness.DEGENERATE))
-
-
-def test_encoding_rejects_a_two_pass_tokenizer(corpus, tmp_path, capsys):
-    text = harness.corpus([str(corpus)], "text", None)
-    phase1 = train_bpe(count_pretokens(text, "gpt2"), 300)
-    train_superbpe(phase1, text.batches, vocab_size=300, transition=299, rules="runs").save(tmp_path / "runs")
-    options = ["--peers", "none", "--cache", str(tmp_path), "--tokenizers", str(tmp_path / "runs")]
-    assert encode.main([str(corpus), *options]) == 2
-    assert "has no tokenizer.json" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from tokenizer.errors import UserError
         (["arms.bpe.bpe=llama3"], "takes keys, not a value: write arms.bpe.bpe.vocab_size=N"),
         (["superbpe.transition=80%"], "transition='80%' is neither a number nor 'auto'"),
         (["experiment=null"], "write GROUP=NAME, or ~GROUP"),
-        (["++bpe.zzz=1"], "unknown configuration key 'bpe.zzz'"),
         (["corpus=files", "corpus.paths=a.txt"], r"write corpus.paths=\[a,b\]"),
         (["corpus=files"], "no text: give corpus.paths"),
         (["pattern=gpt3"], "did you mean 'gpt2'"),

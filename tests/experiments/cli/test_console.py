@@ -19,15 +19,9 @@ def test_numbers_and_times_are_short():
     assert {value: duration(value) for value in seconds} == seconds
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """The time, which only the test advances; nothing else prints."""
-    now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    return now
-
-
-def test_without_a_terminal_progress_is_occasional_lines_and_time_left_is_by_recent_speed(clock):
+def test_without_a_terminal_progress_is_occasional_lines_and_time_left_is_by_recent_speed(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     out = io.StringIO()
     reporter = Reporter(Console(file=out, width=40))
     reporter.progress("outside a stage", 1, None)

@@ -69,7 +69,6 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, options, phase1, rules
     assert tokenizer.sha256 == expected.sha256
     assert tokenizer.provenance["phase2" if rules else "phase1"]["text"] == [str(path)]
     assert f"--to {out} exists" in mistake("train", *arguments)
-
     (records := tmp_path / "a.jsonl").write_text('{"text": "a"}')
     swapped = mistake("encode", records, out, "--to", tmp_path / "no")
     assert f"{records} is text; name the tokenizer first: {out} {records}" in swapped
@@ -91,7 +90,6 @@ def test_train_and_encode(tmp_path, mistake, monkeypatch, options, phase1, rules
     [
         (["--transition", "0.5"], "--transition 0.5 needs phase 2; add --superbpe PRESET"),
         (["--superbpe", "uw-2025", "--transition", "1.5"], "'1.5' is not a transition; write a share of"),
-        (["--superbpe", "uw-2025", "--transition", "80%"], "'80%' is not a transition; write a share of"),
         (["--superbpe", "uw-2025", "--transition", "300"], "300.0 is 300 tokens, which is not between 256"),
         (["--superbpe", "boundless", "--transition", "0.5"], "these rules find the transition themselves"),
         (["--pattern", "gtp2"], "did you mean 'gpt2'"),
@@ -229,6 +227,7 @@ def test_help_fits_the_terminal(monkeypatch, capsys):
         (["--train-bytes=1MB"], "or budget.train_bytes=…"),
         (["--multirunn", "a=1,2"], "unknown option --multirunn (did you mean '--multirun'?)"),
         (["--until", "train"], "argument --until: invalid choice: 'train'"),
+        (["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"], "extra: pip install 'superbpe-framework[sweep]'"),
     ],
 )
 def test_flags_that_are_settings_are_named(words, message, mistake):

@@ -133,11 +133,6 @@ def test_launchers_that_start_processes(tiny, tmp_path, launcher):
     assert len(threads) == (launcher == "joblib")  # whose cells share this machine's cores
 
 
-def test_a_missing_launcher_is_an_error(mistake):
-    error = mistake("pipeline", "--until", "count", "-m", "pattern=gpt2,llama3", "hydra/launcher=ray")
-    assert "launchers come with the extra: pip install 'superbpe-framework[sweep]'" in error
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", CODES)
 def test_a_signal_in_training_leaves_a_checkpoint_and_prints_how_to_resume(tiny, tmp_path, number):

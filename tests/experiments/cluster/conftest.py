@@ -13,6 +13,7 @@ from tokenizer import Corpus, CorpusConfig
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.02)
 
 
 @pytest.fixture

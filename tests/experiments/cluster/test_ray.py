@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -76,30 +77,26 @@ def workers():
     return []
 
 
-class Killer(threading.Thread):
-    """Kills a busy worker now and then, until it is stopped or has killed enough in each stage."""
+@contextmanager
+def killing(most):
+    """Kill a busy worker now and then, until enough are killed in each stage."""
+    killer, stopped, rng = SimpleNamespace(kills=Counter(), stage=""), threading.Event(), random.Random(1)
 
-    stage = ""
-
-    def __init__(self, most):
-        super().__init__(daemon=True)
-        self.kills, self.most, self.stopped, self.rng = Counter(), most, threading.Event(), random.Random(1)
-
-    def run(self):
-        while not self.stopped.wait(self.rng.uniform(0.02, 0.2)):
-            stage, busy = self.stage, workers()
-            if busy and self.kills[stage] < self.most:
+    def run():
+        while not stopped.wait(rng.uniform(0.02, 0.2)):
+            stage, busy = killer.stage, workers()
+            if busy and killer.kills[stage] < most:
                 with suppress(psutil.NoSuchProcess):
-                    self.rng.choice(busy).kill()
-                    self.kills[stage] += 1
+                    rng.choice(busy).kill()
+                    killer.kills[stage] += 1
 
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopped.set()
-        self.join()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield killer
+    finally:
+        stopped.set()
+        thread.join()
 
 
 STAGES = {"count": "count", "seams": "superwords", "fragments": "superwords", "encode": "encode"}
@@ -123,7 +120,7 @@ def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "RETRIES", 100)
     monkeypatch.setattr(tasks._Run, "__init__", started)
     monkeypatch.setattr(Corpus, "parts", lambda self, split="train", target=0: parts(self, split, 200_000))
-    with Killer(KILLS) as killer:
+    with killing(KILLS) as killer:
         while min(killer.kills[stage] for stage in STAGES.values()) < KILLS:
             shutil.rmtree(tmp_path / "ray", ignore_errors=True)
             elsewhere = [f"artifacts={tmp_path}/ray", "runner=ray", f"runner.address={runner.address}"]
@@ -218,7 +215,7 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     for folder in (tmp_path / "ray").glob(".lm-*.partial"):
         _, meta = load_tensors(folder / CHECKPOINT)
         assert meta["step"] >= 1
-    with Killer(1) as killer:
+    with killing(1) as killer:
         run_stages("evaluate", elsewhere, tmp_path / "remote")
     assert killer.kills.total() == 1
     run_stages("evaluate", overrides, tmp_path / "local")

@@ -32,11 +32,6 @@ def run(ray, work, n, folder, **settings):
     assert [[block["number"].tolist() for block in result.blocks()] for result in found] == [[[i]] for i in range(n)]
 
 
-@pytest.fixture
-def _frequent(monkeypatch):
-    monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.02)
-
-
 def test_results_come_in_the_order_of_the_tasks_and_are_not_made_again(tmp_path):
     ray, work = FakeRay(slots=3, part_0=[0.1]), Writing()
     run(ray, work, 9, tmp_path)
@@ -61,7 +56,6 @@ def test_a_damaged_result_is_made_again_or_named(tmp_path, damage):
     assert sorted(work) == [0, 1, 1, 2]
 
 
-@pytest.mark.usefixtures("_frequent")
 def test_tasks_that_lose_their_worker_are_repeated_and_a_line_says_so(tmp_path, caplog):
     ray, work = FakeRay(part_1=["lost", "lost"], part_2=["lost"]), Writing()
     run(ray, work, 4, tmp_path)
@@ -108,7 +102,6 @@ def test_a_folder_that_is_not_shared_is_an_error(tmp_path, monkeypatch):
         run(FakeRay(), Writing(), 1, tmp_path)
 
 
-@pytest.mark.usefixtures("_frequent")
 def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
     seen = []
 
@@ -126,7 +119,6 @@ def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
     assert any(0 < done < 20 for done in seen)
 
 
-@pytest.mark.usefixtures("_frequent")
 def test_a_silent_task_is_ended_and_a_waiting_one_is_not(tmp_path, monkeypatch, caplog):
     killed = threading.Event()
 

@@ -213,7 +213,6 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     [
         (["--reference", "bpe"], "--reference 'bpe' is not a tokenizer; the names are bpe-o200k-600"),
         (["--patterns", "o20k"], "did you mean 'o200k'"),
-        (["--deployment", "dense"], "is neither a preset"),
         (["--heldout", "0.01"], "documents are held out"),
     ],
 )

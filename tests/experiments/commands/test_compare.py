@@ -151,19 +151,15 @@ def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
     assert "has scores of lm-0" in mistake("compare", sweep, "--out", out, "--downstream", scores)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_mistakes_are_named(sweep, tmp_path, monkeypatch, mistake):
+    monkeypatch.chdir(tmp_path)
+    for arguments, said in (
         (["nowhere"], "does not exist"),
         (["."], "contains no run"),
-        (["SWEEP", "--reference", "Unigram"], "unknown tokenizer 'Unigram'"),
-    ],
-)
-def test_mistakes_are_named(sweep, tmp_path, arguments, said, monkeypatch, mistake):
-    monkeypatch.chdir(tmp_path)
-    given = [str(sweep) if word == "SWEEP" else word for word in arguments]
-    assert said in mistake("compare", *given, "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        ([sweep, "--reference", "Unigram"], "unknown tokenizer 'Unigram'"),
+    ):
+        assert said in mistake("compare", *arguments, "--out", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
 
 def test_moved_runs_and_artifacts_are_found(sweep, tiny_module, tmp_path, mistake):

@@ -80,7 +80,6 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     ours = {row["metric"]: row["value"] for row in rows}
     assert {"word_perplexity", "bits_per_byte"} <= ours.keys()
     assert f"{ours['bits_per_byte']:.4f}" in shown
-
     assert main.run(["downstream", *run, "both"]) == 0
     rows = results(tmp_path)["rows"]
     found = {row["task"]: (row["value"], row["n"]) for row in rows if row["metric"] == "bits_per_byte"}
@@ -90,7 +89,6 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, mistake, local_libr
     assert main.run(["downstream", *run, str(folder)]) == 0
     folder_rows = results(tmp_path)["rows"]
     assert [row for row in folder_rows if row["task"] == "rolling"] == [row for row in rows if row["task"] == "rolling"]
-
     downstream.register()
     manager = TaskManager(None, str(folder), False)
     words = {"model_args": f"path={path},device=cpu", "tasks": ["rolling"], "task_manager": manager}

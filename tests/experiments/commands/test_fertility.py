@@ -132,7 +132,7 @@ def test_only_the_largest_sources_are_measured_apart(tmp_path):
         read(Corpus(CorpusConfig([str(tmp_path / "empty.txt")])))
 
 
-def test_lost_text_is_counted(made, tmp_path):
+def test_lost_text_is_counted(made, tmp_path, mistake):
     path = other_tokenizers.write(tmp_path, "word_pieces")
     tokenizer = load_pretrained(path).tokenizer
     documents, (found,) = counted([tokenizer], made)
@@ -146,6 +146,14 @@ def test_lost_text_is_counted(made, tmp_path):
     assert found.lost[spaces] == documents.n_bytes[spaces]
     assert found.tokens[spaces] == 0
     assert 0 < rows["Latin"]["lost_bytes"] < rows["Latin"]["bytes"]
+    # A source may have no tokens.
+    (tmp_path / "spaces.txt").write_text(" " * 100)
+    given = [str(path), str(made.root / "gpt2"), str(tmp_path / "spaces.txt")]
+    report = run(tmp_path / "out", *given, str(made.root / "english.jsonl"))
+    row = next(row for row in report["rows"] if row["group"] == "spaces.txt")
+    assert (row["tokens"], row["bytes_per_token"], row["lost_bytes"]) == (0, None, 100)
+    assert "word_pieces loses text" in (tmp_path / "out" / "fertility.html").read_text(encoding="utf-8")
+    assert "word_pieces gives no token" in mistake("fertility", *given, "--out", tmp_path / "none")
 
 
 def run(out, *arguments):
@@ -178,17 +186,6 @@ def test_the_command_writes_page_json_and_csv(made, tmp_path, capsys):
     assert "Tokens by source" in said
     assert all(f"{row['tokens']:,}" in said for row in report["rows"] if row["tokenizer"] == "superwords")
     assert "Training text unknown" in said
-
-
-def test_a_source_may_have_no_tokens(made, tmp_path, mistake):
-    pieces = other_tokenizers.write(tmp_path, "word_pieces")
-    (tmp_path / "spaces.txt").write_text(" " * 100)
-    given = [str(pieces), str(made.root / "gpt2"), str(tmp_path / "spaces.txt")]
-    report = run(tmp_path / "out", *given, str(made.root / "english.jsonl"))
-    row = next(row for row in report["rows"] if row["group"] == "spaces.txt")
-    assert (row["tokens"], row["bytes_per_token"], row["lost_bytes"]) == (0, None, 100)
-    assert "word_pieces loses text" in (tmp_path / "out" / "fertility.html").read_text(encoding="utf-8")
-    assert "word_pieces gives no token" in mistake("fertility", *given, "--out", tmp_path / "none")
 
 
 def test_training_text_that_is_measured_is_named(made, tmp_path, capsys):

@@ -80,10 +80,8 @@ def test_two_tokenizers_on_a_text(folders, tmp_path, trained, capsys):
     ("arguments", "said"),
     [
         (["{root}/nothing"], "nothing"),
-        (["{root}/gpt2", "--against", "{root}/gpt2"], "write NAME=PATH"),
         (["{root}/gpt2", "--history"], "--history needs a text"),
         (["{root}/gpt2", "--pattern", "x=gpt2"], "no tokenizer is called 'x'"),
-        (["{root}/gpt2", "--text", "{root}/none.txt"], "none.txt"),
         (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "'-1' is not a number above 0"),
         (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
     ],

@@ -29,9 +29,7 @@ def test_a_run_that_can_decide_says_how_precisely(tmp_path):
     widths = [float(said(tmp_path, 20, f"lm.n_seeds={n}").partition("±")[2].partition(" %")[0]) for n in (3, 5, 20)]
     assert widths == sorted(widths, reverse=True)
     assert said(tmp_path, 20, "arms=[bpe]") == ""
-
-
-def test_a_run_that_cannot_decide_names_the_change(tmp_path):
+    # One that cannot decide names the change.
     for n_sources, overrides, remedy in (
         (20, [], "1 seed, at least 3 are required; add lm.n_seeds=3"),
         (4, ["lm.n_seeds=3"], "4.0 effective sources, at least 5 are required; add eval.cluster=document"),

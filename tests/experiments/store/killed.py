@@ -22,20 +22,18 @@ def build(folder):
     return {"size": 5}
 
 
-def make_at(root, *, resumable):
-    root.mkdir(exist_ok=True)
-    return make(Store(root), "lm", config={}, inputs={}, build=build, resumable=resumable)
-
-
 def main(root, *, resumable):
+    def work(n):
+        (root / f"at-{n}").mkdir(exist_ok=True)
+        return make(Store(root / f"at-{n}"), "lm", config={}, inputs={}, build=build, resumable=resumable)
+
     n = 0
-    for n in kills(lambda n: make_at(root / f"at-{n}", resumable=resumable)):
-        folder = root / f"at-{n}"
-        artifact = make_at(folder, resumable=resumable)
+    for n in kills(work):
+        artifact = work(n)
         assert set(artifact.manifest.files) == {"result"}, n
         assert (artifact.path / "result").read_text() == "model"
         assert sorted(path.name for path in artifact.path.iterdir()) == ["manifest.json", "result"], n
-        assert not make_at(folder, resumable=resumable).fresh
+        assert not work(n).fresh
     print(n + 1)
 
 
