@@ -16,8 +16,8 @@ pub struct Definition {
     /// Two-pass only: phase-2 merges do not cross the ends of its pieces. Python's `Definition.fence` is also set for
     /// one-pass tokenizers with superwords; here it is their `scanner`.
     pub second_pass_fence: Option<Scanner>,
-    /// Two-pass only: by id, whether phase 2 may merge the token if it is a whole pretoken. None: phase 2 merges any
-    /// token.
+    /// Two-pass only: by id, whether phase 2 may merge the token if it is a whole pretoken; it then merges no parts of
+    /// pretokens. None: phase 2 merges any token.
     pub eligible: Option<Vec<bool>>,
 }
 

@@ -35,7 +35,7 @@ impl Default for Runs {
 struct Block {
     /// The packed tokens, the one after them, and padding for `COPIED`.
     packed: [u32; BLOCK + COPIED],
-    /// For each candidate seam, its entry in the table of pairs.
+    /// For each open seam, its entry in the table of pairs; for others, any.
     found: [PairMerge; BLOCK],
     /// Ids of the first tokens after merging: `n` of them.
     ids: [u32; BLOCK + COPIED],
@@ -147,9 +147,9 @@ impl Level2 {
         end
     }
 
-    /// The seams of a block that phase 2 can cross.
+    /// The seams of a block that level 2 can cross.
     ///
-    /// About half of the candidates are open, unpredictably. Without a branch on that, several table reads are in flight
+    /// Which candidates are open is unpredictable. Without a branch on that, several table reads are in flight
     /// at once.
     #[inline(always)]
     fn open_seams(&self, block: &mut Block, candidates: u64) -> u64 {

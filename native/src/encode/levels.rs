@@ -37,8 +37,8 @@ impl Levels {
     pub(super) fn new(definition: &Definition) -> Self {
         let rules = effective_rules(definition);
         let split = split(definition);
-        let phase1 = rules.partition_point(|rule| (rule.rank as usize) < split);
-        if phase1 == rules.len() {
+        let before = rules.partition_point(|rule| (rule.rank as usize) < split);
+        if before == rules.len() {
             return Self { first: rules, second: Vec::new(), late: 0, leaves: None };
         }
         let one_pass = definition.second_pass_fence.is_none(); // a two-pass tokenizer never returns to phase 1
@@ -52,7 +52,7 @@ impl Levels {
             let [left, right, new] =
                 [rules[i].merge.left, rules[i].merge.right, rules[i].merge.new].map(|id| id as usize);
             made_twice |= std::mem::replace(&mut made[new], true);
-            if i < phase1 {
+            if i < before {
                 if !one_pass || !made_in_second[left] && !made_in_second[right] {
                     continue;
                 }

@@ -79,7 +79,7 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl 
     true
 }
 
-/// Merges a sequence of any length in linear time, except for sorting.
+/// Merges a sequence of any length in linear time, except for sorting and heaps of ranks.
 ///
 /// Usually each rank comes up once, because a merge ranks after those that make its parts, and all its positions are
 /// merged from left to right. Imported lists may have a merge that creates a pair of lower rank: that rank is merged

@@ -7,8 +7,8 @@
 //! 3. *Level 1* (`level1`) applies the phase-1 merges. A merge (a, b) joins text only where the last byte of a is
 //!    followed by the first byte of b. So where no phase-1 merge has such a pair of bytes, the text can be cut further
 //!    (`level1::run`), and so it can between two characters that no merge joins (`level1::seams`). The pieces are now
-//!    short and repeat. 512 of them are looked up at a time in the thread's cache, which starts out with the short tokens
-//!    (`level1::pieces`). Those that are not cached are merged together, a step of each at a time, and cached.
+//!    short and repeat. About 512 of them are looked up at a time in the thread's cache, which starts out with short
+//!    tokens (`level1::pieces`). Missing ones are merged, the short ones a step of each at a time, and cached.
 //! 4. *Level 2* (`level2`) applies the phase-2 merges to phase-1 tokens. It never crosses a seam between two tokens that
 //!    is not the (rightmost leaf, leftmost leaf) of one of its merges. A table of pairs says which seams those are and
 //!    which merge joins two tokens. The runs of tokens between the other seams are merged one by one; most have two or
@@ -19,12 +19,12 @@
 //!
 //! Merging a piece means: while a merge joins two neighbours, apply the one of the lowest rank, the leftmost first
 //! (`merge`). Applying the two levels in turn gives the same ids for any list of merges (`levels` has the argument). A
-//! list may give a token several derivations, as files made from tiktoken ranks do. Only one of them ever applies, and
-//! the others are dropped first (`rules`).
+//! list may give a token several derivations, as files made from tiktoken ranks do. In one pass only one of them
+//! ever applies, and the others are dropped first (`rules`).
 //!
 //! The cache and scratch space of a thread are its `State`. An encoder keeps states between calls. A batch is encoded on
-//! several threads. Without preparation, long documents are also split, where that changes no ids (`stream::cuts`);
-//! streams are cut at the same places.
+//! several threads. Without preparation, long documents are also split, where that changes no ids (`stream::cuts`).
+//! Streams are cut by the same rules.
 
 pub mod batch;
 pub mod definition;

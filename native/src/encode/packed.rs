@@ -8,7 +8,7 @@ pub(super) const ID: u32 = MOST_IDS as u32 - 1;
 pub(super) const COUNT_SHIFT: u32 = 24;
 pub(super) const COUNT: u32 = 3 << COUNT_SHIFT;
 
-/// The first token of a piece of the scanner: the seam before it is closed.
+/// The first token of a piece of the scanner. In one pass, the seam before it is closed.
 pub(super) const FIRST: u32 = 1 << 26;
 
 /// The token can be to the left or to the right of an open seam.

@@ -65,7 +65,7 @@ impl FixedPairs {
         pairs.sort_unstable_by_key(|slot| bucket(slot.0));
         let mut buckets: Vec<&[(u64, PairMerge)]> = pairs.chunk_by(|a, b| bucket(a.0) == bucket(b.0)).collect();
         buckets.sort_by_key(|pairs| std::cmp::Reverse(pairs.len()));
-        // If a bucket fits nowhere, retry with a larger table. With a quarter of the slots free this is not expected.
+        // If a bucket fits nowhere, retry with a larger table. With a fifth of the slots free this is not expected.
         let mut size = pairs.len() + pairs.len() / 4 + 4;
         loop {
             if let Some(fixed) = Self::place(&buckets, n_buckets, size) {

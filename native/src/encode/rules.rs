@@ -27,7 +27,7 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
     rules
 }
 
-/// Drops the derivations that never apply.
+/// Of the derivations of a token, keeps the one that applies.
 ///
 /// Merging inside a stretch of text does not depend on its surroundings as long as no merge crosses its ends: if the
 /// lowest rank of the text is inside, it is the lowest inside. So wherever adjacent tokens c and d spell t, merging the

@@ -1,4 +1,4 @@
-//! Phase-1 tokens between the seams that phase 2 must not cross: training counts them, and two-pass encoding merges
+//! Level-1 tokens between the seams that level 2 must not cross: training counts them, and two-pass encoding merges
 //! them.
 
 use std::ops::Range;

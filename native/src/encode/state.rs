@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// Buffers of `Encoder::spans`.
+/// Buffers of `Encoder::spans_with`.
 #[derive(Default)]
 pub(super) struct Spans {
     pub(super) tokens: Vec<u32>,

@@ -60,7 +60,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A cache of `n` sets (a power of two), filled with the known tokens: a third to a half of a text's distinct pieces.
+    /// A cache of `n` sets (a power of two), with the known tokens that fit: a third to a half of a text's distinct pieces.
     pub(super) fn new(level: &Level1, n: usize) -> Self {
         let empty = Set([Entry { key: EMPTY, packed: [0; TOKENS] }; 2]);
         let mut cache = Self { sets: huge_filled(n, empty), records: Vec::new(), written: 0 };

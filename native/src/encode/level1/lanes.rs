@@ -1,7 +1,7 @@
 //! Merges many short sequences in an interleaved way.
 //!
 //! While one sequence waits for the table of pairs, the others proceed. A lane has a fixed size and a step processes
-//! all of it, so no branch depends on the number of tokens left.
+//! all of it, so no loop depends on the number of tokens left.
 
 use crate::count::keys::SHORT;
 use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};

@@ -10,13 +10,13 @@ use crate::encode::packed::FIRST;
 use crate::pretokenize::sink::{each_piece, Sink};
 use crate::runtime::interrupt::poll;
 
-/// Longer pieces of words are cut. Cutting costs more than it saves on shorter ones.
+/// Pieces of more bytes are cut if nothing else says so. Cutting costs more than it saves on shorter ones.
 const WORD: usize = 31;
 
 /// With superwords, pieces up to this length stay whole: in code, most have one to three bytes.
 const TINY: usize = 4;
 
-/// Runs of one byte, such as indentation, are not cut up to this length: they recur, so they are cached whole.
+/// Without superwords, runs of one byte, such as indentation, are not cut up to this length: they recur.
 const LONG_RUN: usize = 1 << 10;
 
 /// Level-1 tokens gathered before level 2 merges them.

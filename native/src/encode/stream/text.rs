@@ -26,7 +26,7 @@ pub struct Target<'a> {
 
 impl PreparedStream {
     /// Takes the next part (whole characters) and appends the ids that no later part can change; with `last`, all ids,
-    /// and resets the stream. Fails if more than `limit` bytes would be pending.
+    /// and resets the stream. Fails if more than `limit` bytes are pending, also of a last part.
     pub fn push(&mut self, part: &[u8], last: bool, target: &mut Target) -> Result<(), String> {
         let Self { early, unnormalized, late, stream } = self;
         let mut rest = Late { unnormalized, late, stream };
