@@ -90,7 +90,9 @@ def test_a_budget_far_beyond_the_text_is_rejected_before_its_steps_are_counted(m
 
 
 def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch):
-    with pytest.raises(UserError, match=r"100,000,000 and 100,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.21 "):
+    with pytest.raises(
+        UserError, match=r"100,000,000 and 100,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.21 "
+    ):
         planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=1.2e8"])
     with pytest.raises(UserError, match=r"2e\+07 FLOPs is less than one step of bpe's model \(2\.5e\+07\)"):
         planned(monkeypatch, ["budget=equal_flops", "budget.train_flops=2e7"])

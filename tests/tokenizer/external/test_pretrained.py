@@ -58,6 +58,9 @@ def trained(**options):
 def test_ids_of_a_sentencepiece_model_equal_the_package(opened, files, name):
     spm = pytest.importorskip("sentencepiece")
     tokenizer, original = opened(name), spm.SentencePieceProcessor(model_file=str(files(name)))
+    mistral = files(name).with_name(f"{name}.v3")  # Mistral's way of naming
+    mistral.write_bytes(files(name).read_bytes())
+    assert load_pretrained(mistral, add_special_tokens=[END]).tokenizer == tokenizer
     for text in TEXTS:
         assert tokenizer.encode_ordinary(text) == original.encode(text)
         assert tokenizer.decode(tokenizer.encode_ordinary(text)) == original.decode(original.encode(text))
