@@ -160,7 +160,8 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             reason=found.reason,
             provenance=found.provenance,
         )
-    if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
+    # Mistral names them tokenizer.model.v3. A protocol buffer begins with a line feed, tiktoken's base64 does not.
+    if ".model" in file.suffixes and read_bytes(file)[:1] == b"\n":
         model = SentencePiece(read_bytes(file), str(file))
         return ExternalTokenizer(model, special_tokens=specials, reason="it is a SentencePiece model")
     try:

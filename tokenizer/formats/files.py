@@ -108,7 +108,8 @@ def _detect(path: Path) -> tuple[str, list[Path]]:
     kind = {".json": "hf", ".tiktoken": "tiktoken", ".model": "tiktoken"}.get(path.suffix)
     if kind is None:
         raise UserError(
-            f"{path} is not a known tokenizer file: it must be a .json, merges.txt, vocab.bpe, .tiktoken or .model file"
+            f"{path} is not a known tokenizer file: it must be a .json, merges.txt, vocab.bpe, .tiktoken or .model "
+            f"file; {hf_import.REMEDY}"
         )
     return kind, [path]
 

@@ -34,6 +34,8 @@ _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "truncatio
 _MEMBERS: dict[str, Any] = {"model": dict, "added_tokens?": list[dict[str, Any]] | None}
 _MEMBERS |= {f"{part}?": dict | None for part in _PARTS}
 _MODEL_KEYS = {*MODEL, "vocab", "merges", "ignore_merges"}
+REMEDY = "a fast tokenizer of transformers writes a tokenizer.json with save_pretrained"
+"""For files of other formats."""
 
 
 def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portable: bool = True) -> Stored:
@@ -62,6 +64,8 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
 
 
 def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
+    if "model" not in found:  # the JSON of another program, such as Mistral's tekken.json, or a vocab.json
+        raise Unsupported(f"is not a tokenizer.json: it has no 'model'; {REMEDY}")
     check_members(found, _MEMBERS, path)
     options = found["model"]
     _check_options(options, path)

@@ -58,6 +58,9 @@ def test_ids_of_a_sentencepiece_model_equal_the_package(opened, files, name):
     tokenizer, original = opened(name), spm.SentencePieceProcessor(model_file=str(files(name)))
     names = list(map(original.id_to_piece, range(len(original))))
     assert [tokenizer.id_to_token(i) for i in range(len(names))] == names
+    mistral = files(name).with_name(f"{name}.v3")  # Mistral's way of naming
+    mistral.write_bytes(files(name).read_bytes())
+    assert load_pretrained(mistral, add_special_tokens=[END]).tokenizer == tokenizer
     for text in TEXTS:
         ids = original.encode(text)
         assert tokenizer.encode_ordinary(text) == ids

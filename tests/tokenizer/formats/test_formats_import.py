@@ -1,5 +1,6 @@
 """Reading and writing other programs' files: round trips, and what the files mean."""
 
+import base64
 import json
 
 import numpy as np
@@ -146,6 +147,14 @@ def test_the_last_rank_of_a_repeated_pair_counts(tmp_path):
     tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=merges))
     assert tokenizer.encode("abc") == [97, 258]
     assert formats.hf_json(tokenizer)["model"]["merges"] == [merge.split(" ") for merge in merges]
+
+
+def test_the_empty_token_of_whispers_ranks_is_an_unused_id(tmp_path):
+    ranks = [base64.b64encode(token).decode() for token in [*(bytes([i]) for i in range(256)), b"ab"]]
+    lines = "".join(f"{token} {rank}\n" for rank, token in enumerate([*ranks, "="]))
+    (tmp_path / "multilingual.tiktoken").write_text(lines)
+    tokenizer = Tokenizer.from_file(tmp_path, pattern="gpt2", special_tokens={"<s>": 258})
+    assert tokenizer.encode("ab<s>", allowed_special="all") == [256, 258]
 
 
 def test_ids_may_have_gaps(tmp_path):

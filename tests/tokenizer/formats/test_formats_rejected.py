@@ -114,9 +114,13 @@ def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp
         Tokenizer.from_file(tmp_path / "none")
     with pytest.raises(UserError, match="contains no tokenizer: looked for superbpe"):
         Tokenizer.from_file(tmp_path)
-    (tmp_path / "a.bin").write_text("")
-    with pytest.raises(UserError, match=r"a\.bin is not a known tokenizer file"):
-        Tokenizer.from_file(tmp_path / "a.bin")
+    for name, message in {
+        "a.bin": r"a\.bin is not a known tokenizer file.*save_pretrained$",
+        "tekken.json": r"tekken\.json is not a tokenizer\.json: it has no 'model'.*save_pretrained$",
+    }.items():
+        (tmp_path / name).write_text('{"vocab": []}')
+        with pytest.raises(UserError, match=message):
+            Tokenizer.from_file(tmp_path / name)
     trained["gpt2"].save(tmp_path / "ours")
     with pytest.raises(UserError, match="of the kind superbpe, which takes no pattern"):
         Tokenizer.from_file(tmp_path / "ours", pattern="gpt2")
