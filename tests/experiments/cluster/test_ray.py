@@ -192,14 +192,6 @@ def test_finished_parts_survive_their_driver_and_a_lost_worker_is_one_line(addre
     assert len(again) <= 10 + 3, "at most those that were running are done twice"
 
 
-def interrupt_after_progress(run):
-    if len(run.submitted) == 2 and all(
-        task in run.signs and run.signs[task][0].done for task in run.submitted.values()
-    ):
-        raise KeyboardInterrupt
-    return 0
-
-
 def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_path, monkeypatch, caplog):
     """Two models on two machines; the command is interrupted, and then a worker is killed: others continue."""
     overrides = tiny_overrides(write_corpus(tmp_path / "tiny.jsonl"), tmp_path)
@@ -207,8 +199,14 @@ def test_models_are_trained_side_by_side_and_survive_their_workers(runner, tmp_p
     elsewhere = [*overrides, f"artifacts={tmp_path}/ray", "runner=ray", "runner.gpus=0"]
     elsewhere.append(f"runner.address={runner.address}")
     run_stages("shard", elsewhere, tmp_path / "shards")
+
+    def interrupt_after_checkpoints(_):
+        if len(list(tmp_path.glob(f"ray/.lm-*.partial/{CHECKPOINT}"))) == 2:
+            raise KeyboardInterrupt
+        return 0
+
     with monkeypatch.context() as patch:
-        patch.setattr(tasks._Run, "done", interrupt_after_progress)
+        patch.setattr(tasks._Run, "done", interrupt_after_checkpoints)
         with pytest.raises(KeyboardInterrupt):
             run_stages("evaluate", elsewhere, tmp_path / "interrupted")
     assert not list((tmp_path / "ray").glob(".tasks*"))
