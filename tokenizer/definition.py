@@ -423,7 +423,8 @@ def other_text(string: str) -> bytes | None:
 def missing_byte(has: Callable[[int], bool]) -> str | None:
     """Message about bytes of UTF-8 without a token; None if all of them have one."""
     missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
-    return f"byte {missing[0]} has no token (nor do {len(missing) - 1} others)" if missing else None
+    others = f" (nor do {len(missing) - 1} others)" if len(missing) > 1 else ""
+    return f"byte {missing[0]} has no token{others}" if missing else None
 
 
 def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _BYTES) -> None:
