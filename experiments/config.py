@@ -179,7 +179,7 @@ class BudgetConfig:
     Attributes:
         mode: The quantity that is equal for all models. The model of the first tokenizer reads `train_bytes`. The
             others take the same steps, each on
-            `equal_bytes`: the same text;
+            `equal_bytes`: the same text (as much, with `lm.train.context_tokens`);
             `equal_deployed_flops`: as much text as costs the same training FLOPs in the model that will be deployed
                 (`deployment`), whose head is a smaller share of the FLOPs than that of a small model;
             `equal_flops`: the same number of training FLOPs of the small models (by the formula in their summaries);

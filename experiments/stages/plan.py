@@ -134,7 +134,20 @@ def plan_rung(
     by_rows = budget.mode == "equal_bytes" and config.context_tokens is None and config.tokens_per_step is None
     plans, amounts = {}, []
     for name, arm in arms.items():
-        tokens = per_step[name].tokens * step / per_step[name].of_mode(budget.mode)
+        share = step / per_step[name].of_mode(budget.mode)  # 1 for the reference, exactly
+        rows = share * config.batch_size
+        if not by_rows and rows < 1:
+            raise UserError(
+                f"budget.mode={budget.mode}: a step of {arm.arm.label}'s model is less than one row; use "
+                f"lm.train.bytes_per_step={math.ceil(1 / rows) * config.bytes_per_step} or more"
+            )
+        if not by_rows and (error := 0.5 / (rows * config.steps)) > budget.tolerance:
+            raise UserError(
+                f"budget.mode={budget.mode}: {arm.arm.label}'s model trains on about {rows * config.steps:.0f} rows, "
+                f"too few for budgets that are equal within budget.tolerance={budget.tolerance:g}; use a larger "
+                f"budget, or accept budget.tolerance={math.ceil(100 * error) / 100:g}"
+            )
+        tokens = share * per_step[name].tokens
         plans[name] = dataclasses.replace(config, tokens_per_step=None if by_rows else tokens)
         planned = measure(model, plans[name], arm, deployment)
         budget.check_epochs(config.steps * planned.bytes, arm.training.contents.n_bytes)

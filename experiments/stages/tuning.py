@@ -50,7 +50,6 @@ class TuningJob:
         model: Shape of the model.
         config: Training settings of the runs.
         factors: Factors on the learning rates.
-        validation_bytes: Text to score the runs on.
         scoring: How it is scored.
     """
 
@@ -59,7 +58,6 @@ class TuningJob:
     model: ModelConfig
     config: TrainConfig
     factors: Sequence[float]
-    validation_bytes: int
     scoring: EvalConfig
 
 
@@ -78,15 +76,17 @@ def _jobs(
     shorter = dataclasses.replace(budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
     try:
         config = dataclasses.replace(
-            lm.train, train_bytes=n_bytes, warmup_steps=warmup, seed=lm.train.seed + _SEED, shuffle=True
+            lm.train,
+            train_bytes=n_bytes,
+            held_back_bytes=lm.tune_validation_bytes,
+            warmup_steps=warmup,
+            seed=lm.train.seed + _SEED,
+            shuffle=True,
         )
         plans = plan_rung(model, config, shorter, arms)
     except UserError as error:
         raise UserError(f"tuning with lm.tune_bytes={n_bytes}: {error}") from None
-    return [
-        TuningJob(name, arm.arm.label, model, plans[name], factors, lm.tune_validation_bytes, scoring)
-        for name, arm in arms.items()
-    ]
+    return [TuningJob(name, arm.arm.label, model, plans[name], factors, scoring) for name, arm in arms.items()]
 
 
 def tune(
@@ -141,7 +141,7 @@ def tune_arm(context: Context, job: TuningJob, arm: Encoded) -> Tuning:
     """
     rows = job.config.rows(arm.open_training())
     try:
-        documents = rows.unread(job.config.steps, job.validation_bytes)
+        documents = rows.held_back(job.config.steps)
     except UserError as error:
         raise UserError(f"tuning {job.label} (lm.tune_bytes, lm.tune_validation_bytes): {error}") from None
     runs = [_run(context, job, arm, factor, documents) for factor in job.factors]
@@ -189,7 +189,6 @@ def _run(context: Context, job: TuningJob, arm: Encoded, factor: float, document
         config={
             **identity(job.model, scaled),
             "factor": factor,
-            "validation_bytes": job.validation_bytes,
             "context_bytes": job.scoring.context_bytes,
             "min_context_bytes": job.scoring.min_context_bytes,
             "version": FORMAT_VERSION,

@@ -43,6 +43,7 @@ class Rows:
         context_bytes: Bytes of a row.
         context_tokens: Tokens of a row instead, for contexts that are equal in tokens; None for `context_bytes`.
         tokens_per_step: Tokens of a step; None for those of `rows_per_step` rows.
+        held_back_bytes: Text of the last documents of the first epoch, at least, that no row has (`held_back`).
         seed: Seed of the order of documents and rows.
         shuffle: False reads the documents of the shards, and their rows, in order.
 
@@ -58,6 +59,7 @@ class Rows:
         context_bytes: int,
         context_tokens: int | None = None,
         tokens_per_step: float | None = None,
+        held_back_bytes: int = 0,
         seed: int,
         shuffle: bool = True,
     ) -> None:
@@ -66,7 +68,10 @@ class Rows:
         self.in_tokens = context_tokens is not None
         self._size = context_tokens or context_bytes
         self._seed, self._shuffle, self._shards = seed, shuffle, shards
-        epoch = max(1, (shards.n_tokens if self.in_tokens else shards.n_bytes) // (self._size * rows_per_step))
+        self._held_back, end = self.stream.last_documents(held_back_bytes, in_tokens=self.in_tokens)
+        # The last target of a row is the first token of the next one.
+        self._steps_before = (end - bool(held_back_bytes)) // (self._size * rows_per_step)
+        epoch = max(1, self._steps_before)
         self._blocks = max(1, min(epoch, shards.n_bytes // _BLOCK_BYTES))  # of the corpus
         self.block_rows = epoch // self._blocks * rows_per_step
         self._fixed = tokens_per_step is None
@@ -108,48 +113,36 @@ class Rows:
             self._block = block
         return self._steps[within]
 
-    def unread(self, steps: int, n_bytes: int) -> NDArray[np.int64]:
-        """The last documents of the first epoch that a run of this many steps of `rows_per_step` rows does not read.
-
-        With contexts in bytes they are the same for every tokenizer.
+    def held_back(self, steps: int) -> NDArray[np.int64]:
+        """The documents that are held back, which are the same for every tokenizer.
 
         Args:
             steps: Steps of the run.
-            n_bytes: Bytes of text that the documents have at least.
 
         Raises:
-            UserError: If less text is left.
+            UserError: If a run of this many steps needs more than the text before them.
         """
-        order, ends = self.stream.first_epoch(in_tokens=self.in_tokens)
-        blocks, part = divmod(steps * self.rows_per_step, self.block_rows)
-        read = np.zeros(max(int(ends[-1]) // self._size + 1, (blocks + 1) * self.block_rows), bool)
-        read[: blocks * self.block_rows] = True
-        read[blocks * self.block_rows + self._permutation(blocks)[:part]] = True
-        until = np.concatenate([[0], np.cumsum(read)])
-        # The last target of a row is the first token of the next one.
-        first = np.maximum(0, -(-np.concatenate([[0], ends[:-1]]) // self._size) - 1)
-        unread = order[until[(ends - 1) // self._size + 1] == until[first]][::-1]
-        size = np.cumsum(self._shards.document_bytes[unread])
-        if not len(size) or size[-1] < n_bytes:
+        if steps > self._steps_before or not len(self._held_back):
             raise UserError(
-                f"a run of {steps:,} steps does not leave {n_bytes:,} of the {self._shards.n_bytes:,} bytes of "
-                "training text unread; use a shorter run or fewer bytes"
+                f"a run of {steps:,} steps does not leave that much of the {self._shards.n_bytes:,} bytes of training "
+                "text unread; use a shorter run or fewer bytes"
             )
-        chosen: NDArray[np.int64] = unread[: np.searchsorted(size, n_bytes) + 1][::-1]
-        return chosen
+        return self._held_back
 
     def _of_equal_tokens(self, block: int, spans: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The rows of each step of a block, int64[rows, 2], by tokens; `spans` are those of equal numbers of rows."""
         further = self._further(block)
-        steps, lacking, following = [], 0.0, next(further)
+        steps, lacking, following = [], 0.0, None
         for rows, until in zip(spans, np.diff(spans)[..., 0].cumsum(1), strict=True):
             wanted = self.tokens_per_step + lacking  # so that the errors of steps do not add up
             kept = int(np.abs(until - wanted).argmin()) + 1
             lacking, more = wanted - until[kept - 1], []
-            while kept == len(rows) and lacking > np.diff(following)[0] / 2:
+            while kept == len(rows) and lacking > 0:
+                following = next(further) if following is None else following
+                if 2 * lacking <= (tokens := following[1] - following[0]):
+                    break
                 more.append(following)
-                lacking -= np.diff(following)[0]
-                following = next(further)
+                lacking, following = lacking - tokens, None
             steps.append(np.concatenate([rows[:kept], more]) if more else rows[:kept])
         return steps
 
@@ -157,8 +150,9 @@ class Rows:
         """Rows for the steps of a block beyond its own, int64[2] each."""
         epoch, number = divmod(block, self._blocks)
         steps = self.block_rows // self.rows_per_step
-        # After those of other blocks, which need half a row for rounding too.
-        first = number * math.ceil(steps * (0.5 + max(0, self.mean_rows - self.rows_per_step)))
+        # After those of other blocks, which also make up for steps of few tokens.
+        spare = 0.5 + 0.25 * math.sqrt(self.rows_per_step)
+        first = number * math.ceil(steps * (spare + max(0, self.mean_rows - self.rows_per_step)))
         while True:
             back, skipped = divmod(first, self.block_rows)
             rows = self._spans((epoch + 1) * self._blocks - 1 - back % self._blocks)[::-1][skipped:]

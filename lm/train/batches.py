@@ -50,7 +50,7 @@ class Batch(NamedTuple):
         parts = math.ceil(len(self.lengths) / (n_rows or len(self.lengths)))
         ends = [len(self.lengths) * part // parts for part in range(parts + 1)]  # of about the same number of rows
         for first, end in pairwise(ends):
-            longest = _rounded(self.lengths[end - 1], multiple)
+            longest = min(_rounded(self.lengths[end - 1], multiple), self.ids.shape[1] - 1)
             part = self.ids[first:end]
             yield part[:, :longest].clamp(min=0), part[:, 1 : longest + 1]
 
@@ -73,7 +73,7 @@ def read_batch(
     # By length, so that rows of about the same length are padded together; every process gets rows of all lengths.
     mine = np.argsort(lengths, kind="stable")[world.rank :: world.size]
     empty = _rounded(len(mine), rows_multiple) - len(mine)
-    longest = _rounded(int(lengths[mine].max(initial=0)), multiple)
+    longest = min(_rounded(int(lengths[mine].max(initial=0)), multiple), rows.most_tokens)
     ids = np.full((empty + len(mine), longest + 1), NO_TARGET, np.int64)
     n_bytes = 0
     for row, (start, stop) in zip(ids[empty:], spans[mine].tolist(), strict=True):

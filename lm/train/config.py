@@ -41,6 +41,7 @@ class TrainConfig:
             nominal: they only give the batch size and the number of steps.
         tokens_per_step: Tokens of one step, instead of `bytes_per_step // context_bytes` rows, to the nearest row; set
             by budgets other than bytes. Bytes then only give the number of steps.
+        held_back_bytes: Training text that the run does not read, so that it can be scored on it.
         document_mask: Tokens attend within their own document only. Position numbers do not restart, since rotary
             attention depends only on their differences.
         matrix_lr: Peak learning rate of Muon, for the layers' matrices.
@@ -72,6 +73,7 @@ class TrainConfig:
     context_bytes: int = 1024
     context_tokens: int | None = None
     tokens_per_step: float | None = None
+    held_back_bytes: int = 0
     document_mask: bool = False
     matrix_lr: float = 0.02
     embedding_lr: float = 0.1
@@ -183,6 +185,7 @@ class TrainConfig:
             context_bytes=self.context_bytes,
             context_tokens=self.context_tokens,
             tokens_per_step=self.tokens_per_step,
+            held_back_bytes=self.held_back_bytes,
             seed=self.seed,
             shuffle=self.shuffle,
         )

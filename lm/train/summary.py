@@ -30,11 +30,8 @@ class TrainingSummary:
         bytes: UTF-8 bytes of text that the run read.
         tokens: Tokens that it read, `end_of_text` included.
         steps: Optimizer steps.
-        mean_bytes_per_step: `bytes` over `steps`.
-        nominal_bytes_per_step: `TrainConfig.bytes_per_step`.
         rows: Mean number of sequences of a step (the batch size).
         context_tokens: Mean number of tokens of a row.
-        longest_row: Tokens of the longest row.
         context_bytes: `TrainConfig.context_bytes`.
         bytes_per_token: Bytes of text per token, `end_of_text` included.
         epochs: How often the run reads the shards.
@@ -55,11 +52,8 @@ class TrainingSummary:
     bytes: int
     tokens: int
     steps: int
-    mean_bytes_per_step: float
-    nominal_bytes_per_step: int
     rows: float
     context_tokens: float
-    longest_row: int
     context_bytes: int
     bytes_per_token: float
     epochs: float

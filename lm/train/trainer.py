@@ -48,7 +48,7 @@ class DivergedError(UserError):
 class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
-    Each process of a distributed run reads an equal share of the rows of every batch, so the batch does not depend on
+    Each process of a distributed run reads its share of the rows of every batch, so the batch does not depend on
     their number. They hold the same state. The first process writes the files.
     """
 
@@ -92,9 +92,8 @@ class Trainer:
         self.multiple, self.rows_multiple, self.part = 1, 1, config.microbatch_size
         if self.identity.get("compile"):  # layers are compiled once per shape, so there must be few
             self.multiple = math.ceil(self.rows.most_tokens / _SHAPES)
-            mine = config.batch_size / self.world.size
-            if config.tokens_per_step is not None:  # the rows of most steps
-                mine = math.ceil(1.05 * self.rows.mean_rows / self.world.size) + 1
+            usual = 1.0 if config.tokens_per_step is None or self.rows.in_tokens else 1.05 + 1 / self.rows.mean_rows
+            mine = math.ceil(usual * self.rows.mean_rows / self.world.size - 1e-6)  # rows of most steps
             self.part = self.rows_multiple = math.ceil(mine / math.ceil(mine / (config.microbatch_size or mine)))
 
     def check_identity(self, identity: dict[str, Any], folder: Path, ignored: Sequence[str] = ()) -> None:
@@ -297,11 +296,8 @@ class Trainer:
             bytes=bytes_seen,
             tokens=self.tokens,
             steps=self.step,
-            mean_bytes_per_step=bytes_seen / self.step,
-            nominal_bytes_per_step=config.bytes_per_step,
             rows=self.rows.mean_rows,
             context_tokens=self.rows.mean_tokens,
-            longest_row=self.longest_row,
             context_bytes=config.context_bytes,
             bytes_per_token=bytes_seen / max(1, self.tokens),
             epochs=self.epochs,

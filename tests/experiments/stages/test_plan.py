@@ -77,13 +77,23 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
     [
         ([BYTES, "budget.tolerance=0.001"], r"train on 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"),
         (["budget=equal_flops", "budget.train_flops=1e22"], "epochs"),
-        (["budget=equal_flops", "budget.train_flops=1.2e8"], r"00 FLOPs instead of 120,000,000; .*tolerance=0\.21 "),
+        (["budget=equal_tokens", "budget.train_bytes=8192"], r"about 8 rows, too few .*tolerance=0\.07"),
+        (
+            ["budget=equal_flops", "budget.train_flops=1.2e8", "budget.tolerance=0.02"],
+            "00 FLOPs instead of 120,000,000; ",
+        ),
         (["budget=equal_flops", "budget.train_flops=2e7"], r"less than one step of bpe's model \(2\.5e\+07\)"),
     ],
 )
 def test_a_budget_that_cannot_be_met(monkeypatch, words, message):
     with pytest.raises(UserError, match=message):
         planned(monkeypatch, words)
+
+
+def test_a_step_of_less_than_one_row(monkeypatch):
+    monkeypatch.setitem(STEPS, "superbpe", Amounts(1000.0, 300.0, 1.0))
+    with pytest.raises(UserError, match=r"model is less than one row; use lm\.train\.bytes_per_step=16384 or"):
+        planned(monkeypatch, [BYTES, "budget=equal_tokens", "lm.train.context_bytes=8192"])
 
 
 @pytest.mark.parametrize("entry", ["0.1", "1e9"])
@@ -102,7 +112,7 @@ def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("budget.tolerance")]
     run_stages("train_lm", [*words, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"], tmp_path)
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
-    nominal = summaries[0]["steps"] * summaries[0]["nominal_bytes_per_step"]
+    nominal = summaries[0]["steps"] * summaries[0]["run"]["train"]["bytes_per_step"]
     assert len(summaries) == 3
     for summary in summaries:  # each row is rounded to a token
         assert summary["bytes"] == pytest.approx(nominal, rel=0.01)

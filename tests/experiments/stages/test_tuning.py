@@ -55,7 +55,7 @@ def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny, tmp_path):
     for arm in outcome.rungs[-1].arms:
         shards = open_shards(arm.training, arm.arm)
         train = TrainConfig(**next(iter(runs.values())).manifest.config["train"])
-        documents = train.rows(shards).unread(train.steps, 5000)
+        documents = train.rows(shards).held_back(train.steps)
         assert 5000 <= shards.document_bytes[documents].sum() < 5000 + shards.document_bytes.max()
         order = np.random.default_rng([1_000_000, 0]).permutation(shards.n_documents)
         assert documents.tolist() == [i for i in order if i in documents]

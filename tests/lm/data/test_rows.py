@@ -87,13 +87,14 @@ def test_rows_of_equal_tokens(shards):
     assert rows.mean_tokens == rows.most_tokens == 25
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_steps_of_equal_tokens(shards, monkeypatch, blocks):
+@pytest.mark.parametrize(("blocks", "n_rows"), [(1, 4), (3, 4), (3, 32)])
+def test_steps_of_equal_tokens(shards, monkeypatch, blocks, n_rows):
     monkeypatch.setattr("lm.data.rows._BLOCK_BYTES", shards.n_bytes // blocks)
-    usual = make(shards)
+    options = {"context_bytes": 400 // n_rows, "rows_per_step": n_rows}
+    usual = make(shards, **options)
     for share in (0.6, 1.0, 1.15):
-        rows = make(shards, tokens_per_step=share * usual.tokens_per_step)
-        assert rows.mean_rows == pytest.approx(4 * share)
+        rows = make(shards, **options, tokens_per_step=share * usual.tokens_per_step)
+        assert rows.mean_rows == pytest.approx(n_rows * share)
         steps = int(0.7 * shards.n_bytes / 400 / max(1, share))
         spans = [rows.spans(step) for step in range(steps)]
         tokens = [int(np.diff(rows).sum()) for rows in spans]
@@ -102,23 +103,30 @@ def test_steps_of_equal_tokens(shards, monkeypatch, blocks):
         together = np.concatenate(spans)
         assert len(np.unique(together[:, 0])) == len(together)  # no row is read twice
         for step in range(steps):  # some of the usual rows, or all and more
-            shared = min(4, len(spans[step]))
+            shared = min(n_rows, len(spans[step]))
             assert spans[step][:shared].tolist() == usual.spans(step)[:shared].tolist()
-        assert make(shards, tokens_per_step=rows.tokens_per_step).spans(steps - 1).tolist() == spans[-1].tolist()
+        again = make(shards, **options, tokens_per_step=rows.tokens_per_step)
+        assert again.spans(steps - 1).tolist() == spans[-1].tolist()
     with pytest.raises(ValueError, match="tokens_per_step=1 is less than a row of about"):
         make(shards, tokens_per_step=1.0)
 
 
-@pytest.mark.parametrize("steps", [1, 40, 160])
-def test_unread_documents_are_in_no_row_of_the_run(shards, steps):
-    rows = make(shards, rows_per_step=1)
-    unread = rows.unread(steps, 300).tolist()
+@pytest.mark.parametrize("share", [None, 1.15])
+def test_documents_that_are_held_back_are_in_no_row_of_the_run(shards, share):
+    tokens = share and share * make(shards).tokens_per_step
+    rows = make(shards, held_back_bytes=6000, tokens_per_step=tokens)
+    held_back = rows.held_back(1).tolist()
+    order = rows.stream._epoch(0).order.tolist()
+    assert held_back == order[-len(held_back) :]
+    assert 6000 <= sum(len(DOCUMENTS[i].encode()) for i in held_back) < 6000 + 5000
+    steps = (shards.n_bytes - 6000 - 5000) // 400
+    assert rows.held_back(steps).tolist() == held_back
     read = {i for step in range(steps) for span in rows.spans(step).tolist() for i in _documents(rows, shards, span)}
-    assert read.isdisjoint(unread)
-    assert 300 <= sum(len(DOCUMENTS[i].encode()) for i in unread) < 300 + 5000
-    assert len(read) > steps / 60
-    with pytest.raises(ValueError, match=f"a run of {steps} steps does not leave 1,000,000 of the"):
-        rows.unread(steps, 1_000_000)
+    assert read.isdisjoint(held_back)
+    assert len(read) > 0.9 * (len(DOCUMENTS) - len(held_back))
+    for n_bytes, n_steps in ((6000, steps + 20), (1_000_000, 1), (shards.n_bytes - 100, 1)):
+        with pytest.raises(ValueError, match=f"a run of {n_steps} steps does not leave that much of the"):
+            make(shards, held_back_bytes=n_bytes).held_back(n_steps)
 
 
 def test_a_block_is_not_longer_than_the_corpus(shards):
@@ -126,8 +134,6 @@ def test_a_block_is_not_longer_than_the_corpus(shards):
     assert rows.block_rows == 2 * (shards.n_bytes // 40_000)
     steps = rows.block_rows // 2
     assert max(rows.spans(step).max() for step in range(steps)) <= shards.n_tokens
-    with pytest.raises(ValueError, match="does not leave 1 of"):
-        rows.unread(steps + 1, 1)
 
 
 def _documents(rows, shards, span):
@@ -141,4 +147,5 @@ def test_text_that_a_tokenizer_changes_is_shared_out_evenly(shards, monkeypatch)
     positions = usual.stream.tokens_at(np.arange(0, shards.n_bytes, 50))
     covered = 2 * shards.token_byte_lengths[shards.tokens(0, shards.n_tokens)].astype(np.uint32)  # twice as much text
     monkeypatch.setattr(shards, "covered_bytes", covered)
+    monkeypatch.setattr("lm.data.stream._GROUP_TOKENS", 300)
     assert make(shards).stream.tokens_at(np.arange(0, shards.n_bytes, 50)).tolist() == positions.tolist()
