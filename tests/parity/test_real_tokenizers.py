@@ -50,13 +50,13 @@ MiniMax M3       | core  | normal | tokenizers     | OFFLINE/minimax-m3/tokenize
 Jiutian          | other | lossy  | tokenizers     | OFFLINE/jiutian-139moe-chat/tokenizer.json.zip
 Mistral v1       | other | exact  | mistral_common | mistral_common/data/tokenizer.model.v1
 Mistral v3       | other | exact  | mistral_common | mistral_common/data/mistral_instruct_tokenizer_240323.model.v3
+Mistral Tekken   | core  | exact  | mistral_common | mistral_common/data/tekken_240911.json
 Gemma 3          | other | exact  | sentencepiece  | gemini-tokenizer/resources/gemma3_cleaned_262144_v2.spiece.model
 Jurassic 2       | other | lossy  | sentencepiece  | ai21_tokenizer/resources/j2-tokenizer/j2-tokenizer.model
 Nepali WordPiece | other | lossy  | tokenizers     | nepalitokenizers/models/WordPiece.json
 Mon Unigram      | other | lossy  | tokenizers     | mon_tokenizer/data/mon_tokenizer.json
 Uzbek BPE        | other | lossy  | tokenizers     | zirhuzbpe/data/tokenizer.json
 pix2tex          | other | lossy  | tokenizers     | pix2tex/model/dataset/tokenizer.json
-Mistral Tekken   | none  | is not a tokenizer.json: it has no 'model' | | mistral_common/data/tekken_240911.json
 RWKV World       | none  | is not a known tokenizer file              | | rwkv/rwkv_vocab_v20230424.txt
 CLIP             | none  | is not a known tokenizer file              | | open_clip/bpe_simple_vocab_16e6.txt.gz
 HanBERT          | none  | is not a known tokenizer file              | | hanbert_tokenizer/moran/vocab_54k.txt
@@ -85,7 +85,9 @@ def own_encoder(software, path):
         opened.encode_special_tokens = True
         return lambda text: opened.encode(text, add_special_tokens=False).ids
     if software == "mistral_common":
-        opened = importlib.import_module(f"{software}.tokens.tokenizers.sentencepiece").SentencePieceTokenizer(path)
+        kind = "tekken" if path.suffix == ".json" else "sentencepiece"
+        module = importlib.import_module(f"{software}.tokens.tokenizers.{kind}")
+        opened = module.Tekkenizer.from_file(path) if kind == "tekken" else module.SentencePieceTokenizer(path)
         return lambda text: opened.encode(text, bos=False, eos=False)
     if software == "sentencepiece":
         return module.SentencePieceProcessor(model_file=str(path)).encode

@@ -73,7 +73,9 @@ def _read_other(
     kind: str, files: list[Path], pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None
 ) -> Stored:
     if kind == "hf":
-        return hf_import.parse(read_json(files[0]), files[0])
+        content = read_json(files[0])
+        is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
+        return (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
     if kind == "gpt2":
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)

@@ -64,7 +64,7 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
 
 
 def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
-    if "model" not in found:  # the JSON of another program, such as Mistral's tekken.json, or a vocab.json
+    if "model" not in found:  # the JSON of another program, such as a vocab.json
         raise Unsupported(f"is not a tokenizer.json: it has no 'model'; {REMEDY}")
     check_members(found, _MEMBERS, path)
     options = found["model"]

@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ from tokenizer import _native, patterns
 from tokenizer.definition import MOST_IDS, NO_TOKEN, Definition, Described, Stored, missing_byte
 from tokenizer.errors import UserError, check_choice, needs_extra, quoted, shortened
 from tokenizer.files import read_text
+from tokenizer.formats.checks import check_members
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.portable import may_be_empty
 from tokenizer.patterns import Pattern
 
+_FIRST_OF_TEKKEN = ("<unk>", "<s>", "</s>")
+"""The first special tokens of a tekken.json that names none."""
 PREFIX = "tiktoken:"
 """Start of a source that names an encoding of tiktoken."""
 
@@ -100,6 +104,34 @@ def from_ranks(
         },
     )
     return Stored(definition, {"imported": {"format": "tiktoken"}})
+
+
+def from_tekken(content: Mapping[str, Any], path: Path) -> Stored:
+    """Build the tokenizer of Mistral's tekken.json: special tokens, and after them tiktoken's ranks.
+
+    Raises:
+        UserError: the file is damaged; as for `from_ranks`.
+    """
+    entries = list[dict[str, Any]]
+    check_members(content, {"config": dict[str, Any], "vocab": entries, "special_tokens?": entries | None}, path)
+    config, ranks = content["config"], dict[bytes, int]()
+    sizes = {"default_vocab_size": int, "default_num_special_tokens": int}
+    check_members(config, {"pattern": str, **sizes}, path, "config.")
+    n_tokens, first = (config[name] for name in sizes)
+    for entry in content["vocab"]:
+        check_members(entry, {"rank": int, "token_bytes": str}, path, "vocab.")
+        with suppress(ValueError):
+            if entry["rank"] < n_tokens - first:
+                ranks[base64.b64decode(entry["token_bytes"], validate=True)] = first + entry["rank"]
+    if len(ranks) != n_tokens - first:
+        raise UserError(f"{path} is damaged: it has {len(ranks)} different tokens, not {n_tokens - first}")
+    named = content.get("special_tokens") or [{"rank": i, "token_str": each} for i, each in enumerate(_FIRST_OF_TEKKEN)]
+    for entry in named:
+        check_members(entry, {"rank": int, "token_str": str}, path, "special_tokens.")
+    specials = {entry["token_str"]: entry["rank"] for entry in named}
+    found = from_ranks(ranks, pattern=config["pattern"], special_tokens=specials)
+    end = "</s>" if "</s>" in specials else None
+    return Stored(replace(found.definition, end_of_text=end), {"imported": {"format": "tekken"}})
 
 
 def from_encoding(encoding: Any) -> Stored:

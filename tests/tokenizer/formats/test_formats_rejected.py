@@ -1,12 +1,15 @@
 """Parts of other programs' files that cannot be read or written are rejected by name."""
 
+import json
 from base64 import b64encode
 
 import pytest
 
+from tests import texts
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split, write_gpt2
 from tokenizer import Tokenizer, UserError, formats
 from tokenizer.formats import tiktoken
+from tokenizer.patterns import resolve
 
 # Rejected parts, by name.
 
@@ -116,6 +119,28 @@ def test_damaged_ranks_are_rejected(content, message, tmp_path):
         Tokenizer.from_file(tmp_path, pattern="gpt2")
 
 
+def test_tekken(trained, tmp_path):
+    ranks = tiktoken.export(trained["gpt2"])["mergeable_ranks"]
+    vocab = [{"rank": i, "token_bytes": b64encode(token).decode(), "token_str": None} for token, i in ranks.items()]
+    config = {"pattern": resolve("gpt2").regex, "default_vocab_size": len(vocab), "default_num_special_tokens": 100}
+    config["num_vocab_tokens"] = len(vocab)  # the last 100 are unused
+    path = tmp_path / "tekken.json"
+    path.write_text(json.dumps({"config": config, "vocab": vocab}))
+    tokenizer = Tokenizer.from_file(path)
+    expected = Tokenizer(tiktoken.from_ranks(dict(list(ranks.items())[:-100]), pattern="gpt2").definition)
+    text = texts.generated(0)
+    assert tokenizer.encode(text) == [100 + i for i in expected.encode(text)]
+    assert (tokenizer.end_of_text, tokenizer.special_tokens) == ("</s>", {"<unk>": 0, "<s>": 1, "</s>": 2})
+    for damage, message in [
+        ({"vocab": vocab[1:]}, "it has 1098 different tokens, not 1099"),
+        ({"vocab": [*vocab[1:], {"rank": 0}]}, "the key 'vocab.token_bytes' is missing"),
+        ({"special_tokens": [{"rank": 0}]}, "the key 'special_tokens.token_str' is missing"),
+    ]:
+        path.write_text(json.dumps({"config": config, "vocab": vocab} | damage))
+        with pytest.raises(UserError, match=f"tekken.json is damaged: {message}"):
+            Tokenizer.from_file(path)
+
+
 def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         Tokenizer.from_file(tmp_path / "none")
@@ -123,7 +148,7 @@ def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp
         Tokenizer.from_file(tmp_path)
     for name, message in {
         "a.bin": r"a\.bin is not a known tokenizer file.*save_pretrained$",
-        "tekken.json": r"tekken\.json is not a tokenizer\.json: it has no 'model'.*save_pretrained$",
+        "vocab.bin.json": r"vocab\.bin\.json is not a tokenizer\.json: it has no 'model'.*save_pretrained$",
     }.items():
         (tmp_path / name).write_text('{"vocab": []}')
         with pytest.raises(UserError, match=message):
