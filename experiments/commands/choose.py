@@ -74,13 +74,7 @@ def parser() -> Parser:
     add("--reference", metavar="NAME", help="tokenizer to compare with (the cheapest BPE of the first pattern)")
     add("--sizes", nargs="+", type=whole(257), metavar="N", help="sizes of the vocabulary (8k 16k 32k 64k)")
     add("--patterns", nargs="+", metavar="PATTERN", help=f"patterns ({' '.join(PATTERNS)}, and those of the presets)")
-    add(
-        "--presets",
-        nargs="*",
-        choices=PRESETS,
-        metavar="PRESET",
-        help=f"superwords ({' '.join(PRESETS_TRIED)}): {', '.join(PRESETS)}",
-    )
+    add("--presets", nargs="*", choices=PRESETS, metavar="PRESET", help=f"superwords ({' '.join(PRESETS_TRIED)})")
     add(
         "--transitions", nargs="+", type=transition, metavar="SHARE",
         help="where superwords start: shares of the vocabulary, or numbers of tokens (0.8 0.9)",

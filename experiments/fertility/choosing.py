@@ -111,24 +111,18 @@ def finalists(priced: Sequence[Mapping[str, Any]], reference: str, least: float)
     cheaper.sort(key=lambda one: one["relative"])
     best = cheaper[0]
     near = [one for one in cheaper if one["relative"] <= best["relative"] * (1 + _NEAR)]
+    near.sort(key=lambda one: one["vocab_size"])
+    others = [one for one in cheaper if bool(one["superwords"]) != bool(best["superwords"])]
     reasons = (
         ([best], "the cheapest to serve"),
-        (
-            sorted(near, key=lambda one: one["vocab_size"]),
-            f"the smallest vocabulary within {100 * _NEAR:g} % of that cost",
-        ),
-        (
-            [one for one in cheaper if bool(one["superwords"]) != bool(best["superwords"])],
-            f"the cheapest with{'out' * bool(best['superwords'])} superwords",
-        ),
+        (near, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost"),
+        (others, f"the cheapest with{'out' * bool(best['superwords'])} superwords"),
         ([one for one in cheaper if one["recipe"] != best["recipe"]], "the cheapest with another recipe"),
     )
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
             one = rivals[0]
             low, high = (signed(100 * (one[f"relative_{end}"] - 1), 1) for end in ("low", "high"))
-            saving = (
-                f"{percent_change(one['relative'], 1)} FLOPs per byte against {reference} (95 %: {low} to {high} %)"
-            )
-            chosen.setdefault(one["name"], f"{reason}: {saving}")
+            saving = f"{percent_change(one['relative'], 1)} FLOPs per byte against {reference}"
+            chosen.setdefault(one["name"], f"{reason}: {saving} (95 %: {low} to {high} %)")
     return chosen
