@@ -143,7 +143,7 @@ class Tokenizer(TokenizerLike):
 
         An imported tokenizer does not say which merges are phase 2's: any merge may be.
         """
-        first = 0 if self.fence is None else self.n_phase1_merges
+        first = 0 if self.fence is None and "imported" in self.provenance else self.n_phase1_merges
         made = dict.fromkeys(self.merge_ids[first:, 2].tolist())  # several merges may make one token
         return np.array([i for i in made if n_words(self.vocab[i]) > 1], dtype=np.int64)
 

@@ -264,8 +264,8 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
             parsed.extend(parser.parse_overrides([text]))
         except HydraException:
             raise UserError(
-                f"cannot read the override {text!r}: write key=value, lists as key=[a,b], and quote a "
-                "value with spaces, commas or brackets twice: 'key=\"a b\"'"
+                f"cannot read the override {text!r}: write key=value (for text: corpus=files corpus.paths=[FILE]), "
+                "lists as key=[a,b], and quote a value with spaces, commas or brackets twice: 'key=\"a b\"'"
             ) from None
         if parsed[-1].key_or_group == "arms":
             for name in filter(None, map(str.strip, re.split(r"choice\(|[\[\]{},'\"()]", text.partition("=")[2]))):

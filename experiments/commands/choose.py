@@ -36,6 +36,8 @@ from experiments.fertility.counting import read, tally, text_of
 from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
+from lm.evaluate.bits_per_byte import SOURCE
+from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from superbpe import PRESETS
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer.corpus.origins import documents_by_origin
@@ -47,7 +49,7 @@ from tokenizer.progress import Throttle, thread_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from experiments.fertility.counting import Tally
+    from experiments.fertility.counting import Documents, Tally
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"
@@ -61,7 +63,6 @@ TEST_BYTES = 1_000_000
 """Most text, as stored, that the command for the models scores."""
 SAMPLE_BYTES = 1_000_000
 """Text on which a tokenizer that only other software can run is measured: that software may take a second per MB."""
-_EXAMPLES = 12
 
 
 def parser() -> Parser:
@@ -163,7 +164,7 @@ def run(arguments: argparse.Namespace) -> None:
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
             "bakeoff": _bakeoff(
-                arguments, corpus, places, [one["vocab_size"] for one in priced if one["name"] in places]
+                arguments, corpus, documents, places, [one["vocab_size"] for one in priced if one["name"] in places]
             ),
             "tokenizers": priced,
         }
@@ -209,7 +210,7 @@ def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Prog
         if n_documents < measures.LEAST_DOCUMENTS:
             raise UserError(
                 f"only {n_documents} documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} are "
-                "required; use more text, a larger --heldout, or name the string between documents with --separator"
+                "required; use more documents (a .txt file is one, unless --separator splits it) or a larger --heldout"
             )
         write_json(record, split)
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))
@@ -219,12 +220,12 @@ def _examples(counted: Tally) -> list[str]:
     """The superwords that occur most in the text."""
     tokenizer = counted.tokenizer
     ids = tokenizer.superword_ids()
-    best = ids[np.argsort(-counted.counts[ids], kind="stable")[:_EXAMPLES]].tolist()
+    best = ids[np.argsort(-counted.counts[ids], kind="stable")[:12]].tolist()
     return [tokenizer.vocab[i].decode(errors="replace") for i in best if counted.counts[i]]
 
 
 def _bakeoff(
-    arguments: argparse.Namespace, corpus: Corpus, places: dict[str, str], sizes: Sequence[int]
+    arguments: argparse.Namespace, corpus: Corpus, documents: Documents, places: dict[str, str], sizes: Sequence[int]
 ) -> dict[str, Any]:
     """Words of the command that compares the finalists on text that was not read here, and its seconds on two cores.
 
@@ -245,5 +246,7 @@ def _bakeoff(
     for arm, place in arms.items():
         words.append(f"arms.{arm}.{'file' if Path(place).exists() else 'pretrained'}={json.dumps(place)}")
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
+    if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[SOURCE]:  # so few decide nothing
+        words.append("eval.cluster=document")
     seconds = sum(600 * (0.8e6 + 128 * size) / (0.8e6 + 128 * 8192) for size in sizes)
     return {"command": words, "seconds": seconds}

@@ -164,7 +164,7 @@ def _row(arm: ArmResult, deployment: Deployment) -> dict[str, Any]:
         ),
         "train_seconds": model.seconds,
         "parameters": model.parameters_total,
-        "context_tokens": model.context_tokens,
+        "context_tokens": round(model.context_tokens),
         "cost": dataclasses.asdict(scores.cost),
     }
 

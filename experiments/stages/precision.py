@@ -56,8 +56,8 @@ def announce(context: Context, config: Config, documents: Artifact[HeldoutDocume
     if effective < FEWEST_EFFECTIVE[unit]:
         if config.corpus.heldout_sample < 1:
             remedies.append("a larger corpus.heldout_sample")
-        elif unit == SOURCE:
+        if unit == SOURCE:
             remedies.append("eval.cluster=document if the sources are arbitrary parts of one collection")
-        else:
+        elif config.corpus.heldout_sample == 1:
             remedies.append("a larger corpus.heldout_fraction, or corpus.heldout_paths")
     say(f"no verdict about tokenizers will be possible: {reason}; add {' and '.join(remedies)}", style="yellow")

@@ -151,7 +151,7 @@ class TrainConfig:
         if self.decay != "cosine" and (self.warmup_steps or 0) > self.steps * (1 - self.decay_fraction):
             raise UserError(
                 f"warmup_steps={self.warmup_steps} and decay_fraction={self.decay_fraction} overlap in a run of "
-                f"{self.steps} steps; use a longer run or fewer warmup_steps"
+                f"{self.steps} steps; use a longer run (train_bytes) or fewer warmup_steps"
             )
         warmup = self.warmup_fraction * self.steps if self.warmup_steps is None else self.warmup_steps
         return Schedule(self.steps, warmup, self.decay_fraction * self.steps, self.decay)

@@ -156,7 +156,7 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
     assert rows["other"]["documents"] == -(-n_documents // 4)  # of other software
     found, alone = rows["bpe-o200k-600"], {one["name"]: one for one in report["tokenizers"]}["bpe-o200k-600"]
     assert found == alone | {key: value for key, value in found.items() if key.startswith("relative")}
-    assert f"and was measured on {rows['other']['documents']} documents" in capsys.readouterr().out
+    assert f", on {rows['other']['documents']} documents" in capsys.readouterr().out
 
 
 def test_prices_are_those_of_the_deployment(report):
