@@ -46,7 +46,7 @@ _EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patte
 
 NAMES = tuple(_BY_NAME)
 FULL_STRENGTH = "o200k"
-"""The default: within 2 % of the fewest tokens on each kind of text in docs/superbpe.md, and widely known."""
+"""The default: within 2 % of the fewest tokens on each kind of text in docs/tokenizers.md, and widely known."""
 
 
 def resolve(pattern: str | Pattern) -> Pattern:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenizer import formats
 from tokenizer.definition import Stored
-from tokenizer.errors import UserError, listed, needs_extra, quoted, shortened
+from tokenizer.errors import UserError, did_you_mean, listed, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
@@ -133,7 +133,8 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
     """Folder and commit of the tokenizer files of a repository; `huggingface_hub` caches them, for use offline too."""
     with needs_extra(f"{quoted(repository)} is not a local file or folder, and to download it: "):
         from huggingface_hub import errors, snapshot_download
-    what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
+    near = did_you_mean(repository, [path.name for path in Path().iterdir()])
+    what = f"{repository}{near}" + ("" if revision is None else f" at revision {revision}")
     try:
         folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(_DOWNLOADED))
     except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:
