@@ -98,7 +98,7 @@ class DocumentStream:
         return positions
 
     def last_documents(self, n_bytes: int, *, in_tokens: bool = False) -> tuple[NDArray[np.int64], int]:
-        """Indices of the last documents of the first epoch, of `n_bytes` or more, and the size of the text before them."""
+        """Indices of the last documents of the first epoch, of at least `n_bytes`, and the size of the text before."""
         order, ends = self._epoch(0)
         text = np.cumsum(self._shards.document_bytes[order])
         first = int(np.searchsorted(text, text[-1] - n_bytes, side="right"))
