@@ -133,13 +133,13 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
     """Folder and commit of the tokenizer files of a repository; `huggingface_hub` caches them, for use offline too."""
     with needs_extra(f"{quoted(repository)} is not a local file or folder, and to download it: "):
         from huggingface_hub import errors, snapshot_download
-    near = did_you_mean(repository, [path.name for path in Path().iterdir()])
-    what = f"{repository}{near}" + ("" if revision is None else f" at revision {revision}")
+    what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
     try:
         folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(_DOWNLOADED))
     except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:
+        near = did_you_mean(repository, [path.name for path in Path().glob("*")])
         raise UserError(
-            f"{what} is neither a local file or folder nor in the cache of huggingface_hub, and cannot be downloaded "
+            f"{what}{near} is neither a local file or folder nor in the cache of huggingface_hub, and cannot be downloaded "
             f"({shortened(error)}); check the name and the network, accept the terms at "
             f"https://huggingface.co/{repository} if it is gated, and run `hf auth login` if it is private"
         ) from None

@@ -43,7 +43,7 @@ def parse(path: Path) -> dict[bytes, int]:
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
-        if not line or line.split()[0] == "=":  # Whisper's file has an empty token, which no text contains
+        if not line or re.match(r"=\s", line):  # Whisper's file has an empty token, which no text contains
             continue
         found, spelled = re.fullmatch(r"(\S+)\s+([0-9]+)\s*", line), None  # int() also takes signs and underscores
         with suppress(ValueError):

@@ -100,6 +100,7 @@ def test_damaged_gpt2_files_are_rejected(file, content, message, trained, tmp_pa
         ("YQ== 0\nYQ== 1\n", "line 2: the token b'a' is empty or a duplicate"),
         ("YQ==\n", "line 1: 'YQ==' is not a base64 token"),
         ("%% 3\n", "is not a base64 token"),
+        (" \n", "line 1: ' ' is not a base64 token"),
         ("YQ== x\n", "is not a base64 token"),
         ("YQ== 0\n", r"byte 0 has no token \(nor do 241 others\)"),
         pytest.param(
