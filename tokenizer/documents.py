@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -31,15 +31,17 @@ def given(texts: Texts) -> Given:
     Raises:
         UserError: `texts` is a single string or not a sequence, or an Arrow array of another type or with nulls.
     """
-    if isinstance(texts, str):
-        raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
-    if isinstance(texts, _native.Batch):
-        return texts
-    if _is_arrow(texts):
-        return _buffers(texts)
-    if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
-        raise UserError(f"texts are {type(texts).__name__}; a batch is a list of strings, or an Arrow array of them")
-    texts = texts if isinstance(texts, list) else list(texts)
+    if not isinstance(texts, list):
+        if isinstance(texts, str):
+            raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
+        if isinstance(texts, _native.Batch):
+            return texts
+        if _is_arrow(texts):
+            return _buffers(texts)
+        if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
+            kind = type(texts).__name__
+            raise UserError(f"texts are {kind}; a batch is a list of strings, or an Arrow array of them")
+        texts = list(texts)
     not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
     return texts
 
@@ -69,9 +71,8 @@ def not_files(texts: Iterable[Any], remedy: str) -> Iterator[Any]:
 
 
 def _names_a_file(text: object) -> bool:
-    with suppress(OSError, ValueError):  # too long for a name, or with characters that names cannot have
-        return isinstance(text, str) and 0 < len(text) < _LONGEST_NAME and Path(text).is_file()
-    return False
+    # This runs for every call; `os.path` takes half of the time of `Path`. A name with a line feed is not meant.
+    return isinstance(text, str) and len(text) < _LONGEST_NAME and "\n" not in text and os.path.isfile(text)  # noqa: PTH113
 
 
 def _is_arrow(value: object) -> bool:

@@ -108,6 +108,8 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     Raises:
         UserError: the value is not a whole number, or is out of range.
     """
+    if type(value) is int and least <= value and (most is None or value <= most):
+        return  # the common case
     number = None
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):
         with suppress(TypeError):  # most arrays have no index

@@ -109,11 +109,6 @@ class SpecialSets:
         Raises:
             UserError: the text contains a disallowed string, or an allowed one is not a special token.
         """
-        try:
-            if allowed in _NOTHING and disallowed in _NOTHING:
-                return self.ordinary  # fast path for the common case
-        except ValueError:  # an array, which `resolve` rejects
-            pass
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None and (found := forbidden[1].find(text)) is not None:
             _refuse("the text", forbidden[0][found])
@@ -134,6 +129,11 @@ class SpecialSets:
         Raises:
             UserError: an allowed string is not a special token.
         """
+        try:
+            if allowed in _NOTHING and disallowed in _NOTHING:
+                return self.ordinary, None  # the common case
+        except ValueError:  # of an array, which is rejected below
+            pass
         special = _as_set(allowed, "allowed_special", self._all)
         if unknown := special - self._all:
             raise UserError(

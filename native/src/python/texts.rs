@@ -10,10 +10,11 @@ use crate::text::documents::{check_utf8, slices};
 /// Documents from Python.
 #[derive(FromPyObject)]
 pub enum Texts<'py> {
+    /// First, because calls with one short text should not wait for the others' errors.
+    Strings(Vec<Bound<'py, PyString>>),
     Batch(PyRef<'py, Batch>),
     /// UTF-8 and offsets into it (Arrow's layout).
     Buffers(PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>),
-    Strings(Vec<Bound<'py, PyString>>),
 }
 
 impl Texts<'_> {
