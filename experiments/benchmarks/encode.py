@@ -107,7 +107,7 @@ def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple
     wrong = {}
     for job in jobs:
         differ = sum(one != other for one, other in zip_longest(expected.lines, job.lines))
-        reason = job.facts.get("refused", f"other ids in {differ:,} documents" if differ else "")
+        reason = job.refused or (f"other ids in {differ:,} documents" if differ else "")
         if reason:
             wrong[job.name] = reason
     return [*jobs, expected], wrong

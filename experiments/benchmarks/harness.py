@@ -7,6 +7,7 @@ framework do not have to install them. Every job of `jobs.py` runs in its own pr
 from __future__ import annotations
 
 import argparse
+import base64
 import functools
 import hashlib
 import json
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,6 +43,16 @@ PEERS = {
 SEPARATOR = "<|endoftext|>"
 """Separator between documents in plain text."""
 
+
+def _words(n: int, random: random.Random, alphabet: str, end: str) -> str:
+    """About n bytes of words from the alphabet, as often as in a language (Zipf), each followed by `end`."""
+    words = ["".join(random.choices(alphabet, k=random.randint(2, 8))) + end for _ in range(5_000)]
+    frequencies = [1 / rank for rank in range(1, len(words) + 1)]
+    mean = sum(f * len(word.encode()) for f, word in zip(frequencies, words, strict=True)) / sum(frequencies)
+    return "".join(random.choices(words, frequencies, k=int(n / mean)))
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
     "one letter": lambda n, _: "a" * n,
     "spaces": lambda n, _: " " * n,
@@ -48,11 +60,17 @@ DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
     "digits": lambda n, _: "7" * n,
     "emoji with modifiers": lambda n, _: "\N{THUMBS UP SIGN}\N{EMOJI MODIFIER FITZPATRICK TYPE-5}" * (n // 8),
     "random bytes, replaced": lambda n, random: random.randbytes(n // 2).decode(errors="replace"),
-    "random letters": lambda n, random: "".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=n)),
-    "hexadecimal": lambda n, random: random.randbytes(n // 2).hex(),
-    "two letters in turn": lambda n, _: "ab" * (n // 2),
-    "one word in a row": lambda n, _: "the" * (n // 3),
     "distinct words": lambda n, random: " ".join(random.randbytes(4).hex() for _ in range(n // 9)),
+    "DNA in one line": lambda n, random: "".join(random.choices("ACGT", k=n)),
+    "DNA in lines": lambda n, random: "\n".join("".join(random.choices("ACGT", k=70)) for _ in range(n // 71)),
+    "base64": lambda n, random: base64.b64encode(random.randbytes(n * 3 // 4)).decode(),
+    "UUIDs in lines": lambda n, random: "\n".join(str(uuid.UUID(bytes=random.randbytes(16))) for _ in range(n // 37)),
+    "JSON in one line": lambda n, random: _words(n, random, _LETTERS, '":[1,20],"'),
+    "minified JavaScript": lambda n, random: _words(n, random, _LETTERS, "=function(e,t){return e+t};"),
+    "lines that end with CR": lambda n, random: _words(n, random, _LETTERS + " ", " a\r"),
+    "Thai without spaces": lambda n, random: _words(
+        n, random, "".join(map(chr, range(0xE01, 0xE2F))), "\N{THAI CHARACTER SARA AA}"
+    ),
 }
 """Text of about n bytes that is constructed to be slow, by name."""
 
@@ -66,7 +84,9 @@ class Job:
         job: Key in `jobs.JOBS`.
         arguments: Arguments of the job, JSON-able.
         python: Interpreter with the library.
-        rounds: Measurements of each run: those of the job, and `wall` seconds of the whole process.
+        limit: Seconds after which a run is stopped.
+        rounds: Measurements of each run: those of the job, and `wall` seconds of the whole process; or why there are
+            none (`refused`).
         lines: What the last run wrote: merges, or digests of ids.
     """
 
@@ -74,6 +94,7 @@ class Job:
     job: str
     arguments: dict[str, Any]
     python: Path = field(default_factory=lambda: Path(sys.executable))
+    limit: float | None = None
     rounds: list[dict[str, Any]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
@@ -93,7 +114,13 @@ class Job:
             script = Path(__file__).with_name("jobs.py")
             command = [str(self.python), *flags, str(script), self.job, json.dumps(arguments)]
             began = time.perf_counter()
-            done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+            try:
+                done = subprocess.run(
+                    command, env=variables, capture_output=True, text=True, check=False, timeout=self.limit
+                )
+            except subprocess.TimeoutExpired:
+                self.rounds.append({"refused": f"over {self.limit:g} s", "wall": self.limit})
+                return
             wall = time.perf_counter() - began
             if done.returncode != 0:
                 message = f"the job {self.name} ended with exit code {done.returncode}:\n{done.stderr.strip()}"
@@ -105,6 +132,11 @@ class Job:
     def facts(self) -> dict[str, Any]:
         """Measurements of the last run."""
         return self.rounds[-1]
+
+    @property
+    def refused(self) -> str:
+        """Why a run has no measurements; "" if all have."""
+        return next((facts["refused"] for facts in self.rounds if "refused" in facts), "")
 
     def median(self, key: str) -> float:
         """Median over the runs."""

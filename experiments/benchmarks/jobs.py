@@ -79,7 +79,7 @@ def train_ours(arguments: Arguments) -> Call:
                 trained,
                 corpus.batches,
                 vocab_size=arguments["vocab_size"],
-                transition=arguments["transition"],
+                transition=min(arguments["transition"], trained.vocab_size),  # text can run out of pairs
                 rules=arguments["rules"],
                 threads=threads,
                 memory_bytes=arguments["memory"],

@@ -120,15 +120,42 @@ def by_size(options: argparse.Namespace) -> None:
 
 
 def degenerate(options: argparse.Namespace) -> None:
-    """Print the times on text that is constructed to be slow, at half and at full size, for phase 1 and both phases."""
-    jobs = []
-    for n_bytes in (options.degenerate_bytes // 2, options.degenerate_bytes):
-        for name, path in harness.degenerate(options.cache, n_bytes).items():
-            for rules in (None, options.rules):
-                changes = {"vocab_size": 400, "transition": 260, "rules": rules, "corpus": {"paths": [str(path)]}}
-                jobs.append(ours(f"{name}, {rules or 'phase 1'}", options, **changes))
-    harness.in_turn(jobs, options.rounds)
-    print_jobs("Training on text that is constructed to be slow", COLUMNS, jobs, _CAPTION)
+    """Print seconds and memory on text that is constructed to be slow, for phase 1, both phases and the other trainers.
+
+    Ours also reads half of each text: `growth` is the ratio of the times, about 2 where time is linear in the text.
+    """
+    full, transition = options.degenerate_bytes, resolve_transition(options.vocab_size, options.transition)
+    whole, halves = (harness.degenerate(options.cache, n) for n in (full, full // 2))
+    rules = {"phase 1": None, f"with {options.rules}": options.rules}
+    rows = []
+    for name, path in whole.items():
+        jobs = {
+            column + half: ours(
+                f"{name}, {column}{half}",
+                options,
+                rules=rule,
+                transition=transition,
+                corpus={"paths": [str(text[name])]},
+            )
+            for column, rule in rules.items()
+            for half, text in (("", whole), (" half", halves))
+        }
+        given = {"vocab_size": options.vocab_size, "regexes": [patterns.resolve("gpt2").regex], "paths": [str(path)]}
+        given["separator"] = harness.SEPARATOR
+        for peer in (peer for peer in options.peers if peer in TRAINERS):
+            jobs[peer] = Job(f"{name}, {peer}", f"train {peer}", given, options.python, limit=60)
+        harness.in_turn(list(jobs.values()), options.rounds)
+        row = {"": name}
+        for column, job in jobs.items():
+            if column.endswith(" half"):
+                row[f"{column.removesuffix(' half')}: growth"] = (
+                    f"{jobs[column.removesuffix(' half')].median('seconds') / job.median('seconds'):.1f}"
+                )
+            else:
+                row[column] = job.refused or f"{job.median('seconds'):.1f} s, {job.median('peak_mb'):,.0f} MB"
+        rows.append(row)
+    title = f"Training on {full / 1e6:g} MB of text that is constructed to be slow, {options.vocab_size:,} tokens"
+    harness.print_table(title, rows, f"{_CAPTION}; growth: time as a multiple of that on half of the text")
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
