@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
 """Texts in a form that the core accepts: strings, UTF-8 with offsets, or a `Batch`."""
-_LONGEST_NAME = 4096
+_LONGEST_NAME = 256
+_SHORT = 1 << 14
 _NAMES = 32
 """Strings of a text of which one must not be the name of a file."""
 
@@ -44,6 +44,11 @@ def given(texts: Texts) -> Given:
         texts = list(texts)
     not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
     return texts
+
+
+def is_short(texts: Given) -> bool:
+    """Whether there is only one text, so short that one thread encodes it in microseconds."""
+    return isinstance(texts, list) and len(texts) == 1 and isinstance(texts[0], str) and len(texts[0]) < _SHORT
 
 
 def not_files(texts: Iterable[Any], remedy: str) -> Iterator[Any]:
@@ -138,18 +143,6 @@ def check_text(text: object, what: str = "the text") -> None:
             f"{what} contains a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}, which "
             "UTF-8 cannot encode; fix it where the text is read, or use text.encode('utf-8', 'replace').decode()"
         ) from None
-
-
-@contextmanager
-def named(texts: Texts) -> Iterator[None]:
-    """Name the invalid text if the core rejects one."""
-    try:
-        yield
-    except (TypeError, UnicodeEncodeError):
-        if not isinstance(texts, _native.Batch) and not _is_arrow(texts):
-            for i, text in enumerate(texts):
-                check_text(text, f"text {i}")
-        raise
 
 
 def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:

@@ -230,10 +230,10 @@ class Tokenizer(TokenizerLike):
         Raises:
             UserError: `texts` is not a sequence of texts, or a text contains a disallowed special string.
         """
-        given, count = documents.given(texts), thread_count(threads)
-        with documents.named(texts):
-            preparation = self._specials.check_batch(given, allowed_special, disallowed_special, count)
-            return self._encoder.encode_batch(given, count, preparation)
+        given = documents.given(texts)
+        count = 1 if threads is None and documents.is_short(given) else thread_count(threads)
+        preparation = self._specials.check_batch(given, allowed_special, disallowed_special, count)
+        return self._encoder.encode_batch(given, count, preparation)
 
     def encode_stream(
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
@@ -273,8 +273,7 @@ class Tokenizer(TokenizerLike):
         Returns:
             int64 [len(texts)] bytes of UTF-8, and bool [len(texts)], whether normalization changes the text.
         """
-        with documents.named(texts):
-            return documents.sizes(documents.given(texts), self._specials.ordinary, thread_count(threads))
+        return documents.sizes(documents.given(texts), self._specials.ordinary, thread_count(threads))
 
     def normalized(self, batch: _native.Batch) -> _native.Batch:
         """Documents after the tokenizer's normalization; unchanged unless it was imported with a normalizer."""
@@ -325,8 +324,7 @@ class Tokenizer(TokenizerLike):
 
         Arguments are those of `encode_batch`. Each thread holds the ids of one text at a time.
         """
-        with documents.named(texts):
-            return self._encoder.count_tokens(documents.given(texts), thread_count(threads), self._specials.ordinary)
+        return self._encoder.count_tokens(documents.given(texts), thread_count(threads), self._specials.ordinary)
 
     def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
         """The bytes that ids spell; special tokens spell their strings.

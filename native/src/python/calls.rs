@@ -5,6 +5,9 @@ use pyo3::prelude::*;
 
 use crate::runtime::interrupt::{self, Reason, Stopped};
 
+/// Bytes of text that take some microseconds.
+const SHORT_TEXT: usize = 1 << 10;
+
 /// Raises `tokenizer.errors.UserError`: an error of the core is a mistake in the user's input.
 pub fn user_error(message: String) -> PyErr {
     Python::attach(|py| {
@@ -20,6 +23,15 @@ pub fn user_error(message: String) -> PyErr {
 /// a signal handler, stops the work; a panic, which is a bug, raises RuntimeError.
 pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R, String> + Send) -> PyResult<R> {
     result(py.detach(|| interrupt::run(Some(check_signals), work)))
+}
+
+/// Runs work on `n_bytes` of text. For a short text, lets other threads wait for the GIL rather than release it.
+pub fn brief<R: Send>(py: Python<'_>, n_bytes: usize, work: impl FnOnce() -> Result<R, String> + Send) -> PyResult<R> {
+    if n_bytes < SHORT_TEXT {
+        core(work)
+    } else {
+        detached(py, work)
+    }
 }
 
 /// Runs short work of the core with the GIL.

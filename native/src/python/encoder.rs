@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::arrays::{self, Array};
-use super::calls::{core, detached, user_error};
+use super::calls::{brief, detached, user_error};
 use super::preparation::{prepared, Preparation};
 use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
@@ -15,9 +15,6 @@ use crate::files::shards::TokenStream;
 use crate::pretokenize::scanner::Scanner;
 use crate::text::documents;
 use crate::vocabulary::MergeRule;
-
-/// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
-const SHORT_TEXT: usize = 1 << 10;
 
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
 type Located<'py> = (Array<'py, u32>, Array<'py, i64>, Array<'py, i64>, Array<'py, i64>);
@@ -122,10 +119,9 @@ impl Encoder {
     ) -> PyResult<Bound<'py, PyList>> {
         self.core.with_state(|state| {
             state.with_ids(|state, ids| {
-                let encode =
-                    || prepared(preparation, text.as_bytes(), ids, |text, ids| self.core.encode(text, state, ids));
-                // For a short text, let other threads wait for the GIL rather than release and reacquire it.
-                if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) }?;
+                brief(py, text.len(), || {
+                    prepared(preparation, text.as_bytes(), ids, |text, ids| self.core.encode(text, state, ids))
+                })?;
                 PyList::new(py, ids.as_slice())
             })
         })

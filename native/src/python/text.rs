@@ -10,6 +10,7 @@ use pyo3::types::PyString;
 
 use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
+use super::texts::utf8;
 use crate::runtime::interrupt::poll;
 use crate::text::filter::{Filter, Split};
 use crate::text::overlap::{Found, Overlap};
@@ -32,16 +33,7 @@ impl Batch {
         let mut batch = batch::Batch::default();
         let each = texts.try_iter().map_err(|_| user_error("a batch is made of a list of texts".to_string()))?;
         for (i, text) in each.enumerate() {
-            let text = text?;
-            let string = text.cast::<PyString>().map_err(|_| {
-                let kind =
-                    text.get_type().name().map_or_else(|_| "something else".to_string(), |name| name.to_string());
-                user_error(format!("text {i} is not a string but {kind}"))
-            })?;
-            let utf8 = string.to_cow().map_err(|error| {
-                user_error(format!("text {i} contains a lone surrogate, which UTF-8 cannot encode: {error}"))
-            })?;
-            batch.push(utf8.as_bytes());
+            batch.push(utf8(i, &text?)?);
         }
         Ok(Self(Arc::new(batch)))
     }

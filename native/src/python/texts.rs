@@ -2,16 +2,16 @@
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyList, PyString};
 
-use super::{arrays, calls::detached, text::Batch};
+use super::calls::{brief, detached};
+use super::{arrays, text::Batch};
 use crate::text::documents::{check_utf8, slices};
 
 /// Documents from Python.
 #[derive(FromPyObject)]
 pub enum Texts<'py> {
-    /// First, because calls with one short text should not wait for the others' errors.
-    Strings(Vec<Bound<'py, PyString>>),
+    Strings(Bound<'py, PyList>),
     Batch(PyRef<'py, Batch>),
     /// UTF-8 and offsets into it (Arrow's layout).
     Buffers(PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>),
@@ -38,11 +38,21 @@ impl Texts<'_> {
                     work(&documents)
                 })
             }
-            // Lone surrogates are not valid UTF-8: Python raises UnicodeEncodeError with their position.
-            Self::Strings(texts) => {
-                let texts = texts.iter().map(|text| text.to_str().map(str::as_bytes)).collect::<PyResult<Vec<_>>>()?;
-                detached(py, || work(&texts))
+            Self::Strings(list) => {
+                let texts: Vec<_> = list.iter().collect();
+                let documents =
+                    texts.iter().enumerate().map(|(i, text)| utf8(i, text)).collect::<PyResult<Vec<_>>>()?;
+                brief(py, documents.iter().map(|text| text.len()).sum(), || work(&documents))
             }
         }
     }
+}
+
+/// The UTF-8 of text number `i` of a batch. If it is not a string or has lone surrogates, `check_text` says so.
+pub fn utf8<'a>(i: usize, text: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    let string = text.cast::<PyString>().map_err(PyErr::from).and_then(|text| text.to_str());
+    string.map(str::as_bytes).or_else(|error| {
+        text.py().import("tokenizer.documents")?.call_method1("check_text", (text, format!("text {i}")))?;
+        Err(error)
+    })
 }
