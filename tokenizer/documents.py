@@ -42,13 +42,14 @@ def given(texts: Texts) -> Given:
             kind = type(texts).__name__
             raise UserError(f"texts are {kind}; a batch is a list of strings, or an Arrow array of them")
         texts = list(texts)
-    not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
+    if texts and _names_a_file(texts[0]):
+        not_files(texts, "read the files: [pathlib.Path(name).read_text() for name in names]")
     return texts
 
 
 def is_short(texts: Given) -> bool:
     """Whether there is only one text, so short that one thread encodes it in microseconds."""
-    return isinstance(texts, list) and len(texts) == 1 and isinstance(texts[0], str) and len(texts[0]) < _SHORT
+    return len(texts) == 1 and isinstance(texts, list) and len(str(texts[0])) < _SHORT
 
 
 def not_files(texts: Iterable[Any], remedy: str) -> Iterator[Any]:

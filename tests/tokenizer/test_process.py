@@ -57,7 +57,7 @@ def test_too_many_threads_are_rejected(threads, monkeypatch):
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
     monkeypatch.setenv("SUPERBPE_THREADS", "none")
     with pytest.raises(UserError, match=f"SUPERBPE_THREADS='none' must be a whole number, from 1 to {MOST_THREADS}"):
-        tokenizer.encode_batch(["a"])
+        tokenizer.encode_batch(["a", "b"])
     monkeypatch.setenv("SUPERBPE_THREADS", "3")
     assert tokenizer.encode_batch(["a"])[1].tolist() == [0, 1]
     with pytest.raises(UserError, match=f"threads={threads} must be from 1 to {MOST_THREADS}"):

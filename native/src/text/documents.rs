@@ -65,17 +65,17 @@ pub fn map<S: Send, T: Copy + Send>(
     room: usize,
     work: impl Fn(&mut S, usize, &[u8], &mut Vec<T>) -> Result<(), String> + Sync,
 ) -> Result<(Vec<T>, Vec<i64>), String> {
-    let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
-    let threads = states.len().min(chunks.len()).max(1);
     let (mut items, mut offsets) = (Vec::with_capacity(room), Vec::with_capacity(documents.len() + 1));
     offsets.push(0);
-    if threads == 1 {
+    if states.len() == 1 || documents.len() <= 1 {
         for (i, document) in documents.iter().enumerate() {
             poll(document.len());
             work(&mut states[0], i, document, &mut items)?;
             offsets.push(items.len() as i64);
         }
     } else {
+        let chunks = parallel::chunks(documents.iter().map(|document| document.len()), CHUNK_BYTES);
+        let threads = states.len().min(chunks.len());
         let joined = Mutex::new(Joined { items, offsets, waiting: BTreeMap::new(), next: 0 });
         parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
             let (mut items, mut ends) = (Vec::new(), Vec::new());
