@@ -140,7 +140,7 @@ def _models(
 ) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.cluster.models import place
+        from experiments.stages.model_tasks import place
         from experiments.stages import evaluate, plan, precision, terminal, tuning
 
     scoring = part(EvalConfig, config.eval)
