@@ -145,7 +145,15 @@ def _models(
 
     scoring = part(EvalConfig, config.eval)
     documents = heldout.describe(context, text)
-    precision.announce(context, config, documents)
+    precision.announce(
+        context,
+        documents,
+        scoring,
+        n_arms=len(arms),
+        n_seeds=config.lm.n_seeds,
+        mode=config.budget.mode,
+        heldout_sample=config.corpus.heldout_sample,
+    )
     overlap = contamination.measure(context, text, config.eval.contamination)
     encoded = _encoded(context, config, text, tokenizers)
     if "train_lm" not in stages:
