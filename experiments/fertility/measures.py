@@ -60,8 +60,8 @@ def deployment(words: Sequence[str]) -> Deployment:
         lines = presets[word].read_text(encoding="utf-8").splitlines() if word in presets else [word.replace("=", ": ")]
         for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
             if not colon:
-                known = f"{did_you_mean(word, presets)} nor KEY=VALUE; the presets are {', '.join(presets)}"
-                raise UserError(f"--deployment {word} is neither a preset{known}")
+                hint = f"{did_you_mean(word, presets)} nor KEY=VALUE; the presets are {', '.join(presets)}"
+                raise UserError(f"--deployment {word} is neither a preset{hint}")
             if key not in kinds:
                 raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, kinds)}")
             try:
