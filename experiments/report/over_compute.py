@@ -15,7 +15,7 @@ from experiments.stages.outlook import Step, next_step
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
-from experiments.verdict import at_scale, decisions, over_compute, worth_headline
+from experiments.verdict import at_scale, decisions, statements, worth_headline
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
 from lm.evaluate.comparison import eligible
@@ -355,7 +355,7 @@ def describe(
             for arm, tokens, loss, price in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
         ],
         "gaps": [
-            {**_plain(gap), "withheld": gap.withheld, "statements": over_compute(gap), "decisions": decisions(gap)}
+            {**_plain(gap), "withheld": gap.withheld, "statements": statements(gap), "decisions": decisions(gap)}
             for gap, _ in pairs
         ],
         "worth": worth_headline({gap.arm: price.equivalents["decode"] for gap, price in pairs}, reference) + ".",
