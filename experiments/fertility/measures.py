@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cli.arguments import with_sizes
-from experiments.fertility.counting import ALL
+from experiments.fertility.tallies import ALL
 from experiments.store.manifest import command_line
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.fertility.counting import Documents, Group, Tally
+    from experiments.fertility.tallies import Documents, Group, Tally
     from tokenizer import Corpus
 
 ALPHA, CONFIDENCE = 2.5, 0.95
