@@ -142,7 +142,7 @@ def hf() -> None:
 
 def eval() -> None:  # noqa: A001  (the name of the extra)
     """The adapter to lm-eval."""
-    importlib.import_module("lm.evaluate.harness")
+    importlib.import_module("lm.evaluate.lm_eval")
 
 
 if __name__ == "__main__":

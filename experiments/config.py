@@ -225,7 +225,7 @@ class BudgetConfig:
             UserError: If an entry of the ladder is not between 0 and the largest budget.
         """
         largest = self.train_bytes if self.train_flops is None else round(self.train_flops)
-        found = {largest}
+        amounts = {largest}
         for entry in self.ladder:
             amount = round(entry * largest if entry <= 1 else entry)
             if not 0 < amount <= largest:
@@ -234,8 +234,8 @@ class BudgetConfig:
                     f"budget.ladder has {entry:g}: use shares of budget.train_{self.unit} below 1, or {unit} up to "
                     f"{largest:,}"
                 )
-            found.add(amount)
-        return sorted(found)
+            amounts.add(amount)
+        return sorted(amounts)
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ def recorded(config: Config) -> dict[str, Any]:
 
     def without_credentials(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: without_credentials(each) for name, each in value.items()}
+            return {name: without_credentials(item) for name, item in value.items()}
         if isinstance(value, list):
             return list(map(without_credentials, value))
         return shown(value) if isinstance(value, str) else value

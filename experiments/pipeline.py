@@ -140,12 +140,20 @@ def _models(
 ) -> Outcome:
     """Make the shards, models, scores and the report."""
     with context.reporter.stage("load PyTorch"):
-        from experiments.cluster.models import place
         from experiments.stages import evaluate, plan, precision, terminal, tuning
+        from experiments.stages.model_tasks import place
 
     scoring = part(EvalConfig, config.eval)
     documents = heldout.describe(context, text)
-    precision.announce(context, config, documents)
+    precision.announce(
+        context,
+        documents,
+        scoring,
+        n_arms=len(arms),
+        n_seeds=config.lm.n_seeds,
+        mode=config.budget.mode,
+        heldout_sample=config.corpus.heldout_sample,
+    )
     overlap = contamination.measure(context, text, config.eval.contamination)
     encoded = _encoded(context, config, text, tokenizers)
     if "train_lm" not in stages:
@@ -244,7 +252,8 @@ def _shown(
     context: Context, config: Config, stages: Collection[str], text: Text, rungs: Sequence[Result], folder: Path
 ) -> Outcome:
     """Write the report about the largest budget, and print the results."""
-    from experiments.stages import over_compute, reporting, terminal
+    from experiments.report import over_compute
+    from experiments.stages import reporting, terminal
     from experiments.stages.outlook import next_step
 
     page, result = None, rungs[-1]

@@ -93,17 +93,17 @@ def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     from experiments.stages.shards import open_shards
 
     shards = [open_shards(arm.heldout, arm.arm) for arm in result.arms]
-    known = np.flatnonzero(np.any([arm.normalized_bytes == 0 for arm in shards], axis=0))
-    if not len(known):
+    spelled = np.flatnonzero(np.any([arm.normalized_bytes == 0 for arm in shards], axis=0))
+    if not len(spelled):
         raise UserError(
             "no tokenizer of this run decodes its held-out documents to their own text; measure a run that also has a "
             "byte-level tokenizer"
         )
     chosen = np.zeros(shards[0].n_documents, bool)
-    chosen[random.Random(0).sample(known.tolist(), min(n, len(known)))] = True
+    chosen[random.Random(0).sample(spelled.tolist(), min(n, len(spelled)))] = True
     texts = []
     for place in np.flatnonzero(chosen).tolist():
-        arm = next(i for i, each in enumerate(shards) if not each.normalized_bytes[place])
+        arm = next(i for i, other in enumerate(shards) if not other.normalized_bytes[place])
         texts.append(result.arms[arm].tokenizer.decode(shards[arm].document(place)))
     return chosen, texts
 

@@ -59,14 +59,14 @@ def verdict(result: Result) -> str:
         return f"{result.labels[0]}: {loss:.4f} bits per byte on held-out text; nothing to compare it with."
     if len(labels) < 2:
         return f"No verdict about the tokenizers: {result.withheld}."
-    barred = "; ".join(each.barred for each in result.arms if each.barred)
+    barred = "; ".join(arm.barred for arm in result.arms if arm.barred)
     barred = f" Not part of the verdict: {barred}." if barred else ""
     names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
-    if any(each.too_few for each in result.tested.values()):
-        found = result.shown
-        n, counts_as, fewest = found.n_clusters, found.effective_clusters, FEWEST_EFFECTIVE[found.cluster]
+    if any(comparison.too_few for comparison in result.tested.values()):
+        shown = result.shown
+        n, counts_as, fewest = shown.n_clusters, shown.effective_clusters, FEWEST_EFFECTIVE[shown.cluster]
         return (
-            f"Too few held-out {found.cluster}s to compare {names}: there are {n:,}, which count as {counts_as:.1f} of "
+            f"Too few held-out {shown.cluster}s to compare {names}: there are {n:,}, which count as {counts_as:.1f} of "
             f"equal size, and at least {fewest} are required.{barred}"
         )
     runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
@@ -80,7 +80,7 @@ def _outcome(result: Result, names: str) -> str:
     tested = sorted(result.tested.items(), key=lambda item: item[1].percent)
     reference, parts = of + result.labels[0], []
     for lower in ("B", "A", None):
-        group = {result.labels[j]: each.percent for j, each in tested if each.lower == lower}
+        group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
             continue
         others, several = of + _listed(list(group)), len(group) > 1 or of == "those of "
@@ -150,8 +150,8 @@ def _division(result: Result) -> str:
     The arm `bpe_same` is one. The parts are measured and not tested.
     """
     settings = [result.arms[i].arm.settings for i in result.judged]
-    phase1 = [tuple(each.get(key) for key in ("pattern", "bpe.unit")) for each in settings]
-    recipes = [each.get("recipe") for each in settings]
+    phase1 = [tuple(values.get(key) for key in ("pattern", "bpe.unit")) for values in settings]
+    recipes = [values.get("recipe") for values in settings]
     if 0 not in result.judged or recipes[0] != "bpe":
         return ""
     places = range(1, len(settings))
@@ -190,15 +190,15 @@ def at_scale(flops: float) -> str:
 def _unequal(result: Result) -> str:
     """Differences between the arms, other than the tokenizer, that may contribute to the difference in loss."""
     notes = [
-        f" {each.label} loses text ({lost}): its score covers only the text that it keeps."
-        for each in result.arms
-        if (lost := lost_text(each))
+        f" {arm.label} loses text ({lost}): its score covers only the text that it keeps."
+        for arm in result.arms
+        if (lost := lost_text(arm))
     ]
     if result.left_out:
         notes.append(f" {result.left_out}")
     compared = [result.arms[i] for i in result.pair]
-    models = [each.lm.contents.summary for each in compared]
-    sizes = [each.tokenizer.vocab_size for each in compared]
+    models = [arm.lm.contents.summary for arm in compared]
+    sizes = [arm.tokenizer.vocab_size for arm in compared]
     if len(set(sizes)) > 1:
         notes.append(f" The vocabularies differ: {_listed([f'{size:,}' for size in sizes])} tokens.")
     parameters = [model.parameters_total for model in models]
@@ -212,7 +212,7 @@ def _unequal(result: Result) -> str:
 
 def conditions(result: Result) -> str:
     """A sentence about what the models had in common, measured on the actual runs."""
-    models = [each.lm.contents.summary for each in result.arms]
+    models = [arm.lm.contents.summary for arm in result.arms]
 
     def equal(key: str, tolerance: float = 0.02) -> bool:
         values = [getattr(model, key) for model in models]
@@ -232,9 +232,9 @@ def conditions(result: Result) -> str:
     return f"All models have equal {' and '.join(same)}, and read {seen}."
 
 
-def lost_text(each: ArmResult) -> str:
+def lost_text(arm: ArmResult) -> str:
     """How much of the held-out text an arm changes or cannot represent; empty if nothing is lost."""
-    return describe_loss(each.heldout.contents.text_loss)
+    return describe_loss(arm.heldout.contents.text_loss)
 
 
 def describe_loss(loss: TextLoss | None) -> str:
@@ -255,7 +255,7 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 # Tokenizers over training compute.
 
 
-def over_compute(gap: Gap) -> list[str]:
+def statements(gap: Gap) -> list[str]:
     """Sentences about an arm over compute: the verdict at the budgets, the trend, crossings, and their limits."""
     sentences = [_at_budgets(gap)]
     if gap.barred:
@@ -318,7 +318,7 @@ def _at_budgets(gap: Gap) -> str:
 def _interval_of(gap: Gap, first: int, last: int) -> str:
     if gap.intervals is None:
         return ""
-    low, high = (f(each[i] for each in gap.intervals[first : last + 1]) for i, f in ((0, min), (1, max)))
+    low, high = (f(interval[i] for interval in gap.intervals[first : last + 1]) for i, f in ((0, min), (1, max)))
     level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
     return f", with {100 * gap.confidence:g} % intervals{level} from {_decimal(low)} to {_decimal(high)} %"
 
@@ -372,18 +372,18 @@ def _range_of(values: Sequence[float]) -> str:
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def worth_headline(found: Mapping[str, Equivalent], reference: str) -> str:
+def worth_headline(answers: Mapping[str, Equivalent], reference: str) -> str:
     """Which tokenizers are worth it instead of the reference, from the answers by name."""
-    if not found:
+    if not answers:
         return "One tokenizer: nothing to compare it with"
     by: dict[str, list[str]] = {}
-    for name, each in found.items():
-        by.setdefault(each.answer, []).append(name)
-    if len(by.get("withheld", [])) == len(found):
-        return f"No verdict: {next(iter(found.values())).reason}"
+    for name, equivalent in answers.items():
+        by.setdefault(equivalent.answer, []).append(name)
+    if len(by.get("withheld", [])) == len(answers):
+        return f"No verdict: {next(iter(answers.values())).reason}"
     parts = []
     if yes := by.get("yes"):
-        saved = max(-(found[name].percent or 0.0) for name in yes)
+        saved = max(-(answers[name].percent or 0.0) for name in yes)
         most = "up to " if len(yes) > 1 else ""
         cost = f"{most}{saved:.1f} % fewer bits per byte than {reference} at the same total cost"
         parts.append(f"{_listed(yes)} {_are(yes)} worth it: {cost}")

@@ -117,17 +117,17 @@ class Search:
             self.rivals = times_applied(self.start.ranks, trainer.token_counts())
         if threshold is None:
             threshold = self._guess_threshold(seen["sampled_tokens"] / max(seen["tokens"], 1))
-        found = self._search(corpus, max(threshold, self.rules.min_count))
+        result = self._search(corpus, max(threshold, self.rules.min_count))
         # If superwords compete, phase-1 merges after the transition are undone.
-        undone = 0 if self.rivals is None else int(self.rivals[found.n_kept :].sum())
-        found.about = {
+        undone = 0 if self.rivals is None else int(self.rivals[result.n_kept :].sum())
+        result.about = {
             "corpus_bytes": seen["bytes"],
             "corpus_documents": seen["documents"],
             "phase1_tokens": seen["tokens"] + undone,
-            **found.about,
+            **result.about,
             "longest_span": state.longest,
         }
-        return found
+        return result
 
     def _search(self, corpus: Runner, lowest: int) -> Found:
         """Count fragments and merge, until no merge of the vocabulary can be missing.
@@ -157,8 +157,8 @@ class Search:
             threshold = lowest if lowest < threshold else max(min_count, threshold // 4)
             self.state.start_over(merges)
             corpus.run(self.state, Pass(kind="seams"), self.progress)
-        n_kept, made = sizes
-        tick.finish(made)
+        n_kept, n_superwords = sizes
+        tick.finish(n_superwords)
         about = {
             "threshold": threshold,
             "stages": stages,
@@ -166,14 +166,14 @@ class Search:
             "fragment_tokens": fragments["cells"],
             **{key: trained[key] for key in ("rejected", "already_tokens", "too_long")},
         }
-        return Found(n_kept, _renumbered(merges, len(self.start.ranks), n_kept, made), about)
+        return Found(n_kept, _renumbered(merges, len(self.start.ranks), n_kept, n_superwords), about)
 
     def _taken(self, merges: Merges, unseen: int) -> tuple[int, int] | None:
         """Number of phase-1 and superword merges in the vocabulary; None if more superword merges are needed."""
         if self.rivals is not None:
             return interleave(self.rivals, merges, self.start.n_merges, unseen=unseen)
-        made = len(merges.counts)
-        return None if made < self.n_new and unseen else (len(self.start.ranks), min(self.n_new, made))
+        n_superwords = len(merges.counts)
+        return None if n_superwords < self.n_new and unseen else (len(self.start.ranks), min(self.n_new, n_superwords))
 
     def _guess_threshold(self, share: float) -> int:
         """A count that the last merge most likely reaches on the whole corpus. `share` is the sample's share of it."""
@@ -183,8 +183,8 @@ class Search:
         # Drop the parts, so that no superword waits: in a sample it can be more frequent than its parts' merges.
         no_parts = np.zeros_like(sample.left)
         sizes = self._taken(Merges(no_parts, no_parts, (sample.counts / share).astype(np.int64)), 0)
-        made = 0 if sizes is None else sizes[1]
-        return max(1, int(SAFETY * int(sample.counts[made - 1]) / share)) if made else 1
+        n_superwords = 0 if sizes is None else sizes[1]
+        return max(1, int(SAFETY * int(sample.counts[n_superwords - 1]) / share)) if n_superwords else 1
 
     def _count_fragments(self, corpus: Runner, threshold: int, complete: int) -> int:
         """Count fragments; returns the threshold, raised until the fragments fit into memory."""
@@ -222,7 +222,7 @@ class Search:
             if tick is not None:
                 tick(before + n)
 
-        found = self.trainer.merge(
+        trained = self.trainer.merge(
             self.n_new,
             sample=sample,
             min_count=min_count,
@@ -231,13 +231,13 @@ class Search:
             **self.limits,
         )
         if not sample:
-            self.n_found = len(found["left"])
-        return found
+            self.n_found = len(trained["left"])
+        return trained
 
 
-def _renumbered(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges:
-    """The first `made` merges, with ranks that follow `n_kept` phase-1 merges instead of `n_before`."""
+def _renumbered(merges: Merges, n_before: int, n_kept: int, n: int) -> Merges:
+    """The first `n` merges, with ranks that follow `n_kept` phase-1 merges instead of `n_before`."""
     left, right = (
-        np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:made] for ids in (merges.left, merges.right)
+        np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:n] for ids in (merges.left, merges.right)
     )
-    return Merges(left, right, merges.counts[:made])
+    return Merges(left, right, merges.counts[:n])

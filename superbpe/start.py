@@ -44,8 +44,8 @@ class Start:
     @property
     def specials(self) -> list[str]:
         """The special tokens in the order of their ids."""
-        found = self.tokenizer.special_tokens
-        return sorted(found, key=found.__getitem__)
+        ids = self.tokenizer.special_tokens
+        return sorted(ids, key=ids.__getitem__)
 
     def result(self, n_kept: int, superwords: Merges, provenance: dict[str, Any]) -> Tokenizer:
         """Build the tokenizer with superwords.
@@ -209,8 +209,8 @@ def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     """
     merges = tokenizer.merge_ids[tokenizer.definition.encoder.live_merges()].astype(np.int64)
     while True:
-        made = np.concatenate([tokenizer.byte_ids, merges[:, 2]])
-        apply = np.isin(merges[:, :2], made).all(axis=1)
+        products = np.concatenate([tokenizer.byte_ids, merges[:, 2]])
+        apply = np.isin(merges[:, :2], products).all(axis=1)
         if apply.all():
             return merges
         merges = merges[apply]
@@ -220,11 +220,11 @@ def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.ND
     """Ids by rank, [256 + n], and the merges as ranks, [n, 2]; see `Start`."""
     ids = np.concatenate([[tokenizer.byte_ids[byte] for byte in ALPHABET], merges[:, 2]]).astype(np.int64)
     rank_of_id = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
-    known = ids[ids >= 0]
-    rank_of_id[known] = np.flatnonzero(ids >= 0)
+    used = ids[ids >= 0]
+    rank_of_id[used] = np.flatnonzero(ids >= 0)
     ranks: npt.NDArray[np.int64] = rank_of_id[merges[:, :2]]
     late = ranks >= 256 + np.arange(len(merges))[:, None]
-    if late.any() or len(np.unique(known)) < len(known):
+    if late.any() or len(np.unique(used)) < len(used):
         raise UserError(
             "superwords cannot be trained on this tokenizer: a merge uses a token before the merge that produces it, "
             "or two merges that both apply produce the same token, so training cannot continue its list of merges"

@@ -105,35 +105,35 @@ def train_superbpe(
     )
     normalizer = tokenizer if tokenizer.preparation.forms else None
     if isinstance(text, Runner):
-        found = search.run(text, normalizer, threshold)
+        result = search.run(text, normalizer, threshold)
     else:
         with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
-            found = search.run(Local(sources), normalizer, threshold)
-    missing = start.n_merges - found.n_kept - len(found.superwords.counts)
+            result = search.run(Local(sources), normalizer, threshold)
+    missing = start.n_merges - result.n_kept - len(result.superwords.counts)
     if missing:
         warnings.warn(
-            f"the corpus ran out of pairs after {len(found.superwords.counts)} of {start.n_merges - found.n_kept} "
+            f"the corpus ran out of pairs after {len(result.superwords.counts)} of {start.n_merges - result.n_kept} "
             f"superword merges; the vocabulary has {vocab_size - missing} tokens, not {vocab_size}. Use more text, "
             "other rules or a smaller vocabulary",
             stacklevel=2,
         )
     if rules.max_bytes is None or rules.max_bytes > LONGEST_TOKEN:
-        warn_of_long_tokens(found.about["too_long"], "max_bytes", stacklevel=2)
+        warn_of_long_tokens(result.about["too_long"], "max_bytes", stacklevel=2)
     if on_counts is not None:
-        on_counts(found.superwords.counts)
-    about = {"from": tokenizer.sha256, **_about(start, found), "seconds": round(time.perf_counter() - started, 3)}
-    return start.result(found.n_kept, found.superwords, start.tokenizer.provenance | {"phase2": about})
+        on_counts(result.superwords.counts)
+    about = {"from": tokenizer.sha256, **_about(start, result), "seconds": round(time.perf_counter() - started, 3)}
+    return start.result(result.n_kept, result.superwords, start.tokenizer.provenance | {"phase2": about})
 
 
-def _about(start: Start, found: Found) -> dict[str, Any]:
+def _about(start: Start, result: Found) -> dict[str, Any]:
     """The tokenizer's provenance of phase 2."""
-    made = len(found.superwords.counts)
+    n_superwords = len(result.superwords.counts)
     return {
-        "rules": next((name for name, known in PRESETS.items() if known == start.rules), None),
-        "transition": 256 + found.n_kept,
-        **found.about,
-        "ran_out_of_pairs": found.n_kept + made < start.n_merges,
-        "last_count": int(found.superwords.counts[-1]) if made else None,
+        "rules": next((name for name, preset in PRESETS.items() if preset == start.rules), None),
+        "transition": 256 + result.n_kept,
+        **result.about,
+        "ran_out_of_pairs": result.n_kept + n_superwords < start.n_merges,
+        "last_count": int(result.superwords.counts[-1]) if n_superwords else None,
         "unreachable_phase1_tokens": len(start.tokenizer.unmerged) + _unreachable(start),
     }
 

@@ -77,11 +77,11 @@ def times_applied(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> npt.NDAr
     """
     merges = np.asarray(ranks, dtype=np.int64).reshape(-1, 2).tolist()
     # From the last rank down: a token is always made before the tokens that contain it.
-    made = np.asarray(token_counts).astype(np.int64).tolist()
+    applied = np.asarray(token_counts).astype(np.int64).tolist()
     for new, (left, right) in zip(range(255 + len(merges), 255, -1), reversed(merges), strict=True):
-        made[left] += made[new]
-        made[right] += made[new]
-    return np.array(made[256:], dtype=np.int64)
+        applied[left] += applied[new]
+        applied[right] += applied[new]
+    return np.array(applied[256:], dtype=np.int64)
 
 
 class Merges(NamedTuple):
@@ -120,19 +120,19 @@ def interleave(
     Returns:
         The two numbers; None if they depend on superword merges that are not among those found.
     """
-    regular, made, first = 0, 0, 256 + len(phase1)
+    n_regular, n_superwords, first = 0, 0, 256 + len(phase1)
     counts = phase1.tolist()
     rows: list[tuple[int, int, int]] = list(zip(*(column.tolist() for column in superwords), strict=True))
-    while regular + made < n_merges:
-        rival = counts[regular] if regular < len(counts) else 0
-        if made < len(rows):
-            left, right, count = rows[made]
-            if count > rival and all(part < 256 + regular or part >= first for part in (left, right)):
-                made += 1
+    while n_regular + n_superwords < n_merges:
+        rival = counts[n_regular] if n_regular < len(counts) else 0
+        if n_superwords < len(rows):
+            left, right, count = rows[n_superwords]
+            if count > rival and all(part < 256 + n_regular or part >= first for part in (left, right)):
+                n_superwords += 1
                 continue
         elif unseen > rival:
             return None
-        if regular == len(counts):
+        if n_regular == len(counts):
             break
-        regular += 1
-    return regular, made
+        n_regular += 1
+    return n_regular, n_superwords

@@ -120,10 +120,10 @@ def ratio(jobs: Sequence[Job], wrong: dict[str, str], call: str) -> str:
         for job in jobs
         if job.name.endswith(f", {call}") and job.name not in wrong
     }
-    own = rates.pop(OURS, math.nan)
+    ours = rates.pop(OURS, math.nan)
     best = max(rates, key=rates.__getitem__, default="")
     fastest = rates.get(best, math.nan)
-    return f"{own:.0f} / {fastest:.0f} {best} {own / fastest:.2f}"
+    return f"{ours:.0f} / {fastest:.0f} {best} {ours / fastest:.2f}"
 
 
 def by_kind(options: argparse.Namespace) -> bool:

@@ -155,12 +155,12 @@ def in_turn(jobs: Sequence[Job], rounds: int) -> None:
             console.stderr.print(f"round {number + 1}: {job.name} ({job.facts['wall']:.1f} s)", style="dim")
 
 
-def agreement(expected: Sequence[str], found: Sequence[str]) -> int:
+def agreement(expected: Sequence[str], actual: Sequence[str]) -> int:
     """Number of merges before the first difference. If one of the lists has only tokens, tokens are compared."""
-    if not all(" " in line for line in (*expected[:1], *found[:1])):
-        expected, found = ([line.replace(" ", "") for line in lines] for lines in (expected, found))
-    same = (number for number, (one, other) in enumerate(zip(expected, found, strict=False)) if one != other)
-    return next(same, min(len(expected), len(found)))
+    if not all(" " in line for line in (*expected[:1], *actual[:1])):
+        expected, actual = ([line.replace(" ", "") for line in lines] for lines in (expected, actual))
+    same = (number for number, (one, other) in enumerate(zip(expected, actual, strict=False)) if one != other)
+    return next(same, min(len(expected), len(actual)))
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:

@@ -37,11 +37,11 @@ def memory_mb(key: str) -> float:
     """
     try:
         with open("/proc/self/status", encoding="ascii") as status:
-            found = next(line for line in status if line.startswith(f"{key}:"))
+            entry = next(line for line in status if line.startswith(f"{key}:"))
     except OSError:  # not Linux: peaks are not inherited there, and the current size is not available
         unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    return int(found.split()[1]) * 1024 / 1e6
+    return int(entry.split()[1]) * 1024 / 1e6
 
 
 # Trainers.
@@ -53,9 +53,9 @@ def _spelled(merges: Merges) -> Iterator[str]:
 
 def _from_printable(merges: Iterable[Iterable[str]]) -> Merges:
     """Convert from HF's notation, in which every byte is a printable character."""
-    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in set(kept)]
-    byte_of = {chr(byte): byte for byte in kept} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    byte_of = {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
     return (tuple(bytes(map(byte_of.__getitem__, part)) for part in merge) for merge in merges)
 
 
@@ -159,7 +159,7 @@ def encoder_ours(arguments: Arguments) -> Encoder:
     return (
         lambda text: loaded.encode_batch([text])[0],
         lambda texts: loaded.encode_batch(texts, threads=threads),
-        lambda found: _cut(*found),
+        lambda batch: _cut(*batch),
     )
 
 
@@ -216,16 +216,16 @@ def _cut(ids: Any, offsets: Any) -> Iterator[Any]:
     return (ids[start:end] for start, end in pairwise(offsets))
 
 
-def _flat(found: tuple[bytes, bytes]) -> Iterator[bytes]:
+def _flat(batch: tuple[bytes, bytes]) -> Iterator[bytes]:
     """Rows of a pair of byte strings: all ids, and 64-bit offsets."""
-    ids, offsets = memoryview(found[0]).cast("I"), memoryview(found[1]).cast("Q")
+    ids, offsets = memoryview(batch[0]).cast("I"), memoryview(batch[1]).cast("Q")
     return (bytes(row) for row in _cut(ids, offsets))
 
 
-def _arrays(found: Any) -> Iterator[Any]:
+def _arrays(batch: Any) -> Iterator[Any]:
     """Rows of an `awkward.Array`."""
     awkward: Any = importlib.import_module("awkward")
-    return _cut(awkward.flatten(found).to_numpy(), [0, *awkward.num(found).to_numpy().cumsum().tolist()])
+    return _cut(awkward.flatten(batch).to_numpy(), [0, *awkward.num(batch).to_numpy().cumsum().tolist()])
 
 
 def digest(ids: Ids) -> str:
@@ -245,8 +245,8 @@ def encode(name: str, arguments: Arguments) -> Call:
 
     def call() -> tuple[Lines, dict[str, Any]]:
         if arguments["call"] == "batch":
-            found = many(texts)
-            return lambda: map(digest, rows(found)), {"bytes": n_bytes}
+            batch = many(texts)
+            return lambda: map(digest, rows(batch)), {"bytes": n_bytes}
         ids = [one(text) for text in texts]
         return lambda: map(digest, ids), {"bytes": n_bytes}
 

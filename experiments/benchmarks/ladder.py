@@ -65,7 +65,7 @@ class RecountedWords:
         """Merge the pair everywhere; return the change of each pair's count."""
         self.words = [(replace_pair(word, pair), weight) for word, weight in self.words]
         before, self._counts = self._counts, self.pair_counts()
-        return {each: self._counts[each] - before[each] for each in before.keys() | self._counts.keys()}
+        return {changed: self._counts[changed] - before[changed] for changed in before.keys() | self._counts.keys()}
 
     def close(self) -> None:
         """End worker processes, if there are any."""

@@ -131,8 +131,8 @@ class Llama:
         """Mean loss of int64[rows, positions]."""
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self._bf16):
             labels = targets.contiguous()
-            found: Tensor = self.model(input_ids=inputs, labels=labels, shift_labels=labels, use_cache=False).loss
-        return found
+            mean: Tensor = self.model(input_ids=inputs, labels=labels, shift_labels=labels, use_cache=False).loss
+        return mean
 
 
 def _backward(loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor) -> float:

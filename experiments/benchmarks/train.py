@@ -90,8 +90,8 @@ def beside_peers(options: argparse.Namespace) -> bool:
     ]
     peer = {"vocab_size": options.vocab_size, "regexes": [patterns.resolve("gpt2").regex]}
     for name in (name for name in options.peers if name in TRAINERS):
-        given = peer | ({"paths": [str(lines)]} if name in BY_LINES else plain)
-        jobs.append(Job(f"{name} {harness.PEERS[name]}", f"train {name}", given, options.python))
+        arguments = peer | ({"paths": [str(lines)]} if name in BY_LINES else plain)
+        jobs.append(Job(f"{name} {harness.PEERS[name]}", f"train {name}", arguments, options.python))
     harness.in_turn(jobs, options.rounds)
     named = {job.name.partition(" ")[0] if job.job != "train ours" else job.name: job for job in jobs}
     right = True

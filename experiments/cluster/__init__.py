@@ -1,1 +1,1 @@
-"""Work on the parts of a corpus, and language models, on the machines of a Ray cluster."""
+"""Work on the parts of a corpus, on the machines of a Ray cluster."""

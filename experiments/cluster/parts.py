@@ -121,8 +121,8 @@ class ClusterSources:
         """See `Runner`."""
         live = state.trainer.live_seams(pass_.threshold) if pass_.kind == "fragments" else None
         selected = state.selection
-        known = pass_, state.settings, state.longest, state.merges, selected.share, selected.salt, live
-        identity = digest(repr(known))
+        settings = pass_, state.settings, state.longest, state.merges, selected.share, selected.salt, live
+        identity = digest(repr(settings))
         work = partial(_pass, state, pass_, live, self.cluster.threads)
         tasks = [Task(f"{pass_.kind}-{i:05}", [self.key, identity], part) for i, part in enumerate(self.parts)]
         results = list(self.cluster.run(work, tasks, self.folder, Throttle(progress, pass_.title)))

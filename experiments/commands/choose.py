@@ -32,8 +32,8 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
-from experiments.fertility.counting import read, tally, text_of
 from experiments.fertility.grid import Cell, Trainer, grid
+from experiments.fertility.tallies import read, tally, text_of
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import SOURCE
@@ -49,7 +49,7 @@ from tokenizer.progress import Throttle, thread_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from experiments.fertility.counting import Documents, Tally
+    from experiments.fertility.tallies import Documents, Tally
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
         if not (table or settings):
             _compare(arguments, runs, out)
             return
-        from experiments.stages.over_compute import compare_points, reprice
+        from experiments.report.over_compute import compare_points, reprice
 
         if table:
             compare_points(runs[0], settings, out, tolerance=arguments.tolerance)
@@ -86,8 +86,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     from experiments.report.comparison_page import render
     from experiments.report.data import gather
     from experiments.report.figures import to_csv
+    from experiments.report.over_compute import deployment_of
     from experiments.stages.outlook import Step
-    from experiments.stages.over_compute import deployment_of
     from experiments.stages.reporting import provenance
     from experiments.stages.terminal import result_table
     from experiments.verdict import detail, verdict

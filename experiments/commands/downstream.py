@@ -48,7 +48,7 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Evaluate the models and print a table."""
-    import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
+    import lm.evaluate.lm_eval  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.lm_eval is not None:
         _lm_eval(arguments.lm_eval)
@@ -97,7 +97,7 @@ def register() -> None:
     """Let lm-eval know our models by the name `superbpe`; it has no entry points for models of other packages."""
     from lm_eval.api.registry import register_model
 
-    from lm.evaluate.harness import HarnessModel
+    from lm.evaluate.lm_eval import HarnessModel
     from lm.model.language_model import LanguageModel
 
     @register_model("superbpe")
@@ -153,7 +153,7 @@ def evaluate(
     import datasets
     from lm_eval import simple_evaluate
 
-    from lm.evaluate.harness import HarnessModel
+    from lm.evaluate.lm_eval import HarnessModel
 
     datasets.disable_progress_bars()
     # lm-eval would fork processes for 1,000 resamples; after PyTorch's threads have started, they can hang.

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     reporter, corpus = Reporter(), open_text(arguments, arguments.text)
     tokenizer = open_any(first, pattern=arguments.pattern, end_of_text=arguments.end_of_text).tokenizer
     with out_folder(arguments.to, "--to"), reporter.stage("encode"), naming(arguments.to):
-        found = write_shards(
+        manifest = write_shards(
             arguments.to,
             tokenizer,
             corpus.batches(readers=reading_threads(arguments.threads)),
@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> None:
             skipped=corpus.skipped.summary,
         )
     reporter.say(
-        f"{found['n_tokens']:,} tokens of {si(found['n_bytes'])}B in {found['n_documents']:,} "
-        f"documents, {len(found['shards'])} files of {found['dtype']}; "
-        f"each document follows {found['end_of_text']} (id {found['eos_id']})"
+        f"{manifest['n_tokens']:,} tokens of {si(manifest['n_bytes'])}B in {manifest['n_documents']:,} "
+        f"documents, {len(manifest['shards'])} files of {manifest['dtype']}; "
+        f"each document follows {manifest['end_of_text']} (id {manifest['eos_id']})"
     )
     finish(arguments.to, then=["fertility", first, "OTHER_TOKENIZER", *arguments.text])

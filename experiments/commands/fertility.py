@@ -29,7 +29,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
-from experiments.fertility.counting import SOURCE, read, tally, text_of
+from experiments.fertility.tallies import SOURCE, read, tally, text_of
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
@@ -169,13 +169,13 @@ def _overlaps(
     arms: Sequence[Arm], text: Corpus, threads: int, progress: Progress | None = None
 ) -> list[NDArray[np.bool_] | None]:
     """Whether each document is in the training text of each tokenizer; None if that text cannot be read."""
-    found: dict[str, NDArray[np.bool_] | None] = {digest([]): None}
+    overlaps: dict[str, NDArray[np.bool_] | None] = {digest([]): None}
     keys = [digest([corpus.identity() for corpus in arm.training]) for arm in arms]
     for key, arm in zip(keys, arms, strict=True):
-        if key not in found:  # each text is read once
+        if key not in overlaps:  # each text is read once
             batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
-            found[key] = find_overlap(text.batches("all"), batches, threads=threads, progress=progress).whole
-    return [found[key] for key in keys]
+            overlaps[key] = find_overlap(text.batches("all"), batches, threads=threads, progress=progress).whole
+    return [overlaps[key] for key in keys]
 
 
 def _described(arm: Arm, rows: Sequence[dict[str, Any]], overlap: NDArray[np.bool_] | None) -> dict[str, Any]:

@@ -82,11 +82,11 @@ class _PipelineParser(Parser):
 
 
 def _explained(key: str) -> str:
-    known = choices(key)
+    values = choices(key)
     what = "a complete set of settings" if key == "experiment" else explanation(key)
     what = what if what[1].isupper() else what[0].lower() + what[1:]
     return textwrap.fill(
-        f"{what}{': ' if known else ''}{', '.join(known)}",
+        f"{what}{': ' if values else ''}{', '.join(values)}",
         get_terminal_size().columns - 1,
         initial_indent=f"  {key + '=':<{max(map(len, SHOWN)) + 1}}  ",
         subsequent_indent=" " * (max(map(len, SHOWN)) + 5),
@@ -177,12 +177,12 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
         decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
         decorated()
     except (OSError, RuntimeError) as error:
-        known = system_error(error, "the folder of this run")
-        if known is None and isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
-            known = UserError(f"cannot make the folder {error.filename} ({error.strerror})")
-        if known is None:
+        mistake = system_error(error, "the folder of this run")
+        if mistake is None and isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+            mistake = UserError(f"cannot make the folder {error.filename} ({error.strerror})")
+        if mistake is None:
             raise
-        raise UserError(f"{known}. To use another folder, add hydra.run.dir=FOLDER") from None
+        raise UserError(f"{mistake}. To use another folder, add hydra.run.dir=FOLDER") from None
     finally:
         sys.argv = before
         logging.root.handlers[:] = handlers  # remove the run's handlers, which write into its folder

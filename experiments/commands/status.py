@@ -72,9 +72,9 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
     for item in items:
         groups[item.manifest.command].append(item)
     for typed, group in sorted(groups.items(), key=lambda entry: min(item.manifest.made for item in entry[1])):
-        made = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
+        started = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
-        print_table(f"{made}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4))
+        print_table(f"{started}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4))
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.fertility.counting import Tally
+    from experiments.fertility.tallies import Tally
 
 MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""

@@ -172,20 +172,20 @@ class Trainer:
         return self._phase2(tokenizer, preset, f"{name} extended with superwords", settings)
 
     def _phase1(self, cell: Cell, size: int, text: Text | None = None, number: int | None = None) -> Trained:
-        def job(found: list[Any]) -> Tokenizer:
+        def job(merge_counts: list[Any]) -> Tokenizer:
             counts = count_pretokens(
                 text or self.corpus, cell.pattern, unit=cell.unit, threads=self.threads, progress=self.reporter.progress
             )
-            return train_bpe(counts, size, progress=self.reporter.progress, on_counts=found.append)
+            return train_bpe(counts, size, progress=self.reporter.progress, on_counts=merge_counts.append)
 
         title = Cell(size, cell.pattern, cell.unit).recipe
         return self._stored(title, [cell.pattern, cell.unit, size, number], job)
 
     def _phase2(self, start: Tokenizer, preset: str, title: str, settings: dict[str, Any]) -> Trained:
-        def job(found: list[Any]) -> Tokenizer:
+        def job(merge_counts: list[Any]) -> Tokenizer:
             return train_superbpe(
                 start, self.corpus, rules=preset, threads=self.threads, progress=self.reporter.progress,
-                on_counts=found.append, **settings,
+                on_counts=merge_counts.append, **settings,
             )  # fmt: skip
 
         return self._stored(title, [preset, settings, start.sha256], job)
@@ -194,16 +194,16 @@ class Trainer:
         """The result of a job, from the folder if it is there."""
         name = digest([settings, self.about])[:16]
         if name not in self._loaded:
-            place, found = self.folder / name, list[Any]()
+            place, merge_counts = self.folder / name, list[Any]()
             counts = place.with_suffix(".npy")
             if counts.exists():
                 self._loaded[name] = Trained(Tokenizer.load(place), np.load(counts))
                 return self._loaded[name]
             with self.reporter.stage(f"train {title}"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # too few pairs for a size: it is left out
-                tokenizer = job(found)
+                tokenizer = job(merge_counts)
             tokenizer.provenance["choose"] = self.about
             tokenizer.save(place)
-            np.save(counts, found[0])
-            self._loaded[name] = Trained(tokenizer, found[0])
+            np.save(counts, merge_counts[0])
+            self._loaded[name] = Trained(tokenizer, merge_counts[0])
         return self._loaded[name]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cli.arguments import with_sizes
-from experiments.fertility.counting import ALL
+from experiments.fertility.tallies import ALL
 from experiments.store.manifest import command_line
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.fertility.counting import Documents, Group, Tally
+    from experiments.fertility.tallies import Documents, Group, Tally
     from tokenizer import Corpus
 
 ALPHA, CONFIDENCE = 2.5, 0.95
@@ -60,8 +60,8 @@ def deployment(words: Sequence[str]) -> Deployment:
         lines = presets[word].read_text(encoding="utf-8").splitlines() if word in presets else [word.replace("=", ": ")]
         for key, colon, value in (line.partition(": ") for line in lines if line and not line.startswith("#")):
             if not colon:
-                known = f"{did_you_mean(word, presets)} nor KEY=VALUE; the presets are {', '.join(presets)}"
-                raise UserError(f"--deployment {word} is neither a preset{known}")
+                hint = f"{did_you_mean(word, presets)} nor KEY=VALUE; the presets are {', '.join(presets)}"
+                raise UserError(f"--deployment {word} is neither a preset{hint}")
             if key not in kinds:
                 raise UserError(f"--deployment {key}={value}: unknown setting{did_you_mean(key, kinds)}")
             try:

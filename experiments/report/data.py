@@ -63,11 +63,11 @@ def gather(
             "high": high,
             "confidence": result.arms[0].scores.confidence,
             "pooled": list(compared.pooled) if compared else [],
-            "at_scale": at_scale(max(each.lm.contents.summary.flops for each in result.arms)),
+            "at_scale": at_scale(max(arm.lm.contents.summary.flops for arm in result.arms)),
         },
         "next": None if step is None else step._asdict(),
         "conditions": " ".join(
-            filter(None, [conditions(result), describe_phase1({each.label: each.tokenizer for each in result.arms})])
+            filter(None, [conditions(result), describe_phase1({arm.label: arm.tokenizer for arm in result.arms})])
         ),
         "tiles": _tiles(result, parts),
         "tokenizers": [_row(arm, deployment) for arm in result.arms],

@@ -52,7 +52,7 @@ def render(numbers: Mapping[str, Any], study: Study) -> str:
     """Return the page.
 
     Args:
-        numbers: Result of `experiments.stages.over_compute.describe`.
+        numbers: Result of `experiments.report.over_compute.describe`.
         study: The measurements that it describes.
     """
     deployed = Deployment(**numbers["deployment"])

@@ -105,28 +105,28 @@ class Result:
         if len(arms) < 2:
             return cls(arms, {}, **more)
         # Bytes and tokenizers from elsewhere keep their own variance between seeds.
-        trained = [each.arm.record is not None for each in arms]
-        found = eligible([each.evaluations for each in arms], [each.label for each in arms], trained)
-        arms = [dataclasses.replace(each, barred=reason) for each, reason in zip(arms, found.reasons, strict=True)]
-        if found.note:
-            arms = [_restricted(each, found.documents) for each in arms]
-            more |= {"documents": found.documents, "left_out": found.note}
-        return cls(arms, compare_all([each.compared for each in arms], found), **more)
+        trained = [arm.arm.record is not None for arm in arms]
+        eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained)
+        arms = [dataclasses.replace(arm, barred=reason) for arm, reason in zip(arms, eligibility.reasons, strict=True)]
+        if eligibility.note:
+            arms = [_restricted(arm, eligibility.documents) for arm in arms]
+            more |= {"documents": eligibility.documents, "left_out": eligibility.note}
+        return cls(arms, compare_all([arm.compared for arm in arms], eligibility), **more)
 
     @property
     def demonstration(self) -> bool:
         """Whether the models read too little text for evidence about tokenizers."""
-        return any(each.lm.contents.summary.bytes < LEAST_EVIDENCE for each in self.arms)
+        return any(arm.lm.contents.summary.bytes < LEAST_EVIDENCE for arm in self.arms)
 
     @property
     def seed_seconds(self) -> float:
         """Time to train the models of one seed of all arms."""
-        return sum(fmean(model.contents.summary.seconds for model in each.lms) for each in self.arms)
+        return sum(fmean(model.contents.summary.seconds for model in arm.lms) for arm in self.arms)
 
     @property
     def labels(self) -> list[str]:
         """Names of the arms in tables and charts."""
-        return [each.label for each in self.arms]
+        return [arm.label for arm in self.arms]
 
     @property
     def n_seeds(self) -> int:
@@ -136,7 +136,7 @@ class Result:
     @property
     def judged(self) -> list[int]:
         """Indices of the arms that take part in verdicts."""
-        return [i for i, each in enumerate(self.arms) if not each.barred]
+        return [i for i, arm in enumerate(self.arms) if not arm.barred]
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -146,7 +146,7 @@ class Result:
     @property
     def tested(self) -> dict[int, Comparison]:
         """Comparisons with the reference that may decide, by the index of the other arm."""
-        return {j: found for (i, j), found in self.comparisons.items() if i == 0 and found.tested}
+        return {j: comparison for (i, j), comparison in self.comparisons.items() if i == 0 and comparison.tested}
 
     @property
     def shown(self) -> Comparison:
@@ -157,18 +157,18 @@ class Result:
     def withheld(self) -> str:
         """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
         if self.comparisons and not self.tested:
-            return "; ".join(each.barred for each in self.arms if each.barred)
-        return next((each.withheld for each in self.tested.values() if each.withheld), "")
+            return "; ".join(arm.barred for arm in self.arms if arm.barred)
+        return next((comparison.withheld for comparison in self.tested.values() if comparison.withheld), "")
 
     @property
     def leader(self) -> ArmResult | None:
         """The only arm whose models have a lower loss than the reference's, or the reference if all others have a
         higher one, by the tested comparisons; None otherwise.
         """
-        lower = [i for i, found in self.tested.items() if found.lower == "B"]
+        lower = [i for i, comparison in self.tested.items() if comparison.lower == "B"]
         if len(lower) == 1:
             return self.arms[lower[0]]
-        all_worse = self.tested and all(found.lower == "A" for found in self.tested.values())
+        all_worse = self.tested and all(comparison.lower == "A" for comparison in self.tested.values())
         return self.arms[0] if all_worse else None
 
     @property
@@ -186,7 +186,7 @@ def scored(arm: Encoded, lms: Sequence[Artifact[TrainedModel]], artifacts: Seque
 
 def _restricted(arm: ArmResult, documents: NDArray[np.bool_]) -> ArmResult:
     """The arm, compared on some of the held-out documents."""
-    compared = [each.only(documents) for each in arm.evaluations]
+    compared = [run.only(documents) for run in arm.evaluations]
     return dataclasses.replace(
         arm, compared=compared, scores=Scores.load({**aggregate(compared), "cost": arm.scores.cost})
     )

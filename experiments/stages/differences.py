@@ -33,16 +33,16 @@ def differences(result: Result) -> list[dict[str, Any]]:
     pairs and on parts of the text are shown with uncorrected intervals, and decide nothing.
     """
     arms = result.arms
-    rows = [_row(result, ALL, "", pair, arms[pair[1]].compared, found) for pair, found in result.comparisons.items()]
+    rows = [_row(result, ALL, "", pair, arms[pair[1]].compared, change) for pair, change in result.comparisons.items()]
     for by, groups in _groups(result).items():
         for name, chosen in groups:
-            parts = [[each.only(chosen) for each in arm.compared] for arm in arms]
+            parts = [[run.only(chosen) for run in arm.compared] for arm in arms]
             for i, part in enumerate(parts):
-                found = None
+                change = None
                 if i:
                     eligibility = Eligibility([arms[0].barred, arms[i].barred], chosen, members=(False, False))
-                    (found,) = compare_all([parts[0], part], eligibility, tested=False).values()
-                rows.append(_row(result, by, name, (0, i), part, found))
+                    (change,) = compare_all([parts[0], part], eligibility, tested=False).values()
+                rows.append(_row(result, by, name, (0, i), part, change))
     return rows
 
 
@@ -65,12 +65,12 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
 
 
 def _row(
-    result: Result, by: str, group: str, pair: tuple[int, int], part: Sequence[Evaluation], found: Comparison | None
+    result: Result, by: str, group: str, pair: tuple[int, int], part: Sequence[Evaluation], change: Comparison | None
 ) -> dict[str, Any]:
     """Measurements of the second arm of a pair; those of the reference alone if there is no comparison."""
     first, second = (result.labels[i] for i in pair)
     n_bytes, n_tokens = int(part[0].document_bytes.sum()), int(part[0].document_tokens.sum())
-    low, high = (found.interval if found else None) or (None, None)
+    low, high = (change.interval if change else None) or (None, None)
     return {
         "by": by,
         "group": group,
@@ -79,14 +79,14 @@ def _row(
         "documents": len(part[0].document_bytes),
         "n_bytes": n_bytes,
         "bytes_per_token": n_bytes / max(n_tokens, 1),
-        "bits_per_byte": fmean(each.bits_per_byte for each in part),
-        "reference_bits_per_byte": found and found.bits_per_byte_a,
-        "percent": found and found.percent,
+        "bits_per_byte": fmean(run.bits_per_byte for run in part),
+        "reference_bits_per_byte": change and change.bits_per_byte_a,
+        "percent": change and change.percent,
         "low": low,
         "high": high,
-        "level": found and found.level,
-        "p": found and found.p_value,
-        "seeds_pooled_over": found and " + ".join(found.pooled),
-        "decision": found and decision(found, (first, second)),
-        "withheld": found and found.withheld,
+        "level": change and change.level,
+        "p": change and change.p_value,
+        "seeds_pooled_over": change and " + ".join(change.pooled),
+        "decision": change and decision(change, (first, second)),
+        "withheld": change and change.withheld,
     }

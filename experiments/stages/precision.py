@@ -14,10 +14,10 @@ from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS, reason_withhe
 from lm.evaluate.significance import effective_number, t_quantile
 
 if TYPE_CHECKING:
-    from experiments.config import Config
     from experiments.results import HeldoutDocuments
     from experiments.stages.context import Context
     from experiments.store.artifacts import Artifact
+    from lm.evaluate.config import EvalConfig
 
 SEED_SPREAD = {"equal_bytes": 0.0015, "other": 0.0047}
 UNIT_SPREAD = {"document": 0.013, "source": 0.017}
@@ -38,26 +38,35 @@ def half_width(n_seeds: int, effective: float, unit: str, confidence: float, mod
     return math.hypot(seeds, t_quantile(confidence, effective - 1) * UNIT_SPREAD[unit] / math.sqrt(effective))
 
 
-def announce(context: Context, config: Config, documents: Artifact[HeldoutDocuments]) -> None:
+def announce(
+    context: Context,
+    documents: Artifact[HeldoutDocuments],
+    scoring: EvalConfig,
+    *,
+    n_arms: int,
+    n_seeds: int,
+    mode: str,
+    heldout_sample: float,
+) -> None:
     """Say how wide the interval of a difference will be, or why no verdict will be possible and what to change."""
-    if len(config.arms) < 2:
+    if n_arms < 2:
         return
-    unit = sampling_unit(config.eval.cluster, len(documents.contents.names[SOURCE]))
+    unit = sampling_unit(scoring.cluster, len(documents.contents.names[SOURCE]))
     effective = float(effective_number(sizes(documents, unit).astype(np.float64)))
-    say, confidence = context.reporter.say, config.eval.confidence
-    if not (reason := reason_withheld(effective, unit, config.lm.n_seeds)):
-        width = half_width(config.lm.n_seeds, effective, unit, confidence, config.budget.mode)
+    say, confidence = context.reporter.say, scoring.confidence
+    if not (reason := reason_withheld(effective, unit, n_seeds)):
+        width = half_width(n_seeds, effective, unit, confidence, mode)
         say(
             f"differences will be known to about ±{percent(width)} ({percent(confidence, 0)} interval, "
-            f"{config.lm.n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size)"
+            f"{n_seeds} seeds, held-out text that counts as {effective:.1f} {unit}s of equal size)"
         )
         return
-    remedies = [f"lm.n_seeds={FEWEST_SEEDS}"] if config.lm.n_seeds < FEWEST_SEEDS else []
+    remedies = [f"lm.n_seeds={FEWEST_SEEDS}"] if n_seeds < FEWEST_SEEDS else []
     if effective < FEWEST_EFFECTIVE[unit]:
-        if config.corpus.heldout_sample < 1:
+        if heldout_sample < 1:
             remedies.append("a larger corpus.heldout_sample")
         if unit == SOURCE:
             remedies.append("eval.cluster=document if the sources are arbitrary parts of one collection")
-        elif config.corpus.heldout_sample == 1:
+        elif heldout_sample == 1:
             remedies.append("a larger corpus.heldout_fraction, or corpus.heldout_paths")
     say(f"no verdict about tokenizers will be possible: {reason}; add {' and '.join(remedies)}", style="yellow")

@@ -105,17 +105,17 @@ class ByteModel:
         The answers to one prompt are read together, and prompts in batches. To choose among answers of unequal lengths,
         divide by their bytes. Unlike characters or tokens, bytes treat all tokenizers the same way.
         """
-        found: dict[int, NDArray[np.float64]] = {}
+        one_by_one: dict[int, NDArray[np.float64]] = {}
         plans: list[_Plan] = []
         for i, (prompt, answers) in enumerate(requests):
             before = self.paths.normalized(_bytes(prompt))
             after = [self._split(prompt, answer)[1] for answer in answers]
             if any(self._part(before, answer) < len(answer) for answer in after):
-                found[i] = np.array([self.log_prob(answer, prompt) for answer in answers])
+                one_by_one[i] = np.array([self.log_prob(answer, prompt) for answer in answers])
             else:
                 plans.append(self._plan(before, after))
         scores = iter(self._score(plans))
-        return [found[i] if i in found else next(scores) for i in range(len(requests))]
+        return [one_by_one[i] if i in one_by_one else next(scores) for i in range(len(requests))]
 
     def next_byte(self, prefix: str | bytes) -> NDArray[np.float64]:
         """float64[257]: probabilities that the next byte is each of the 256, and that the document ends (`END`).
@@ -130,15 +130,15 @@ class ByteModel:
 
     def likeliest_bytes(self, prefixes: Sequence[str | bytes]) -> list[int]:
         """The most probable next byte of each prefix, or `END`: the first maximum of `next_byte`."""
-        found, plans = [], [self._plan(self.paths.normalized(_bytes(prefix)), following=True) for prefix in prefixes]
+        best, plans = [], [self._plan(self.paths.normalized(_bytes(prefix)), following=True) for prefix in prefixes]
         for plan, table in self._tables(plans):
             for most in (64, 1024, None):
                 probabilities, unknown = self._next(plan, table, most)
                 low, high = np.sort(probabilities)[-2:]
                 if high - low > unknown:
                     break
-            found.append(int(probabilities.argmax()))
-        return found
+            best.append(int(probabilities.argmax()))
+        return best
 
     def greedy_of(self, requests: Sequence[tuple[str | bytes, str | bytes]]) -> list[bool]:
         """Whether each byte of a text is the most probable one at its position, for pairs of a text and its prompt.
@@ -189,11 +189,11 @@ class ByteModel:
         tail, tree, ended = plan.tail, plan.tree, plan.ended
         [groups] = plan.strings
         base = tree.log_mass(table, groups)
-        found = np.zeros(257)
+        probabilities = np.zeros(257)
 
         def add(path: Path, last: NDArray[np.int64], following: list[int]) -> None:
             if following:
-                np.add.at(found, following, np.exp(tree.log_probs(table, path, last) - base))
+                np.add.at(probabilities, following, np.exp(tree.log_probs(table, path, last) - base))
 
         for group in groups:
             place = len(tail) - group.start
@@ -209,7 +209,7 @@ class ByteModel:
             add(group.prefix, group.last, [vocab[i][0] for i in group.last])
         if (encoding := self.paths.encoding(tail)) is not None:
             add(encoding, np.array([self.lm.eos_id]), [END])
-        return found, unknown
+        return probabilities, unknown
 
     def _part(self, before: bytes, rest: bytes) -> int:
         """How many bytes of `rest` fit into half of the positions."""

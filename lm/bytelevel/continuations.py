@@ -121,12 +121,12 @@ class Continuations:
             joined = len(partial) not in itertools.accumulate(lengths)
             category = unicodedata.category(character)
             kinds.setdefault((kind, category), []).append((joined, -len(lengths), character))
-        found = []
+        completions = []
         for (_, category), ranked in kinds.items():
             few = [character for *_, character in sorted(ranked)[:_FEW]]
-            found += few
-            found += [few[0] + more for more in _AFTER.get(category[0], "")]
-        return found
+            completions += few
+            completions += [few[0] + more for more in _AFTER.get(category[0], "")]
+        return completions
 
 
 @cache
@@ -135,13 +135,13 @@ def _characters(partial: bytes) -> list[str]:
     missing = (2 if partial[0] < 0xE0 else 3 if partial[0] < 0xF0 else 4) - len(partial)
     tails = [bytes([byte]) for byte in range(0x80, 0xC0)]
     few = [tails[i] for i in (0, 9, 35, 63)]
-    found = []
+    characters = []
     for tail in itertools.product(*([tails, few, few][:missing])):
         try:
-            found.append((partial + b"".join(tail)).decode())
+            characters.append((partial + b"".join(tail)).decode())
         except UnicodeDecodeError:  # overlong, a surrogate, beyond U+10FFFF
             continue
-    return found
+    return characters
 
 
 def _seen(text: str) -> str:

@@ -57,8 +57,8 @@ class PathTree:
             parent = self.parents[at - 1]
             total += float(table[parent, self.tokens[at - 1]])
             at = parent
-        found: NDArray[np.float64] = table[node, last] + total if len(last) else np.array([total])
-        return found
+        scores: NDArray[np.float64] = table[node, last] + total if len(last) else np.array([total])
+        return scores
 
     def log_mass(self, table: NDArray[np.float64], groups: Iterable[PathGroup]) -> float:
         """Log of the sum over paths, after the shared prefix."""

@@ -107,14 +107,14 @@ class TokenizationPaths:
         if not data:
             return [PathGroup((), 0, np.empty(0, np.int64))]
         split_utf8(data)
-        found = _group(
+        groups = _group(
             (start, path, token)
             for start in range(max(0, len(data) - self._longest), len(data))
             for path, token in self._canonical(data[:start], self._range(data[start:]))
         )
-        if not found:
+        if not groups:
             raise UserError(f"no normalized text begins with {quoted(data)}; end it with a whole character")
-        return found
+        return groups
 
     def extend(self, data: bytes, among: NDArray[np.int64] | None = None) -> list[PathGroup]:
         """All canonical sequences that spell `data` followed by one more token, grouped as by `find`.
@@ -168,12 +168,12 @@ class TokenizationPaths:
             for i in np.flatnonzero(proved):
                 yield ids[offsets[i] : places[i]].tobytes(), int(wanted[i])
             attempt += 1
-            waiting = [job for job, found in zip(waiting, proved, strict=True) if not found and attempt < len(job[3])]
+            waiting = [job for job, done in zip(waiting, proved, strict=True) if not done and attempt < len(job[3])]
 
 
-def _group(found: Iterable[tuple[int, bytes, int]]) -> list[PathGroup]:
+def _group(triples: Iterable[tuple[int, bytes, int]]) -> list[PathGroup]:
     paths: dict[tuple[int, bytes], set[int]] = {}
-    for start, path, token in found:
+    for start, path, token in triples:
         paths.setdefault((start, path), set()).add(token)
     return [
         PathGroup(tuple(np.frombuffer(path, np.uint32).tolist()), start, np.array(sorted(tokens), np.int64))

@@ -135,15 +135,15 @@ class Rows:
         steps, lacking, following = [], 0.0, None
         for rows, until in zip(spans, np.diff(spans)[..., 0].cumsum(1), strict=True):
             wanted = self.tokens_per_step + lacking  # so that the errors of steps do not add up
-            kept = int(np.abs(until - wanted).argmin()) + 1
-            lacking, more = wanted - until[kept - 1], []
-            while kept == len(rows) and lacking > 0:
+            n_rows = int(np.abs(until - wanted).argmin()) + 1
+            lacking, more = wanted - until[n_rows - 1], []
+            while n_rows == len(rows) and lacking > 0:
                 following = next(further) if following is None else following
                 if 2 * lacking <= (tokens := following[1] - following[0]):
                     break
                 more.append(following)
                 lacking, following = lacking - tokens, None
-            steps.append(np.concatenate([rows[:kept], more]) if more else rows[:kept])
+            steps.append(np.concatenate([rows[:n_rows], more]) if more else rows[:n_rows])
         return steps
 
     def _further(self, block: int) -> Iterator[NDArray[np.int64]]:

@@ -39,12 +39,12 @@ def script(text: str) -> str:
     ('Cyrillic', 'Japanese', 'Han', 'no letters')
     """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    found = _table[codes]
-    if (unseen := found == _UNSEEN).any():
+    scripts = _table[codes]
+    if (unseen := scripts == _UNSEEN).any():
         for code in np.unique(codes[unseen]).tolist():
             _table[code] = _NAMES.index(_script(chr(code)))
-        found = _table[codes]
-    numbers = np.bincount(found, minlength=len(_NAMES)).tolist()
+        scripts = _table[codes]
+    numbers = np.bincount(scripts, minlength=len(_NAMES)).tolist()
     counts = {name: n for name, n in zip(_NAMES[1:], numbers[1:], strict=True) if n}
     if not counts:
         return NONE

@@ -257,9 +257,9 @@ def _check_lengths(manifest: dict[str, Any]) -> None:
 
 
 def _check_version(manifest: dict[str, Any]) -> None:
-    found = manifest["format"], manifest["format_version"]
-    if found != (FORMAT, FORMAT_VERSION):
+    version = manifest["format"], manifest["format_version"]
+    if version != (FORMAT, FORMAT_VERSION):
         raise UserError(
-            f"their format is {shortened(found[0])} version {shortened(found[1])}, but this program reads {FORMAT} "
+            f"their format is {shortened(version[0])} version {shortened(version[1])}, but this program reads {FORMAT} "
             f"version {FORMAT_VERSION}"
         )

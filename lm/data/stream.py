@@ -79,11 +79,11 @@ class DocumentStream:
             text = np.cumsum(sizes)
             chosen = np.flatnonzero(epochs == epoch)
             places = np.searchsorted(text, within[chosen], side="right")
-            read, each = np.unique(places, return_inverse=True)
+            read, inverse = np.unique(places, return_inverse=True)
             # Many documents at a time: one by one takes five times as long where they are short.
             groups = np.cumsum(self._lengths[order[read]]) // _GROUP_TOKENS
             for group in np.unique(groups).tolist():
-                documents, mine = read[groups == group], (groups == group)[each]
+                documents, mine = read[groups == group], (groups == group)[inverse]
                 here, place = chosen[mine], np.searchsorted(documents, places[mine])
                 size, lengths = sizes[documents], self._lengths[order[documents]]
                 lasts = shards.document_ends[order[documents]]
@@ -110,8 +110,8 @@ class DocumentStream:
         """Bytes of text that each token of these parts of the shards stands for."""
         covered = self._shards.covered_bytes
         parts = [self._shards.tokens(*place) if covered is None else covered[slice(*place)] for place in places]
-        found = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
-        return self._shards.token_byte_lengths[found] if covered is None else found
+        values = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
+        return self._shards.token_byte_lengths[values] if covered is None else values
 
     def _places(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Parts of the shards that make up the stream from position `start` to `stop`."""

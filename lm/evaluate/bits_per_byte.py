@@ -106,15 +106,15 @@ class Evaluation:
         Raises:
             UserError: If the configuration says `source`, but there are fewer than two known sources.
         """
-        found = self.groups.get(SOURCE)
-        n_sources = 0 if found is None else len(found.names)
+        sources = self.groups.get(SOURCE)
+        n_sources = 0 if sources is None else len(sources.names)
         unit = sampling_unit(self.config.cluster, n_sources)
         if unit == SOURCE and n_sources < FEWEST_CLUSTERS:
             raise UserError(
                 "cluster=source, but the documents have fewer than two known sources; set corpus.source_field, "
                 "use several files, or set eval.cluster=document"
             )
-        return unit, found if unit == SOURCE else None
+        return unit, sources if unit == SOURCE else None
 
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum a per-document array over each unit of sampling."""
@@ -127,7 +127,7 @@ class Evaluation:
         Args:
             nats: One float64[n_documents] per seed.
         """
-        return Ratio.of(np.array([self.clustered(bits(each)) for each in nats]), self.clustered(self.document_bytes))
+        return Ratio.of(np.array([self.clustered(bits(loss)) for loss in nats]), self.clustered(self.document_bytes))
 
     def only(self, documents: NDArray[np.bool_]) -> Evaluation:
         """Return the scores of some documents; sums over tokens remain those of all documents.
@@ -139,8 +139,8 @@ class Evaluation:
         """
         groups = {}
         for name, grouping in self.groups.items():
-            kept, index = np.unique(grouping.index[documents], return_inverse=True)
-            groups[name] = Grouping(tuple(grouping.names[i] for i in kept), index.astype(np.int32))
+            present, index = np.unique(grouping.index[documents], return_inverse=True)
+            groups[name] = Grouping(tuple(grouping.names[i] for i in present), index.astype(np.int32))
         cluster = "auto" if self.config.cluster == SOURCE else self.config.cluster
         return dataclasses.replace(
             self,
@@ -220,12 +220,12 @@ class Evaluation:
             version = content["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
-            found = read_arrays(folder / ARRAYS, "evaluate again")
-            arrays: dict[str, Any] = {name: found[name] for name in _PER_DOCUMENT}
-            groups = {name: Grouping(tuple(names), found[f"group:{name}"]) for name, names in content["groups"].items()}
+            saved = read_arrays(folder / ARRAYS, "evaluate again")
+            arrays: dict[str, Any] = {name: saved[name] for name in _PER_DOCUMENT}
+            groups = {name: Grouping(tuple(names), saved[f"group:{name}"]) for name, names in content["groups"].items()}
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig(**content["config"])
-            counts = found[_COUNTS]
+            counts = saved[_COUNTS]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError) or not is_damage(error):
                 raise

@@ -74,29 +74,29 @@ def eligible(
     Raises:
         UserError: As for `compare`.
     """
-    evaluations = [_runs(each) for each in runs]
+    evaluations = [_runs(arm) for arm in runs]
     for other in itertools.chain(*evaluations):
         _check_comparable(evaluations[0][0], other)
     sizes = evaluations[0][0].document_bytes
     names = names or [f"tokenizer {i}" for i in range(1, len(runs) + 1)]
-    reasons = [_reason_barred(name, each) for name, each in zip(names, evaluations, strict=True)]
-    kept = np.ones(len(sizes), bool)
-    for each, reason in zip(evaluations, reasons, strict=True):
+    reasons = [_reason_barred(name, arm) for name, arm in zip(names, evaluations, strict=True)]
+    compared = np.ones(len(sizes), bool)
+    for arm, reason in zip(evaluations, reasons, strict=True):
         if not reason:
-            kept &= ~each[0].changed
-    n = int((~kept).sum())
-    share = float(sizes[~kept].sum() / sizes.sum())
-    what = f"{n:,} of {len(kept):,} held-out documents ({100 * share:.2g} % of the bytes)"
+            compared &= ~arm[0].changed
+    n = int((~compared).sum())
+    share = float(sizes[~compared].sum() / sizes.sum())
+    what = f"{n:,} of {len(compared):,} held-out documents ({100 * share:.2g} % of the bytes)"
     note = f"{what} are left out for all tokenizers, because a tokenizer changes their text." if n else ""
     members = [one and not reason for one, reason in zip(one_recipe or [False] * len(runs), reasons, strict=True)]
     if not members[0] or sum(members) < 3 or len(evaluations[0]) < 2:
         members = [False] * len(runs)
     pooled = tuple(name for name, member in zip(names, members, strict=True) if member)
-    return Eligibility(reasons, kept, note, pooled, members)
+    return Eligibility(reasons, compared, note, pooled, members)
 
 
 def _reason_barred(name: str, evaluations: Sequence[Evaluation]) -> str:
-    first, worst = evaluations[0], max(each.bits_per_byte for each in evaluations)
+    first, worst = evaluations[0], max(run.bits_per_byte for run in evaluations)
     share = float(first.document_bytes[first.changed].sum() / first.document_bytes.sum())
     if share > MOST_CHANGED:
         documents = f"{int(first.changed.sum()):,} of {len(first.changed):,} documents"
@@ -254,7 +254,7 @@ def compare_all(
     if eligibility is None:
         eligibility = eligible(runs)
         if not eligibility.documents.all():
-            runs = [[each.only(eligibility.documents) for each in _runs(arm)] for arm in runs]
+            runs = [[run.only(eligibility.documents) for run in _runs(arm)] for arm in runs]
     arms, reasons = [_runs(arm) for arm in runs], eligibility.reasons
     pairs = list(itertools.combinations(range(len(arms)), 2))
     barred = {(i, j): reasons[i] or reasons[j] for i, j in pairs}
@@ -286,11 +286,11 @@ def aggregate(runs: Runs) -> dict[str, Any]:
         return summary
     base = evaluations[0]
     mean = float(np.mean(values))
-    interval = base.ratio([each.text_nats for each in evaluations]).known_interval(base.config.confidence)
+    interval = base.ratio([run.text_nats for run in evaluations]).known_interval(base.config.confidence)
     return summary | {
         "bits_per_byte": mean,
         "bits_per_byte_interval": None if interval is None else list(interval),
-        "eos_nats_per_document": float(np.mean([each.eos_nats.mean() for each in evaluations])),
+        "eos_nats_per_document": float(np.mean([run.eos_nats.mean() for run in evaluations])),
         "seeds": {"bits_per_byte": values, "standard_deviation": float(np.std(values, ddof=1))},
     }
 
@@ -307,7 +307,7 @@ def _difference(first: list[Evaluation], second: list[Evaluation]) -> Ratio:
     base = first[0]
     for other in (*first[1:], *second):
         _check_comparable(base, other)
-    losses = np.array([[base.clustered(bits(each.text_nats)) for each in arm] for arm in (first, second)])
+    losses = np.array([[base.clustered(bits(run.text_nats)) for run in arm] for arm in (first, second)])
     return Ratio.of_function(lambda ratios: percent_change(*ratios), losses, base.clustered(base.document_bytes))
 
 
@@ -360,7 +360,7 @@ def _check_comparable(a: Evaluation, b: Evaluation) -> None:
             f"{len(b.document_bytes)}, or of different sizes); evaluate both on the same held-out text"
         )
     # The size of a forward pass does not affect results.
-    one, two = (dataclasses.replace(each.config, batch_tokens=1) for each in (a, b))
+    one, two = (dataclasses.replace(run.config, batch_tokens=1) for run in (a, b))
     if one != two:
         raise UserError(f"the two evaluations have different settings ({a.config} and {b.config}); use the same")
     (_, group_a), (_, group_b) = a.cluster(), b.cluster()

@@ -84,13 +84,13 @@ class Deployment:
             check_whole(f"deployment.{name}", getattr(self, name), 1)
         for name in ("n_experts", "active_experts", "shared_experts", "window_layers", "window_bytes"):
             check_whole(f"deployment.{name}", getattr(self, name), 0)
-        for name, value, known in (
+        for name, value, choices in (
             ("mlp", self.mlp, MLP_MATRICES),
             ("weight_format", self.weight_format, NUMBER_BYTES),
             ("kv_format", self.kv_format, NUMBER_BYTES),
         ):
-            if value not in known:
-                raise UserError(f"deployment.{name}={value} is not one of {', '.join(known)}")
+            if value not in choices:
+                raise UserError(f"deployment.{name}={value} is not one of {', '.join(choices)}")
         for name in ("device_flops", "device_bandwidth"):
             if not 0 < getattr(self, name) < math.inf:
                 raise UserError(f"deployment.{name}={getattr(self, name)} must be a positive number, for instance 1e15")

@@ -71,12 +71,12 @@ class Forward:
             targets[row, :size] = x[window.start + 1 : window.last + 1]
             keep[row, window.first - 1 - window.start : size] = True
         ends = np.cumsum(keep.sum(axis=1))
-        ids, places, kept = (
+        ids, places, next_ids = (
             upload(torch.from_numpy(array), self._device) for array in (inputs, np.flatnonzero(keep), targets[keep])
         )
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self.bf16):
             hidden = self._model.hidden(ids).flatten(0, 1).index_select(0, places)
-        nats = _fetch(self._losses(hidden, kept))
+        nats = _fetch(self._losses(hidden, next_ids))
         return lambda: np.split(nats().astype(np.float64), ends[:-1])
 
     def _losses(self, hidden: Tensor, targets: Tensor) -> Tensor:

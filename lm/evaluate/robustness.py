@@ -46,13 +46,13 @@ class Perturbed:
 
 def perturb(documents: Sequence[str]) -> list[Perturbed]:
     """Documents under each perturbation that changes one of them."""
-    found = []
+    perturbed = []
     for perturbation in PERTURBATIONS:
         texts = [perturbation(document) for document in documents]
         changed = np.array([new != old for new, old in zip(texts, documents, strict=True)])
         if changed.any():
-            found.append(Perturbed(perturbation, texts, changed))
-    return found
+            perturbed.append(Perturbed(perturbation, texts, changed))
+    return perturbed
 
 
 def change_of_tokens(tokenizer: TokenizerLike, documents: Sequence[str], perturbed: Perturbed) -> float:

@@ -134,7 +134,7 @@ class Ratio:
             noise = ((residuals - mean[..., None, :]) ** 2).sum((-2, -1)) / (n_seeds * (n_seeds - 1))
             seed_variance = by_seed.var(-1, ddof=1) / n_seeds
         nonzero = np.where(variance > 0, variance, 1.0)
-        kept = np.clip(1 - noise / nonzero, 0, 1)
+        signal = np.clip(1 - noise / nonzero, 0, 1)
         return cls(
             value=by_seed.mean(-1),
             by_seed=by_seed,
@@ -142,8 +142,8 @@ class Ratio:
             effective_units=effective_number(shares),
             seed_variance=seed_variance,
             seed_degrees=n_seeds - 1,
-            unit_variance=kept * variance,
-            size_covariance=np.sqrt(kept) * (mean * shares).sum(-1),
+            unit_variance=signal * variance,
+            size_covariance=np.sqrt(signal) * (mean * shares).sum(-1),
             skewness=(mean**3).sum(-1) / nonzero**1.5,
         )
 

@@ -103,8 +103,8 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
     ends = {"model": theirs.config, "generation": theirs.generation_config, "tokenizer": opened}
     for name, about in ends.items():
         if [about.bos_token_id, about.eos_token_id] != [end, end]:
-            found = [about.bos_token_id, about.eos_token_id]
-            raise UserError(f"the exported folder has {name}_ends={found}, not {end}: nothing is written")
+            actual = [about.bos_token_id, about.eos_token_id]
+            raise UserError(f"the exported folder has {name}_ends={actual}, not {end}: nothing is written")
     return {
         "architecture": type(theirs).__name__,
         "n_logits": n_logits,
@@ -143,8 +143,8 @@ def _compare_logits(model: Transformer, theirs: Any, rows: list[list[int]]) -> t
         keep = torch.zeros(1, len(row), dtype=torch.bool)
         keep[0, positions] = True
         ours = model(torch.tensor([row], device=device), keep.to(device)).float().cpu()
-        kept = torch.from_numpy(positions)
-        pairs.append((ours, theirs(torch.tensor([row]), logits_to_keep=kept, use_cache=False).logits[0].float()))
+        places = torch.from_numpy(positions)
+        pairs.append((ours, theirs(torch.tensor([row]), logits_to_keep=places, use_cache=False).logits[0].float()))
     model.train(training)
     for a, b in pairs:
         if a.shape != b.shape:

@@ -38,13 +38,13 @@ def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
     if moved := [string for string, i in old.special_tokens.items() if new.special_tokens.get(string) != i]:
         raise UserError(f"{moved[0]!r} is not a special token of the new tokenizer; extend the model's own tokenizer")
     parts: dict[int, list[int]] = {}
-    for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= size].tolist():
-        if made not in parts:  # use the first of several derivations
-            parts[made] = [i for part in (left, right) for i in parts.get(part, [part])]
-    for made in range(size, new.vocab_size):
-        if made not in parts and new.vocab[made]:
-            parts[made] = old.encode_ordinary(new.vocab[made].decode(errors="replace"))
-    if late := [made for made, ids in parts.items() if max(ids) >= size]:
+    for left, right, token in new.merge_ids[new.merge_ids[:, 2] >= size].tolist():
+        if token not in parts:  # use the first of several derivations
+            parts[token] = [i for part in (left, right) for i in parts.get(part, [part])]
+    for token in range(size, new.vocab_size):
+        if token not in parts and new.vocab[token]:
+            parts[token] = old.encode_ordinary(new.vocab[token].decode(errors="replace"))
+    if late := [token for token, ids in parts.items() if max(ids) >= size]:
         raise UserError(f"the new token {late[0]} uses a token of a later merge, so its old tokens are not defined")
     return parts
 
@@ -116,21 +116,21 @@ def fitted_rows(rows: torch.Tensor, old: Tokenizer, new: Tokenizer) -> dict[int,
         *(torch.linalg.solve(gram + strength * ridge, moment) for strength in (1e-3, 0.01, 0.1, 1)),
     ]
     best = min(weights, key=lambda weight: float((both[test] @ weight - beyond[test]).square().sum()))
-    found: dict[int, torch.Tensor] = {}
-    for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= old.vocab_size].tolist():
-        if made not in found:  # use the first of several derivations
-            pair, mean = sides(*(found[part] if part in found else rows[part] for part in (left, right)))
-            found[made] = mean + pair @ best
-    return found
+    new_rows: dict[int, torch.Tensor] = {}
+    for left, right, token in new.merge_ids[new.merge_ids[:, 2] >= old.vocab_size].tolist():
+        if token not in new_rows:  # use the first of several derivations
+            pair, mean = sides(*(new_rows[part] if part in new_rows else rows[part] for part in (left, right)))
+            new_rows[token] = mean + pair @ best
+    return new_rows
 
 
 def _rows_by_token(model: Any) -> list[torch.Tensor]:
     """The embedding, the untied output head and its bias, as far as they exist."""
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
-    found = [embedding.weight]
+    rows = [embedding.weight]
     if head is not None:
         if head.weight.data_ptr() != embedding.weight.data_ptr():
-            found.append(head.weight)
+            rows.append(head.weight)
         if getattr(head, "bias", None) is not None:
-            found.append(head.bias)
-    return found
+            rows.append(head.bias)
+    return rows

@@ -74,9 +74,9 @@ def pre_type(tokenizer: TokenizerLike, *, mixed_digits: bool = False) -> str:
     if definition.preparation:
         raise UserError("llama.cpp does not normalize text and this tokenizer does, or has added tokens: not exported")
     cut = definition.fence or definition.pattern
-    known = patterns.equivalent(cut)
+    named = patterns.equivalent(cut)
     # The patterns "llama3" and "spans" are the same.
-    name = "llama3" if known is not None and known.name == "spans" else known.name if known is not None else "custom"
+    name = "llama3" if named is not None and named.name == "spans" else named.name if named is not None else "custom"
     pre = _TYPES.get((name, definition.ignore_merges))
     if pre is None:
         merges = " with ignore_merges" if definition.ignore_merges else ""

@@ -137,10 +137,10 @@ def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -
         scores, ids = scores[: config.top_k], ids[: config.top_k]
     reached = scores.softmax(0).cumsum(0)
     # Keep the first token, and the token with which the sum reaches top_p.
-    kept = max(1, int((reached[:-1] < config.top_p).sum()) + 1)
-    reached = reached[:kept] / reached[kept - 1]
+    n_kept = max(1, int((reached[:-1] < config.top_p).sum()) + 1)
+    reached = reached[:n_kept] / reached[n_kept - 1]
     draw = torch.rand((), dtype=torch.float64, generator=generator)
-    return int(ids[min(int(torch.searchsorted(reached, draw, right=True)), kept - 1)])
+    return int(ids[min(int(torch.searchsorted(reached, draw, right=True)), n_kept - 1)])
 
 
 def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KVCache, Tensor]:
@@ -164,7 +164,7 @@ class _Row:
         self.lm, self.prompt, self.prompt_ids, self.config = lm, prompt, prompt_ids, config
         tokenizer = lm.tokenizer
         # What the prompt's own tokens spell: another text where the tokenizer normalises.
-        given = tokenizer.decode_bytes(tokenizer.encode_ordinary(prompt)) if tokenizer.changes_text else prompt.encode()
+        spelt = tokenizer.decode_bytes(tokenizer.encode_ordinary(prompt)) if tokenizer.changes_text else prompt.encode()
         state = np.random.SeedSequence([config.seed, index]).generate_state(1, np.uint64)
         self.generator = torch.Generator().manual_seed(int(state[0]) >> 1)
         self.forbidden = ~lm.text_ids
@@ -174,7 +174,7 @@ class _Row:
         self._start = 0
         self.data = b""
         self.finish: Finish | None = "tokens" if config.max_new_tokens == 0 else None
-        self._append(tokenizer.decode_bytes(prompt_ids)[len(given) :])
+        self._append(tokenizer.decode_bytes(prompt_ids)[len(spelt) :])
 
     def window(self) -> list[int]:
         """The part of the text that the model reads: at most its context length.
@@ -202,9 +202,9 @@ class _Row:
         limit = self.config.max_new_bytes
         # Search bytes, since a stop string may span tokens.
         places = [self.data.find(string, max(0, before - len(string) + 1)) for string in self.stop]
-        found = [(place + len(string), place) for string, place in zip(self.stop, places, strict=True) if place >= 0]
-        end, place = min(found, default=(-1, -1))  # the one that is completed first
-        if found and (limit is None or end <= limit):
+        stops = [(place + len(string), place) for string, place in zip(self.stop, places, strict=True) if place >= 0]
+        end, place = min(stops, default=(-1, -1))  # the one that is completed first
+        if stops and (limit is None or end <= limit):
             self.data, self.finish = self.data[:place], "stop"
         elif limit is not None and len(self.data) >= limit:
             whole = codecs.utf_8_decode(self.data[:limit], "replace", False)[1]  # without a character that is cut off

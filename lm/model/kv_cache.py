@@ -103,10 +103,10 @@ class KVCache:
             raise ValueError(f"position {int(positions.max())}, but the model was built for {self._context_tokens}")
         end = int(slots.max()) + 1 if n else 0
         # Every token sees the cached tokens; tokens of this pass are seen by themselves and their descendants.
-        own = torch.arange(end)[None, :] - start  # int64[rows, slots]: index in the pass
-        ours = ((own >= 0) & (own < n))[:, None]
-        places = own.clamp(0, max(n - 1, 0))[:, None].expand(rows, n, end)
-        mask = (own < 0)[:, None] | ours & below.expand(rows, n, n).gather(2, places)
+        index = torch.arange(end)[None, :] - start  # int64[rows, slots]: index in the pass
+        ours = ((index >= 0) & (index < n))[:, None]
+        places = index.clamp(0, max(n - 1, 0))[:, None].expand(rows, n, end)
+        mask = (index < 0)[:, None] | ours & below.expand(rows, n, n).gather(2, places)
         fresh = parents is None and not self.lengths.any()
         for layer in self.layers:
             layer.begin(slots.to(self._device), end, None if fresh else mask[:, None].to(self._device))

@@ -117,7 +117,7 @@ class Losses:
     def estimate(self, functions: Mapping[int, Function]) -> dict[int, Ratio]:
         """Measure a function of the bits per byte of the reference and of an arm, by the index of the arm."""
         n = self.bits.shape[1]
-        found = {
+        measured = {
             (0, i): Ratio.of_function(
                 lambda ratios, function=function: function(ratios[:n], ratios[n:]),  # type: ignore[misc]
                 np.concatenate([self.bits[0], self.bits[i]]),
@@ -126,7 +126,7 @@ class Losses:
             for i, function in functions.items()
         }
         members = [pooled and (not i or i in functions) for i, pooled in enumerate(self.pooled)]
-        return {i: ratio for (_, i), ratio in pool(found, members).items()}
+        return {i: ratio for (_, i), ratio in pool(measured, members).items()}
 
 
 def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confidence: float = 0.95) -> list[Gap]:
@@ -155,7 +155,7 @@ def compare_arms(arms: Sequence[Points], losses: Losses, cluster: str, *, confid
     estimates = [losses.estimate(dict.fromkeys(range(1, len(arms)), function)) for function in functions]
     names = tuple(arm.name for arm, pooled in zip(arms, losses.pooled, strict=True) if pooled)
     return [
-        _gap(reference, arm, cluster, [each[i] for each in estimates], confidence, level, names)
+        _gap(reference, arm, cluster, [at_budget[i] for at_budget in estimates], confidence, level, names)
         for i, arm in enumerate(others, 1)
     ]
 
@@ -174,16 +174,16 @@ def _gap(
     at_budgets, last = estimates[:n], estimates[n - 1]
     barred = reference.barred or arm.barred
     level = confidence if barred else level
-    percent = tuple(float(each.value) for each in at_budgets)
-    intervals = tuple(each for ratio in at_budgets if (each := ratio.known_interval(level)) is not None)
-    known, effective, n_seeds = len(intervals) == n, float(last.effective_units), len(arm.seeds)
-    decides = not barred and known and enough(effective, cluster)
+    percent = tuple(float(ratio.value) for ratio in at_budgets)
+    intervals = tuple(interval for ratio in at_budgets if (interval := ratio.known_interval(level)) is not None)
+    complete, effective, n_seeds = len(intervals) == n, float(last.effective_units), len(arm.seeds)
+    decides = not barred and complete and enough(effective, cluster)
     return Gap(
         arm=arm.name,
         reference=reference.name,
         flops=tuple(map(float, reference.flops)),
         percent=percent,
-        intervals=intervals if known else None,
+        intervals=intervals if complete else None,
         signs=_shown(intervals) if decides else (0,) * n,
         confidence=confidence,
         level=level,
@@ -194,7 +194,7 @@ def _gap(
         barred=barred,
         slope=_slope(estimates[n], reference.flops, percent, confidence) if n > 1 else None,
         crossings=_crossings(reference.flops, percent, intervals if decides else ()),
-        needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if known else None,
+        needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if complete else None,
         pooled=pooled if arm.name in pooled and last.seed_degrees >= n_seeds else (),
     )
 

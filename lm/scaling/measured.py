@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lm.bits import bits_per_byte
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.comparison import UNIFORM_BITS
 from lm.scaling.points import Points
@@ -62,14 +63,13 @@ def read_points(path: Path) -> tuple[list[Points], NDArray[np.int64], Grouping]:
 
 def _points(path: Path, arm: str, rows: dict[tuple[int, float], dict[str, float]], names: list[str]) -> Points:
     seeds, flops = (sorted(set(column)) for column in zip(*rows, strict=True))
-    for seed, each in itertools.product(seeds, flops):
-        if (seed, each) not in rows:
-            raise UserError(f"{path}: {arm} has no row of seed {seed:g} at {each:g} FLOPs")
-    bits = np.array([[[rows[seed, each][name] for name in names] for each in flops] for seed in seeds])
+    if absent := [run for run in itertools.product(seeds, flops) if run not in rows]:
+        raise UserError(f"{path}: {arm} has no row of seed {absent[0][0]:g} at {absent[0][1]:g} FLOPs")
+    losses = np.array([[[rows[seed, budget][name] for name in names] for budget in flops] for seed in seeds])
     first = next(iter(rows.values()))
     tokens = np.full(len(names), round(first["tokens_per_byte"] * _SOURCE_BYTES))
-    diverged = f"a model of {arm} needs {bits.max():.1f} bits per byte" if bits.max() >= UNIFORM_BITS else ""
-    nats = bits * math.log(2) * _SOURCE_BYTES
+    diverged = f"a model of {arm} needs {losses.max():.1f} bits per byte" if losses.max() >= UNIFORM_BITS else ""
+    nats = losses / bits_per_byte(1.0, _SOURCE_BYTES)
     return Points(arm, int(first["vocab_size"]), flops, [int(seed) for seed in seeds], tokens, nats, diverged)
 
 

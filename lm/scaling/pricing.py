@@ -98,8 +98,8 @@ class Study:
             for arm in self.arms
         ]
         phases = {phase: self._equivalents(deployment.rho, relative, training, phase) for phase in PHASES}
-        equivalents = [{}, *({phase: found[i] for phase, found in phases.items()} for i in range(len(self.gaps)))]
-        return [Priced(*each) for each in zip(costs, relative, training, equivalents, strict=True)]
+        equivalents = [{}, *({phase: answers[i] for phase, answers in phases.items()} for i in range(len(self.gaps)))]
+        return [Priced(*row) for row in zip(costs, relative, training, equivalents, strict=True)]
 
     def _equivalents(
         self, rho: float, relative: Sequence[Relative], training: Sequence[Sequence[float]], phase: Phase

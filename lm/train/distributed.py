@@ -93,8 +93,8 @@ class World:
         if self.size > 1:
             messages: list[str | None] = [None] * self.size
             dist.all_gather_object(messages, failed)
-            if found := [message for message in messages if message is not None]:
-                raise UserError(found[0])
+            if failures := [message for message in messages if message is not None]:
+                raise UserError(failures[0])
 
 
 _ALONE = World()

@@ -94,10 +94,10 @@ def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
 
     Matrices of equal shape are one stack; on CPUs, the bits are those of one at a time.
     """
-    own = range(world.rank, len(matrices), world.size)
+    share = range(world.rank, len(matrices), world.size)
     updates = [torch.empty_like(matrix) for matrix in matrices]
-    for places in _by_shape([matrices[i].shape for i in own]).values():
-        stack = [own[place] for place in places]
+    for places in _by_shape([matrices[i].shape for i in share]).values():
+        stack = [share[place] for place in places]
         for i, update in zip(stack, orthogonalize(torch.stack([matrices[i] for i in stack])), strict=True):
             updates[i] = update.contiguous()
     if world.size > 1:

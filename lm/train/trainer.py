@@ -127,12 +127,12 @@ class Trainer:
             )
 
     def _resume(self) -> None:
-        own = (self.folder / CHECKPOINT).exists()
-        folder = self.folder if own else self.trunk
+        resumed = (self.folder / CHECKPOINT).exists()
+        folder = self.folder if resumed else self.trunk
         if folder is not None:
             tensors, meta = load_tensors(folder / CHECKPOINT)
-            self.check_identity(meta["run"], folder, () if own else LENGTH)
-            if meta["step"] > (self.config.steps if own else self.schedule.constant_steps):
+            self.check_identity(meta["run"], folder, () if resumed else LENGTH)
+            if meta["step"] > (self.config.steps if resumed else self.schedule.constant_steps):
                 raise UserError(f"{folder} has {meta['step']} steps, too many for a run of {self.config.steps}")
             load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]

@@ -163,13 +163,13 @@ def merge_log(
 
 def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
     """Counts of both phases by rank; None for merges without a count."""
-    given: Sequence[npt.ArrayLike] = (*counts, [], [])
-    found: list[int | None] = []
-    for phase, wanted, exact in zip(given, (n_phase1, n - n_phase1), (False, True), strict=False):
+    phases: Sequence[npt.ArrayLike] = (*counts, [], [])
+    by_rank: list[int | None] = []
+    for phase, wanted, exact in zip(phases, (n_phase1, n - n_phase1), (False, True), strict=False):
         part = np.asarray(phase, dtype=np.uint64).tolist()
         if part and (len(part) < wanted or (exact and len(part) > wanted)):
             raise UserError(
                 f"there are counts of {len(part)} merges for a phase of {wanted}; they belong to another training"
             )
-        found += part[:wanted] or [None] * wanted
-    return found
+        by_rank += part[:wanted] or [None] * wanted
+    return by_rank

@@ -148,8 +148,8 @@ def renyi_entropy(counts: npt.ArrayLike, alpha: float) -> float:
     """
     if not alpha >= 0:
         raise UserError(f"alpha={alpha} must be at least 0, as an order of a Rényi entropy (usually 2.5)")
-    found = np.asarray(counts, dtype=np.float64)
-    p = found[found > 0] / found.sum()
+    values = np.asarray(counts, dtype=np.float64)
+    p = values[values > 0] / values.sum()
     if alpha == 1:
         return float(-(p * np.log2(p)).sum())
     if np.isinf(alpha):

@@ -64,11 +64,11 @@ def kind(text: str) -> int:
     >>> [KINDS[kind(text)] for text in (" of the", " in the world", " = {", ", and", " in 19")]
     ['function words only', 'function and content words', 'code', 'punctuation', 'digits']
     """
-    for index, found in ((1, _LINES), (2, _DIGITS), (3, _CODE), (4, _PUNCTUATION)):
-        if found.search(text):
+    for index, pattern in ((1, _LINES), (2, _DIGITS), (3, _CODE), (4, _PUNCTUATION)):
+        if pattern.search(text):
             return index
-    known = [word in FUNCTION_WORDS for word in text.lower().replace("’", "'").split()]
-    return 5 if known and all(known) else 6 if any(known) else 7
+    is_function = [word in FUNCTION_WORDS for word in text.lower().replace("’", "'").split()]
+    return 5 if is_function and all(is_function) else 6 if any(is_function) else 7
 
 
 Ints = npt.NDArray[np.int64]
@@ -145,17 +145,17 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
     rank[products] = first
     phase = np.where(rank < 0, 0, np.where(rank < tokenizer.n_phase1_merges, 1, 2))
     two_phases = tokenizer.n_phase1_merges < len(tokenizer.merge_ids)
-    own = tokenizer.pattern
-    if pretokens is None and not two_phases and len(patterns.split(" of the", own)) == 1:
+    pattern = tokenizer.pattern
+    if pretokens is None and not two_phases and len(patterns.split(" of the", pattern)) == 1:
         pretokens = patterns.resolve(YARDSTICK)
     words = np.fromiter(map(n_words, vocab), dtype=np.int64, count=size)
     if pretokens is None:
         superword, crossing = _mask(size, tokenizer.superword_ids()), _mask(size, tokenizer.crossing_ids())
     else:
-        made = np.flatnonzero(rank >= 0).tolist()
+        merged = np.flatnonzero(rank >= 0).tolist()
         # Part of a character at the start or end does not count as a cut.
         crossing = _mask(
-            size, [i for i in made if len(_native.split(vocab[i].decode(errors="ignore"), pretokens.regex)) > 1]
+            size, [i for i in merged if len(_native.split(vocab[i].decode(errors="ignore"), pretokens.regex)) > 1]
         )
         superword = crossing & (words > 1)
     text = [display(token) for token in vocab]
@@ -176,7 +176,7 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
         special=special,
         unused=unused,
         unreachable=_unreachable(tokenizer, partial, special | unused),
-        pretokens=pretokens or own,
+        pretokens=pretokens or pattern,
     )
 
 
@@ -201,19 +201,19 @@ def missing(tokenizer: Tokenizer, tokens: Tokens, other: Tokenizer) -> Mask:
 
 def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
     vocab = tokenizer.vocab
-    found = np.zeros(len(vocab), dtype=np.bool_)
+    unreachable = np.zeros(len(vocab), dtype=np.bool_)
     whole = np.flatnonzero(~(partial | no_text))
     ids, offsets = tokenizer.encode_batch([vocab[i].decode() for i in whole.tolist()])
     first = ids[offsets[:-1]]
-    found[whole] = (np.diff(offsets) != 1) | (first != whole)
+    unreachable[whole] = (np.diff(offsets) != 1) | (first != whole)
     for before, after in AROUND:
-        failing = np.flatnonzero(found).tolist()
+        failing = np.flatnonzero(unreachable).tolist()
         ids, _ = tokenizer.encode_batch([before + vocab[i].decode() + after for i in failing])
-        found[ids] = False  # any token that occurs in a text is reachable
+        unreachable[ids] = False  # any token that occurs in a text is reachable
     parts = np.flatnonzero(partial)  # not valid text by themselves: only their merges can be tried
     never = np.array([not NOT_IN_UTF8.isdisjoint(vocab[i]) for i in parts.tolist()], dtype=np.bool_)
-    found[parts] = never | (tokenizer.definition.encoder.tokens_in_tokens()[parts] != 1)
-    return found
+    unreachable[parts] = never | (tokenizer.definition.encoder.tokens_in_tokens()[parts] != 1)
+    return unreachable
 
 
 def _is_partial(token: bytes) -> bool:

@@ -61,17 +61,17 @@ def interleave(
         superwords: all superwords that training over whole pretokens finds.
         n_merges: number of merges that fit into the vocabulary.
     """
-    made = set(bpe.byte_alphabet())
+    tokens = set(bpe.byte_alphabet())
     regular, waiting = deque(zip(phase1, counts, strict=True)), deque(superwords)
     n_regular = n_superwords = 0
     while n_regular + n_superwords < n_merges and (regular or waiting):
-        if waiting and {*waiting[0][:2]} <= made and (not regular or waiting[0][2] > regular[0][1]):
+        if waiting and {*waiting[0][:2]} <= tokens and (not regular or waiting[0][2] > regular[0][1]):
             left, right, _ = waiting.popleft()
             n_superwords += 1
         else:
             (left, right), _ = regular.popleft()
             n_regular += 1
-        made.add(left + right)
+        tokens.add(left + right)
     return n_regular, n_superwords
 
 

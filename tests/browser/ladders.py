@@ -3,8 +3,8 @@
 import numpy as np
 
 from experiments.report.ladder_page import render
+from experiments.report.over_compute import Assumptions, describe
 from experiments.stages.outlook import Step
-from experiments.stages.over_compute import Assumptions, describe
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
 from lm.scaling.points import HeldOut

@@ -1,7 +1,7 @@
 import itertools
 
 from experiments.stages.comparison import Result
-from experiments.verdict import decision, decisions, detail, over_compute, verdict, worth_headline
+from experiments.verdict import decision, decisions, detail, statements, verdict, worth_headline
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
@@ -143,19 +143,19 @@ def test_of_many_the_verdict_stays_a_sentence():
 
 def test_a_gap_names_the_range_and_the_trend():
     shrinking = gap([-1.4, -1.2, -1.0, -0.8], scatter=0.05)
-    assert over_compute(shrinking)[:2] == [
+    assert statements(shrinking)[:2] == [
         "between 2e15 and 6e16 FLOPs, arm needs fewer bits per byte than ref, by 0.8 to 1.4 %",
         "the gap shrinks with compute (slope 0.18 points per e-fold of FLOPs, 95 % interval 0.18 to 0.18)",
     ]
     assert decisions(shrinking) == ["better"] * 4
     # At the two smaller budgets, 0 is within the intervals of half width 0.5.
     mixed = gap([0.1, 0.3, 0.8, 0.9], scatter=0.2)
-    assert over_compute(mixed)[0] == (
+    assert statements(mixed)[0] == (
         "between 2e15 and 6.2e15 FLOPs, undecided: 0.1 to 0.3 %, with 95 % intervals from −0.4 to 0.8 %; "
         "between 1.9e16 and 6e16 FLOPs, arm needs more bits per byte than ref, by 0.8 to 0.9 %"
     )
     assert decisions(mixed) == ["undecided", "undecided", "worse", "worse"]
-    crossing = over_compute(gap([1.0, 0.5, -0.5, -1.0], scatter=0.1))
+    crossing = statements(gap([1.0, 0.5, -0.5, -1.0], scatter=0.1))
     assert crossing[1].startswith("the gap falls with compute")
     assert crossing[2] == (
         "inside the measured 2e15 to 6e16 FLOPs the curves cross near 1.1e16 FLOPs (between 6.2e15 and 1.9e16)"
@@ -163,23 +163,21 @@ def test_a_gap_names_the_range_and_the_trend():
 
 
 def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
-    two = over_compute(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
+    two = statements(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
     assert two[0].startswith("between 2e15 and 6e16 FLOPs, the models of arm need fewer bits per byte than the models")
     assert two[1].startswith("no trend with compute is claimed from so little data (slope 0.18 points")
     assert two[3] == "2 runs per arm: this is about these models, and names no better tokenizer"
-    assert over_compute(gap([-1.4, -1.0], scatter=0.05))[1].startswith(
-        "no trend with compute is claimed from so little"
-    )
-    crossing = over_compute(gap([1.0, 0.5, -0.5, -1.0], n_seeds=2, scatter=0.1))[2]
+    assert statements(gap([-1.4, -1.0], scatter=0.05))[1].startswith("no trend with compute is claimed from so little")
+    crossing = statements(gap([1.0, 0.5, -0.5, -1.0], n_seeds=2, scatter=0.1))[2]
     assert crossing.endswith("the means cross near 1.1e16 FLOPs; no crossing is claimed from so little data")
-    assert over_compute(gap([0.7]))[1] == "one budget: neither a trend nor a crossing can be seen"
-    assert over_compute(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
+    assert statements(gap([0.7]))[1] == "one budget: neither a trend nor a crossing can be seen"
+    assert statements(gap([0.0] * 4))[1].startswith("no trend with compute is shown")
 
 
 def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_of_every_arm():
     arms = points("ref", [0.0] * 4), points("lower", [-7.0] * 4, barred="lower changes or loses text")
     (found,) = compared_over_compute(*arms)
-    said = over_compute(found)
+    said = statements(found)
     assert said[0].startswith("the verdict is withheld: lower changes or loses text; between 2e15 and 6e16 FLOPs, ")
     assert len(said) == 1
     assert set(decisions(found)) == {"withheld"}

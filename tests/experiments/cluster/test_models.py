@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from experiments.cluster import models, tasks
+from experiments.cluster import tasks
 from experiments.config import RunnerConfig
+from experiments.stages import model_tasks
 from experiments.stages.models import METRICS
 from tests.experiments.cluster.fake_ray import FakeRay
 from tests.experiments.conftest import run_stages
@@ -88,8 +89,8 @@ def test_a_task_s_error_is_the_user_s(tiny, tmp_path, ray):
 )
 def test_where_models_are_trained(ray, name, asked, has, expected):
     ray.resources["GPU"] = has
-    place = models.place(RunnerConfig(name=name, gpus=asked))
+    place = model_tasks.place(RunnerConfig(name=name, gpus=asked))
     assert (place and place.gpus) == expected
     ray.resources["GPU"] = 0
     with pytest.raises(UserError, match=r"runner\.gpus=1, but this machine has no GPU"):
-        models.place(RunnerConfig(name="ray", gpus=1))
+        model_tasks.place(RunnerConfig(name="ray", gpus=1))

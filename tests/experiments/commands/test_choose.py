@@ -12,9 +12,9 @@ from experiments.cli.compose import load
 from experiments.commands import choose as command
 from experiments.config import part
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
-from experiments.fertility.counting import Tally
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.measures import deployment
+from experiments.fertility.tallies import Tally
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts

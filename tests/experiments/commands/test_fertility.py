@@ -13,8 +13,8 @@ import pytest
 from experiments.cli import main
 from experiments.commands import fertility as command
 from experiments.fertility import measures
-from experiments.fertility.counting import ALL, SCRIPT, SOURCE, read, tally
 from experiments.fertility.measures import ratio
+from experiments.fertility.tallies import ALL, SCRIPT, SOURCE, read, tally
 from lm.data.scripts import script
 from lm.evaluate.deployment import Deployment
 from superbpe.inspection.measures import renyi_entropy

@@ -19,7 +19,16 @@ def said(folder, n_sources, *overrides):
     documents = SimpleNamespace(path=folder, contents=SimpleNamespace(names={"source": [*map(str, range(n_sources))]}))
     lines = []
     context = SimpleNamespace(reporter=SimpleNamespace(say=lambda line, **_: lines.append(line)))
-    announce(context, load(overrides), documents)
+    config = load(overrides)
+    announce(
+        context,
+        documents,
+        config.eval,
+        n_arms=len(config.arms),
+        n_seeds=config.lm.n_seeds,
+        mode=config.budget.mode,
+        heldout_sample=config.corpus.heldout_sample,
+    )
     return " ".join(lines)
 
 

@@ -13,7 +13,7 @@ from tests.lm.bytelevel.definition import LETTERS, bpe
 from tokenizer.errors import UserError
 
 pytest.importorskip("lm_eval")
-harness = pytest.importorskip("lm.evaluate.harness")
+harness = pytest.importorskip("lm.evaluate.lm_eval")
 from lm_eval.api.instance import Instance  # noqa: E402
 
 

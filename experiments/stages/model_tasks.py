@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lm.model.config import ModelConfig
     from lm.train.config import TrainConfig
 
-    Training = Callable[[Context, Encoded, Beat], Any]
+    TrainArm = Callable[[Context, Encoded, Beat], Any]
     """Trains models of an arm. Calls the last argument with the bytes that are done."""
 
 
@@ -102,7 +102,7 @@ class ModelTasks:
         outcomes = self._run(context, "tuning", work)
         return {job.name: Tuning.load(outcome) for job, outcome in zip(jobs, outcomes, strict=True)}
 
-    def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, Training, int]]) -> list[Any]:
+    def _run(self, context: Context, what: str, work: Sequence[tuple[Encoded, TrainArm, int]]) -> list[Any]:
         """Work on the shards of arms, given the bytes to train on; report the artifacts that were made or used."""
         runner = replace(context.runner, name="local", threads=self.cluster.threads, gpus=None)
         do = partial(_work, context.store, runner)
@@ -159,7 +159,7 @@ def _tune(job: TuningJob, context: Context, arm: Encoded, _beat: Beat) -> dict[s
     return tuning.tune_arm(context, replace(job, config=config), arm).save()
 
 
-def _work(store: Store, runner: RunnerConfig, job: tuple[Encoded, Training], beat: Beat) -> Blocks:
+def _work(store: Store, runner: RunnerConfig, job: tuple[Encoded, TrainArm], beat: Beat) -> Blocks:
     """Train models; returns the result, and the names of the artifacts that were made or used."""
     yield from ()
     arm, train = job

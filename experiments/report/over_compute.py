@@ -15,7 +15,7 @@ from experiments.stages.outlook import Step, next_step
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
-from experiments.verdict import at_scale, decisions, over_compute, worth_headline
+from experiments.verdict import at_scale, decisions, statements, worth_headline
 from lm.bits import bits
 from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
 from lm.evaluate.comparison import eligible
@@ -98,15 +98,15 @@ def study(
     Raises:
         UserError: If the arms cannot be compared.
     """
-    evaluations = [[each for budget in arm.budgets for _, each in budget] for arm in arms]
-    found = eligible(evaluations, [arm.label for arm in arms], [arm.trained for arm in arms])
+    evaluations = [[evaluation for budget in arm.budgets for _, evaluation in budget] for arm in arms]
+    eligibility = eligible(evaluations, [arm.label for arm in arms], [arm.trained for arm in arms])
 
     def points(arm: ArmRuns, barred: str) -> Points:
-        rungs = [[each.only(found.documents) for _, each in budget] for budget in arm.budgets]
+        rungs = [[evaluation.only(eligibility.documents) for _, evaluation in budget] for budget in arm.budgets]
         tokens = rungs[0][0]
         summaries = [[model.summary for model, _ in budget] for budget in arm.budgets]
-        proxy = [fmean(each.flops for each in budget) for budget in summaries]
-        read = [(fmean(each.tokens for each in budget), fmean(each.bytes for each in budget)) for budget in summaries]
+        proxy = [fmean(run.flops for run in budget) for budget in summaries]
+        read = [(fmean(run.tokens for run in budget), fmean(run.bytes for run in budget)) for budget in summaries]
         flops = proxy
         if equal_at is not None:
             flops = [training_flops(equal_at, vocab_size=arm.vocab_size, tokens=t, n_bytes=b) for t, b in read]
@@ -116,19 +116,19 @@ def study(
             flops,
             [model.seed for model, _ in arm.budgets[0]],
             tokens.clustered(tokens.document_tokens).astype(np.int64),
-            np.array([[each.clustered(each.text_nats) for each in rung] for rung in rungs]).swapaxes(0, 1),
+            np.array([[run.clustered(run.text_nats) for run in rung] for rung in rungs]).swapaxes(0, 1),
             barred,
             arm.trained,
             read,
             proxy,
         )
 
-    sizes, sources, cluster = _units(evaluations[0][0].only(found.documents))
+    sizes, sources, cluster = _units(evaluations[0][0].only(eligibility.documents))
     heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=cluster)
-    measured = [points(arm, barred) for arm, barred in zip(arms, found.reasons, strict=True)]
+    measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     compared = Study(measured, heldout, tolerance, confidence)
     priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."
-    return compared, " ".join(filter(None, [found.note, priced]))
+    return compared, " ".join(filter(None, [eligibility.note, priced]))
 
 
 def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
@@ -159,7 +159,7 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
             models = store.open_all(rung.arms[place].lms, TrainedModel)
             scores = store.open_all(rung.arms[place].evaluations, Scores)
             pairs = zip(models, scores, strict=True)
-            budgets.append([(model.contents, Evaluation.load(each.path)) for model, each in pairs])
+            budgets.append([(model.contents, Evaluation.load(score.path)) for model, score in pairs])
         arms.append(ArmRuns(arm.label, arm.vocab_size, budgets, arm.training is not None))
     return arms
 
@@ -219,12 +219,12 @@ def reprice(
     run = records.load(folder / records.FILE)
     if not run.rungs:
         raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
-    own = {_divided(text)[0].lstrip("+"): text for text in run.overrides}
+    values = {_divided(text)[0].lstrip("+"): text for text in run.overrides}
     replaced = {_divided(text)[0] for text in settings}
     # The run's own deployment, unless another one is chosen.
-    kept = [] if "deployment" in replaced else [key for key in own if key.partition(".")[0] == "deployment"]
-    chosen = assumptions([*(own[key] for key in kept if key not in replaced), *settings])
-    accepted = tolerance or float(own.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
+    keys = [] if "deployment" in replaced else [key for key in values if key.partition(".")[0] == "deployment"]
+    chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
+    accepted = tolerance or float(values.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
     store = Store.at(artifacts or run.store)
     reporter = Reporter()
     step = _compare(reporter, store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
@@ -347,18 +347,18 @@ def describe(
                 "flops": list(map(float, arm.flops)),
                 "bits_per_byte": loss.tolist(),
                 "proxy_flops": None if arm.proxy_flops is None else list(arm.proxy_flops),
-                "deployed_flops": list(map(float, each.training)),
-                "cost": _plain(each.cost),
-                "relative_cost": _plain(each.relative),
-                "equivalent": _plain(dict(each.equivalents)),
+                "deployed_flops": list(map(float, price.training)),
+                "cost": _plain(price.cost),
+                "relative_cost": _plain(price.relative),
+                "equivalent": _plain(dict(price.equivalents)),
             }
-            for arm, tokens, loss, each in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
+            for arm, tokens, loss, price in zip(study.arms, study.tokens_per_byte(), losses, priced, strict=True)
         ],
         "gaps": [
-            {**_plain(gap), "withheld": gap.withheld, "statements": over_compute(gap), "decisions": decisions(gap)}
+            {**_plain(gap), "withheld": gap.withheld, "statements": statements(gap), "decisions": decisions(gap)}
             for gap, _ in pairs
         ],
-        "worth": worth_headline({gap.arm: each.equivalents["decode"] for gap, each in pairs}, reference) + ".",
+        "worth": worth_headline({gap.arm: price.equivalents["decode"] for gap, price in pairs}, reference) + ".",
         "next": None if step is None else step._asdict(),
     }
 
@@ -370,5 +370,5 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

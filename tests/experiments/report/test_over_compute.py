@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.report.ladder_page import render
-from experiments.stages.over_compute import ArmRuns, Assumptions, describe, reprice, study
+from experiments.report.over_compute import ArmRuns, Assumptions, describe, reprice, study
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.deployment import Deployment
 from tests.experiments.outputs import run_until as run
