@@ -34,7 +34,7 @@ from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
 from tokenizer import UserError
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.durable import write_json, write_whole
 from tokenizer.files import digest, weighted
 from tokenizer.progress import thread_count
@@ -174,7 +174,8 @@ def _overlaps(
     for key, arm in zip(keys, arms, strict=True):
         if key not in found:  # each text is read once
             batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
-            found[key] = find_overlap(text.batches("all"), batches, threads=threads, progress=progress).whole
+            measured = measured_text(text.batches("all"))
+            found[key] = find_overlap(measured, batches, threads=threads, progress=progress).whole
     return [found[key] for key in keys]
 
 

@@ -188,6 +188,6 @@ def test_a_folder_that_cannot_hold_the_copy_is_named(phase1, english, tmp_path, 
     def full(*arguments):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(copies, "write_parquet", full)
+    monkeypatch.setattr(copies.gzip, "open", full)
     with pytest.raises(UserError, match=r"copied to .*: No space left on device; set spill_folder to another folder"):
         train(phase1, iter(english), RULES["uw-2025"])

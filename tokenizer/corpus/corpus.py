@@ -17,7 +17,7 @@ from tokenizer.corpus import remote, text_files
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import ahead, read_files
 from tokenizer.corpus.remote import File, RemoteFile, Stat
-from tokenizer.corpus.rows import batch_records, check_first_lines
+from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import shown, weighted
@@ -127,7 +127,7 @@ class Corpus:
 
     def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> list[list[tuple[File, str]]]:
         groups: list[list[tuple[File, str]]] = []
-        filled = target_bytes
+        filled = 0
         for path, form in files:
             filled += self._states[path].size
             if filled > target_bytes or not groups:
@@ -178,14 +178,10 @@ class Corpus:
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         readers = readers if in_order or config.max_bytes is None else 1
         keep = self.filter(split)
-        lines = [path for path, form in self.files if form == "jsonl"]
-        if config.score_field is not None and lines and not self.is_part:  # a file without scores may follow
-            check_first_lines(lines[0], config)
-        empty, found, damaged = True, False, True
+        empty = True
         try:
             with closing(self._read(split, config, readers, in_order)) as source:  # closed, it lists what it skipped
                 for batch in source:
-                    found, damaged = found or len(batch) > 0, damaged and not batch.n_bytes
                     taken, more = keep.apply(batch)
                     if len(taken):
                         empty = False
@@ -196,7 +192,7 @@ class Corpus:
             self.report_skipped()
         self.check_unchanged()
         if empty and not self.is_part:
-            raise UserError(self._why_empty(split, found, damaged and self.skipped.count > 0))
+            raise UserError(self._why_empty(split))
 
     def files_of(self, split: Split) -> list[tuple[File, str] | None]:
         """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
@@ -216,14 +212,10 @@ class Corpus:
         if not self.is_part:
             self.skipped.report()
 
-    def _why_empty(self, split: Split, found: bool, damaged: bool) -> str:
-        """Error message for a split without documents; no other record than skipped ones has text if `damaged`."""
+    def _why_empty(self, split: Split) -> str:
+        """Error message for a split without documents."""
         config = self.config
         where = config.dataset or config.places
-        if damaged:
-            return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
-        if not found and config.score_field is None:
-            return f"the corpus is empty: {where} contains no documents"
         if split == "heldout" and config.heldout_sample < 1:
             return (
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
@@ -240,6 +232,8 @@ class Corpus:
         why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
         if config.score_field is not None:
             why += f" (documents without a number in score_field={config.score_field} do not pass: check its name)"
+        if self.skipped.count:
+            why += f"; {self.skipped.sentence()}"
         return f"the corpus is empty: of the documents of {where}, {why}"
 
     def filter(self, split: Split) -> _native.DocumentFilter:

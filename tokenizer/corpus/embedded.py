@@ -21,7 +21,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from html import unescape
@@ -169,14 +169,6 @@ def _services() -> Iterator[tuple[str, _Source]]:
         yield service, source
 
 
-def _ordered(sources: Mapping[str, _Source]) -> list[tuple[str, _Source]]:
-    return sorted(sources.items(), key=lambda item: _order(item[0]))
-
-
-def _is_large(named: tuple[str, _Source]) -> bool:
-    return named[1].n_bytes >= LEAST_BYTES
-
-
 def without_docstrings(source: str) -> tuple[str, list[str]]:
     r"""Split Python source into the code without the docstrings of modules, classes and functions, and the docstrings.
 
@@ -196,8 +188,8 @@ def without_docstrings(source: str) -> tuple[str, list[str]]:
 
 
 @cache
-def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
-    """The code of every subpackage, and its docstrings."""
+def _python() -> dict[str, dict[str, _Source]]:
+    """The code of every subpackage, and its docstrings, which are English."""
     code: dict[str, _Source] = defaultdict(_Source)
     prose: dict[str, _Source] = defaultdict(_Source)
     for package in ("Django", "networkx", "sympy"):
@@ -210,7 +202,7 @@ def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
                 text, docstrings = without_docstrings(path.read_text(encoding="utf-8"))
                 code[name].add(name, f"{text.strip()}\n" if text.strip() else "")
                 prose[name].add(name, "".join(f"{docstring}\n\n" for docstring in docstrings))
-    return code, prose
+    return {"code": code, "english": prose}
 
 
 def messages(catalogue: str) -> Iterator[str]:
@@ -232,7 +224,7 @@ def messages(catalogue: str) -> Iterator[str]:
             yield from (text for name, text in strings.items() if name.startswith("msgstr") and text)
 
 
-def _languages() -> list[tuple[str, _Source]]:
+def _languages() -> dict[str, _Source]:
     sources: dict[str, _Source] = defaultdict(_Source)
     seen: defaultdict[str, set[str]] = defaultdict(set)
     root = _folder("Django")
@@ -245,7 +237,7 @@ def _languages() -> list[tuple[str, _Source]]:
         new = "".join(f"{text.strip()}\n" for text in texts if text not in seen[language])
         sources[language].add(f"{language}/{application}", new)
         seen[language].update(texts)
-    return _ordered(sources)
+    return sources
 
 
 def _folder(package: str) -> Path:
@@ -275,16 +267,18 @@ def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) ->
     Raises:
         UserError: a package is not installed in the version of `VERSIONS`.
     """
-    services = islice(filter(_is_large, _services()), MOST_SOURCES // 2)  # as many as subpackages
-    readers = {
-        "english": lambda: chain(services, _ordered(_python()[1])),
-        "code": lambda: _ordered(_python()[0]),
-        "languages": _languages,
-    }
+
+    def large(named: Iterable[tuple[str, _Source]], most: int) -> Iterator[tuple[str, _Source]]:
+        return islice(((name, source) for name, source in named if source.n_bytes >= LEAST_BYTES), most)
+
     for number, kind in enumerate(kinds):
         if progress is not None:
             progress("embedded corpus", number, len(kinds))
-        for name, source in islice(filter(_is_large, readers[kind]()), MOST_SOURCES):
+        # As many services as subpackages.
+        services = large(_services(), MOST_SOURCES // 2) if kind == "english" else ()
+        named = _languages() if kind == "languages" else _python()[kind]
+        ordered = sorted(named.items(), key=lambda item: _order(item[0]))
+        for name, source in large(chain(services, ordered), MOST_SOURCES):
             for piece, texts in source.pieces.items():
                 yield from (EmbeddedDocument(text, kind, f"{kind}/{name}", f"{kind}/{piece}") for text in texts)
 
@@ -311,11 +305,12 @@ def split(
         raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
     shuffled = sorted(documents, key=lambda document: _order(document.text))
     # A piece that is a whole source is drawn among those of its kind, a part of a language among those of the language.
-    groups: dict[str, dict[str, int]] = defaultdict(dict)
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
     for document in shuffled:
-        group = document.kind if document.piece == document.source else document.source
-        size = 1 if document.piece == document.source else len(document.text.encode())
-        groups[group][document.piece] = size + (groups[group].get(document.piece, 0) if size > 1 else 0)
+        if document.piece == document.source:
+            groups[document.kind][document.piece] = 1
+        else:
+            groups[document.source][document.piece] += len(document.text.encode())
     heldout: set[str] = set()
     for pieces in groups.values():
         missing = heldout_fraction * sum(pieces.values())

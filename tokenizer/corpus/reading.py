@@ -10,13 +10,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
-from typing import Any
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.remote import File, RemoteFile
+from tokenizer.corpus.remote import File, RemoteFile, concurrently
 from tokenizer.corpus.rows import batch_records, file_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import without_credentials
@@ -78,25 +77,13 @@ def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped
         start: returns the batches; gets a list of what they lack.
         skipped: gets what the batches lack that the consumer has taken, however many were read.
     """
-    from multiprocessing.pool import ThreadPool
-
     lacking = Skipped()
-    batches, pool = start(lacking), ThreadPool(1)
-
-    def take() -> tuple[_native.Batch | None, dict[str, Any]]:
-        return next(batches, None), lacking.so_far()
-
-    try:
-        following = pool.apply_async(take)
-        while True:
-            batch, known = following.get()
-            skipped.update(known)
-            if batch is None:
-                return
-            following = pool.apply_async(take)
-            yield batch
-    finally:
-        pool.terminate()  # does not wait for a read that waits for a server
+    batches = start(lacking)
+    for batch, known in concurrently(lambda _: (next(batches, None), lacking.so_far()), count(), 1):
+        skipped.update(known)
+        if batch is None:
+            return
+        yield batch
 
 
 @contextmanager

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import glob
-import mmap
 import os
 import random
 import re
-import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -33,8 +31,6 @@ BLOCK_BYTES, AHEAD = 1 << 23, 4
 """Bytes per request, and requests in flight per file."""
 ATTEMPTS, FIRST_DELAY, LONGEST_DELAY = 8, 0.5, 30.0
 """Consecutive attempts, seconds before the second one, which double with every further one, and their maximum."""
-TIMEOUT = 60.0
-"""Seconds without data after which a request over https:// fails; a connection must be made within ten."""
 _WEB = ("https", "http")
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
@@ -117,25 +113,6 @@ class RemoteFile:
             raise UserError(changed(self, self.stat, now))
         yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
 
-    def excerpt(self, spans: Iterable[tuple[int, int]]) -> mmap.mmap:
-        """Memory of the file's size that has only the bytes in some ranges (start, end), and zeros elsewhere.
-
-        For libraries that read at any position. They must not call a Python file: a call that waits for a server when
-        the interpreter exits would abort the process. Pages that are not written take no memory.
-
-        Raises:
-            UserError: see `blocks`.
-        """
-        memory = mmap.mmap(-1, max(1, self.stat.size), _PRIVATE)
-        for start, end in spans:
-            memory.seek(start)
-            for block in self.blocks(start, end):
-                memory.write(block)
-        return memory
-
-
-# Without a reservation, a file may be larger than the memory of the machine. `mmap` names the flag from Python 3.13 on.
-_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 File: TypeAlias = "Path | RemoteFile"
 
@@ -157,8 +134,7 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """
     scheme, addresses = url.partition("://")[0].lower(), [url]
     if scheme not in _WEB:
-        system, path = _system(url)  # this thread's: those of `current` have seen parts of folders
-        (entries,) = concurrently(lambda path: attempted(shown(url), lambda: _entries(url, system, path)), [path])
+        entries = attempted(shown(url), lambda: _entries(url, *_system(url)))
         addresses = [f"{scheme}://{name}" for name, about in entries.items() if about["type"] == "file"]
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
@@ -216,7 +192,7 @@ def _pinned(system: Any, path: str) -> str:
 
 def current(files: Sequence[RemoteFile]) -> list[Stat]:
     """Size and version of several files now."""
-    return list(concurrently(RemoteFile.current, files))
+    return list(concurrently(RemoteFile.current, files, min(32, len(files)))) if files else []
 
 
 def changed(file: File, before: Stat, now: Stat) -> str:
@@ -228,16 +204,16 @@ def changed(file: File, before: Stat, now: Stat) -> str:
     )
 
 
-def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 32) -> Iterator[_T]:
+def concurrently(call: Callable[[_V], _T], values: Iterable[_V], threads: int) -> Iterator[_T]:
     """Results of a call for several values in order, at most `threads` ahead, on threads that nobody waits for."""
     from multiprocessing.pool import AsyncResult, ThreadPool
 
     pending: deque[AsyncResult[_T]] = deque()
-    with ThreadPool(max(1, min(threads, len(values)))) as pool:
+    with ThreadPool(threads) as pool:
         for value in values:
-            if len(pending) == threads:
-                yield pending.popleft().get()
             pending.append(pool.apply_async(call, (value,)))
+            if len(pending) > threads:
+                yield pending.popleft().get()
         while pending:
             yield pending.popleft().get()
 
@@ -298,7 +274,7 @@ def _web(_process: int) -> Any:
     from aiohttp import ClientTimeout
     from fsspec.implementations.http import HTTPFileSystem
 
-    timeout = ClientTimeout(total=None, sock_connect=10, sock_read=TIMEOUT)
+    timeout = ClientTimeout(total=None, sock_connect=10, sock_read=60)
     return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
 
 
@@ -308,16 +284,14 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
     from pyarrow import fs
 
     if scheme == "gs":
-        options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=60)}
-        if emulator := os.environ.get("STORAGE_EMULATOR_HOST"):
-            protocol, _, host = emulator.rpartition("://")
-            options.update(anonymous=True, scheme=protocol or "http", endpoint_override=host)
-        return ArrowFSWrapper(fs.GcsFileSystem(**options))
+        return ArrowFSWrapper(fs.GcsFileSystem(retry_time_limit=timedelta(seconds=60)))
     # The process ends only after these attempts, but does not wait for those of `attempted`.
-    options = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3), "background_writes": False}
+    options: dict[str, Any] = {
+        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3),
+        "background_writes": False,
+    }
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
-        protocol, _, host = endpoint.rstrip("/").rpartition("://")
-        options.update(scheme=protocol or "https", endpoint_override=host)
+        options["endpoint_override"] = endpoint
     elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         with suppress(OSError):  # reading the bucket reports the reason
             options["region"] = fs.resolve_s3_region(bucket)

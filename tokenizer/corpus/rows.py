@@ -7,7 +7,6 @@ import io
 import json
 import re
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +14,17 @@ import numpy as np
 
 from tokenizer import _native
 from tokenizer.corpus.remote import RemoteFile
-from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
 from tokenizer.errors import DataError, UserError, listed, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.remote import File
-    from tokenizer.progress import Throttle
+    from tokenizer.corpus.skipped import Skipped
 
 _PARQUET_ROWS = 1024
-_SCORED, _SCORED_BYTES = 100, 1 << 20
-"""Records, and bytes of JSON lines, of which one must have the score."""
 FOOTER_BYTES = 1 << 16
 """Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
@@ -43,7 +38,7 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
@@ -54,8 +49,7 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = Non
     """
     import pyarrow.parquet as pq
 
-    skipped, where = skipped or Skipped(), f"{path}: "
-    places: list[str] = []
+    where, places = f"{path}: ", list[str]()
     count = done = end = 0
     try:
         with _explained(f"{where}not a Parquet file"):
@@ -122,24 +116,30 @@ def _footer(file: File) -> Any:
 
 
 def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> Any:
-    """A file with only the given columns (dotted paths) of row group `i`; Arrow must not read the rest: `excerpt`."""
+    """A file that has only the given columns (dotted paths) of row group `i`, and zeros elsewhere.
+
+    Arrow must not call a Python file: a call that waits for a server would abort the process at its exit.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    content = np.zeros(file.stat.size, np.uint8)  # pages that are not written take no memory
     # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
     try:
-        empty = pq.ParquetFile(pa.BufferReader(file.excerpt([])), metadata=metadata)
+        empty = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), metadata=metadata)
         next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
     except OSError as error:
         if "page header" not in str(error):
             raise
-    spans, group = [], metadata.row_group(i)
+    group = metadata.row_group(i)
     for column in map(group.column, range(group.num_columns)):
         if column.path_in_schema in columns:
-            start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+            at = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
             # As Arrow: some old writers did not count the header of the dictionary.
-            spans.append((start, min(file.stat.size, start + column.total_compressed_size + 100)))
-    return pa.BufferReader(file.excerpt(spans))
+            for block in file.blocks(at, min(file.stat.size, at + column.total_compressed_size + 100)):
+                content[at : at + len(block)] = np.frombuffer(block, np.uint8)
+                at += len(block)
+    return pa.BufferReader(pa.py_buffer(content))
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
@@ -284,21 +284,6 @@ def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
     )
 
 
-def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) -> None:
-    """Write documents to a file that `read_parquet` reads, compressed; `tick` gets the number of bytes done."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema, done = pa.schema([("text", pa.large_binary())]), 0
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as file:
-        for batch in batches:
-            buffers = [None, pa.py_buffer(batch.offsets), pa.py_buffer(batch.data)]
-            texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(batch), buffers)
-            file.write_batch(pa.record_batch([texts], schema=schema))
-            tick(done := done + batch.n_bytes)
-    tick.finish(done)
-
-
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
     return UserError(
         f"{what} has {size} bytes, more than document_limit_bytes={config.document_limit_bytes}: raise this limit to "
@@ -345,15 +330,15 @@ def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
         yield DataError(f"cannot be read to its end: {shortened(error)}")
 
 
-def opened(path: File, most: int | None = None) -> Any:
-    """A file for reading its bytes, decompressed. A remote file, or its first `most` bytes, is read first."""
+def opened(path: File) -> Any:
+    """A file for reading its bytes, decompressed. A remote file is read first."""
     import pyarrow as pa
 
     name = str(path).lower()
     compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
     source: Any = str(path)
     if isinstance(path, RemoteFile):
-        source = pa.py_buffer(b"".join(path.blocks(0, min(path.stat.size, most or path.stat.size))))
+        source = pa.py_buffer(b"".join(path.blocks()))
     return pa.input_stream(source, compression=compression)
 
 
@@ -373,15 +358,10 @@ def batch_records(
         name: name of the file of the records, for messages.
     """
     where = f"{name}: " if name else ""
-    rows = iter(records)
-    if config.score_field is not None:
-        first = list(islice(rows, _SCORED))
-        check_scores(first, where, config)
-        rows = chain(first, rows)
     texts: list[str] = []
     places: list[str] = []
     size = 0
-    for number, record in enumerate(rows):
+    for number, record in enumerate(records):
         try:
             text = _text(record, number, config)
         except DataError as error:
@@ -403,37 +383,6 @@ def batch_records(
             texts, size = [], 0
     if texts:
         yield _native.Batch.from_texts(texts)
-
-
-def check_first_lines(path: File, config: CorpusConfig) -> None:
-    """`check_scores` for the first records of JSON lines; their reader reports damage."""
-    first: list[Any] = []
-    with suppress(OSError, ImportError), opened(path, _SCORED_BYTES) as stream:  # of the extra `parquet`
-        for line in stream.read(_SCORED_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_SCORED]:
-            with suppress(ValueError, RecursionError):
-                first.append(json.loads(line))
-    check_scores(first, f"{path}: ", config)
-
-
-def check_scores(records: Sequence[Any], where: str, config: CorpusConfig) -> None:
-    """Reject a `score_field` that none of the first records has: its name is misspelt.
-
-    With `on_error=skip`, records without the field are left out.
-
-    Raises:
-        DataError: no record has the field. The message begins with `where`.
-    """
-    rows = [record for record in records if isinstance(record, dict)]
-    if config.score_field is None or config.on_error == "skip" or not rows:
-        return
-    for row in rows:
-        with suppress(DataError):
-            _lookup(row, config.score_field, 0, "")
-            return
-    raise DataError(
-        f"{where}score_field: no field {config.score_field!r} in the first {len(rows)} record(s) (the fields are: "
-        f"{listed(rows[0])}); {_SET_SCORE}"
-    )
 
 
 def _text(record: Any, number: int, config: CorpusConfig) -> str | None:

@@ -9,8 +9,10 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 
 import pytest
+from pyarrow.fs import GcsFileSystem
 
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
@@ -114,12 +116,13 @@ def gcs(local, monkeypatch):
         for path in pathlib.Path(sys.argv[1]).iterdir():
             server.objects[f'bucket/data/{path.name}'] = path.read_bytes()
         server.faults.extend([503, None, None] * 5)
-        print(server.url, flush=True)
+        print(server.url.removeprefix('http://'), flush=True)
         sys.stdin.read()
     """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", program, str(local)], **pipes) as process:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", process.stdout.readline().strip())
+        where = {"anonymous": True, "scheme": "http", "endpoint_override": process.stdout.readline().strip()}
+        monkeypatch.setattr("pyarrow.fs.GcsFileSystem", partial(GcsFileSystem, **where))
         yield
         process.stdin.close()
 
