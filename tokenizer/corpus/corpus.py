@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokenizer import _native
-from tokenizer.corpus import remote, text_files
+from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import ahead, read_files
-from tokenizer.corpus.remote import File, RemoteFile, Stat
+from tokenizer.corpus.remote import File, RemoteFile, changed, concurrently
 from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, quoted, shortened
@@ -30,7 +30,15 @@ _DEFAULTS = asdict(CorpusConfig())
 _NOT_IDENTITY = {
     *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
 }
-_CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
+_CHOOSING = (
+    "min_document_bytes",
+    "max_document_bytes",
+    "max_bytes",
+    "min_score",
+    "sample",
+    "heldout_fraction",
+    "heldout_sample",
+)
 
 
 class Corpus:
@@ -72,7 +80,7 @@ class Corpus:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
         self.heldout_files = text_files.find(config.heldout_paths, config.format)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
-        self._states: dict[File, Stat] = {path: text_files.state(path) for path in read}
+        self._states = {path: path.stat if isinstance(path, RemoteFile) else text_files.state(path) for path in read}
         self.skipped = Skipped()
         self.is_part = False
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
@@ -205,7 +213,7 @@ class Corpus:
         files = self.files_of(split)
         if None in files:
             yield from ahead(self._dataset, self.skipped)
-        yield from read_files(self.skipped, [*filter(None, files)], config, readers, in_order=in_order, skip_long=True)
+        yield from read_files(self.skipped, [*filter(None, files)], config, readers, in_order=in_order)
 
     def report_skipped(self) -> None:
         """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
@@ -216,12 +224,7 @@ class Corpus:
         """Error message for a split without documents."""
         config = self.config
         where = config.dataset or config.places
-        if split == "heldout" and config.heldout_sample < 1:
-            return (
-                f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
-                f"{list(map(shown, config.heldout_paths)) or where}; raise it"
-            )
-        if split == "heldout" and not config.heldout_paths:
+        if split == "heldout" and not config.heldout_paths and config.heldout_sample == 1:
             return (
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
@@ -263,7 +266,7 @@ class Corpus:
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        config = replace(self.config, field=field)
+        config = replace(self.config, field=field, max_document_bytes=None)
         yield from Corpus(config)._dataset(self.skipped) if file is None else read_files(self.skipped, [file], config)
         self.check_unchanged()
 
@@ -273,12 +276,11 @@ class Corpus:
         Raises:
             UserError: a file changed.
         """
-        distant = [path for path in self._states if isinstance(path, RemoteFile)]
-        states = {path: text_files.state(path) for path in self._states}
-        states |= zip(distant, remote.current(distant), strict=True)
-        for path, before in self._states.items():
-            if states[path] != before:
-                raise UserError(remote.changed(path, before, states[path]))
+        distant = any(isinstance(path, RemoteFile) for path in self._states)
+        states = concurrently(text_files.state, self._states) if distant else map(text_files.state, self._states)
+        for (path, before), now in zip(self._states.items(), states, strict=True):
+            if now != before:
+                raise UserError(changed(path, before, now))
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one. Slow; for inspection."""

@@ -5,12 +5,11 @@ The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count, groupby
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from tokenizer import _native
@@ -31,10 +30,8 @@ def read_files(
     readers: int = 1,
     *,
     in_order: bool = True,
-    skip_long: bool = False,
 ) -> Generator[_native.Batch]:
-    """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
-    left_out = config.skip_above if skip_long else None
+    """Documents of files before the filter, without those that it would drop as too long."""
     for native, group in groupby(files, key=lambda file: file[1] in ("txt", "jsonl")):
         if not native:
             yield from ahead(partial(_rows, list(group), config), skipped)
@@ -51,7 +48,7 @@ def read_files(
                 skip_damaged=config.on_error == "skip",
                 batch_bytes=config.batch_bytes,
                 document_limit_bytes=config.document_limit_bytes,
-                skip_above=left_out,
+                skip_above=config.skip_above,
                 threads=readers,
                 in_order=in_order,
             )
@@ -97,26 +94,22 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
         readers: number of files that the consumer reads at the same time.
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
-    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile))
 
-    def run() -> None:
-        while True:
-            try:
-                file, feed = left.popleft()
-            except IndexError:
-                return
-            try:
-                if all(map(feed.put, file.blocks())):
-                    feed.end()
-            except BaseException as error:  # reported where the file is read
-                feed.end(without_credentials(error).removeprefix(f"{file}: "))
+    def run(file: RemoteFile, feed: _native.Feed) -> None:
+        try:
+            if all(map(feed.put, file.blocks())):
+                feed.end()
+        except BaseException as error:  # reported where the file is read
+            feed.end(without_credentials(error).removeprefix(f"{file}: "))
 
+    distant = [(file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile)]
     # Files are fed in order, so the files that the consumer reads have a thread if there is one for each reader.
-    for _ in range(min(len(left), max(FILES_AHEAD, readers + 1))):
-        threading.Thread(target=run, name="remote-file", daemon=True).start()  # not waited for at exit
-    try:
-        yield feeds
-    finally:
-        left.clear()
-        for feed in filter(None, feeds):
-            feed.close()
+    threads = min(len(distant), max(FILES_AHEAD, readers + 1))
+    with ThreadPool(threads) if threads else nullcontext() as pool:  # not waited for at exit
+        if pool:
+            pool.starmap_async(run, distant, chunksize=1)
+        try:
+            yield feeds
+        finally:
+            for feed in filter(None, feeds):
+                feed.close()

@@ -25,7 +25,7 @@ from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 BLOCK_BYTES, AHEAD = 1 << 23, 4
 """Bytes per request, and requests in flight per file."""
@@ -139,7 +139,8 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
         files = list(filter(keep, files))
-    return sorted(replace(file, stat=stat) for file, stat in zip(files, current(files), strict=True))
+    stats = concurrently(RemoteFile.current, files)
+    return sorted(replace(file, stat=stat) for file, stat in zip(files, stats, strict=True))
 
 
 def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
@@ -147,8 +148,7 @@ def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
     if url.lower().startswith("hf:"):
         path = _pinned(system, path)
     if has_magic(url):
-        entries: dict[str, Any] = system.glob(path, detail=True)
-        return entries
+        return dict(system.glob(path, detail=True))
     about = system.info(path)
     return {path: about} if about["type"] == "file" else system.find(path, detail=True)
 
@@ -190,11 +190,6 @@ def _pinned(system: Any, path: str) -> str:
     return f"datasets/{where.repo_id}@{commit}/{where.path_in_repo}".rstrip("/")
 
 
-def current(files: Sequence[RemoteFile]) -> list[Stat]:
-    """Size and version of several files now."""
-    return list(concurrently(RemoteFile.current, files, min(32, len(files)))) if files else []
-
-
 def changed(file: File, before: Stat, now: Stat) -> str:
     """Error message for a file that changed."""
     return (
@@ -204,7 +199,7 @@ def changed(file: File, before: Stat, now: Stat) -> str:
     )
 
 
-def concurrently(call: Callable[[_V], _T], values: Iterable[_V], threads: int) -> Iterator[_T]:
+def concurrently(call: Callable[[_V], _T], values: Iterable[_V], threads: int = 32) -> Iterator[_T]:
     """Results of a call for several values in order, at most `threads` ahead, on threads that nobody waits for."""
     from multiprocessing.pool import AsyncResult, ThreadPool
 
@@ -283,8 +278,13 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import fs
 
+    class Bucket(ArrowFSWrapper):  # type: ignore[misc]
+        def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
+            # fsspec leaves out folders whose listing fails with an OSError.
+            return attempted(f"{scheme}://{path}", lambda: super(Bucket, self).ls(path, detail, **options))
+
     if scheme == "gs":
-        return ArrowFSWrapper(fs.GcsFileSystem(retry_time_limit=timedelta(seconds=60)))
+        return Bucket(fs.GcsFileSystem(retry_time_limit=timedelta(seconds=60)))
     # The process ends only after these attempts, but does not wait for those of `attempted`.
     options: dict[str, Any] = {
         "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3),
@@ -295,4 +295,4 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
     elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         with suppress(OSError):  # reading the bucket reports the reason
             options["region"] = fs.resolve_s3_region(bucket)
-    return ArrowFSWrapper(fs.S3FileSystem(**options))
+    return Bucket(fs.S3FileSystem(**options))

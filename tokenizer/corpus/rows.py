@@ -176,9 +176,7 @@ def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
     """Path of the column with the text and, if there is a `score_field`, of the one with the score."""
     from pyarrow import types
 
-    text, kind = _column(schema, config.field, f"{where}no field", _SET_FIELD)
-    if not _holds_text(kind):
-        raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
+    text, _ = _column(schema, config.field, f"{where}no field", _SET_FIELD)
     if config.score_field is None:
         return [text]
     score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
@@ -252,7 +250,8 @@ def _as_bytes(texts: Any, what: str) -> Any:
 
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
-    if not _holds_text(texts.type):
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
+    if str(texts.type) not in names:
         raise DataError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
     return texts.cast(pa.large_binary())
 
@@ -266,22 +265,19 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
     if longest > config.document_limit_bytes and config.skip_above is None:
         raise _too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
     texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
+    _, offsets, data = texts.buffers()
     try:
-        return _native_batch(texts, config), []
+        return _native.Batch.from_buffers(
+            np.frombuffer(data or b"", np.uint8),
+            np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
+            replace_invalid=config.on_invalid_utf8 == "replace",
+        ), []
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
-    bad = [i for i, text in enumerate(texts.to_pylist()) if text.decode(errors="ignore").encode() != text]
-    return _native_batch(pc.if_else(pa.array(np.isin(np.arange(len(texts)), bad)), b"", texts), config), bad
-
-
-def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
-    _, offsets, data = texts.buffers()
-    return _native.Batch.from_buffers(
-        np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
-        np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
-        replace_invalid=config.on_invalid_utf8 == "replace",
-    )
+    decoded = [text.decode(errors="replace") for text in texts.to_pylist()]
+    bad = [i for i, text in enumerate(texts.to_pylist()) if decoded[i].encode() != text]
+    return _native.Batch.from_texts(["" if i in bad else text for i, text in enumerate(decoded)]), bad
 
 
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
@@ -289,10 +285,6 @@ def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
         f"{what} has {size} bytes, more than document_limit_bytes={config.document_limit_bytes}: raise this limit to "
         "read it, which takes several times its size in memory; or skip long documents with max_document_bytes=SIZE"
     )
-
-
-def _holds_text(kind: Any) -> bool:
-    return str(kind) in ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
 def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:

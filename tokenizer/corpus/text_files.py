@@ -78,9 +78,9 @@ def _matches(path: str) -> Sequence[File]:
 
 
 def state(path: File) -> Stat:
-    """Size and version of a file when it was found, to detect changes; a local file's version is its time."""
+    """Size and version of a file now, to detect changes; a local file's version is its time."""
     if isinstance(path, RemoteFile):
-        return path.stat
+        return path.current()
     try:
         stat = path.stat()
     except FileNotFoundError:

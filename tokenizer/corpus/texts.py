@@ -38,7 +38,7 @@ Missing and empty strings in columns and rows are not documents.
 _Read: TypeAlias = Callable[[Corpus], Iterator[_native.Batch]]
 
 
-def batches(text: Text, *, field: str = "text", read: _Read = Corpus.batches) -> Iterator[_native.Batch]:
+def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> Iterator[_native.Batch]:
     """The documents of a text in batches. Iterators are consumed; at most a few batches are in memory.
 
     Args:
@@ -75,7 +75,10 @@ def batches(text: Text, *, field: str = "text", read: _Read = Corpus.batches) ->
             f"the text is {type(text).__name__}, not text: pass a list or an iterator of strings, a column "
             "(table['text'], df['text']), a datasets.Dataset, a Corpus, or pathlib.Path of a file"
         )
-    rows = not_files(_only(text, field), "write [pathlib.Path(name) for name in names] to read the files")
+    root = field.split(".")[0]
+    if root in (getattr(text, "column_names", None) or ()):
+        text = text.select_columns([root])  # the other columns of a dataset are not decoded
+    rows = not_files(text, "write [pathlib.Path(name) for name in names] to read the files")
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
     if isinstance(first, _native.Batch):
@@ -90,12 +93,6 @@ def batches(text: Text, *, field: str = "text", read: _Read = Corpus.batches) ->
 def _is_arrow(text: object) -> bool:
     """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as those of pandas and polars."""
     return hasattr(text, "__arrow_c_array__") or hasattr(text, "__arrow_c_stream__")
-
-
-def _only(rows: Any, field: str) -> Any:
-    """A dataset without the columns that are not needed, so that they are not decoded."""
-    root = field.split(".")[0]
-    return rows.select_columns([root]) if root in (getattr(rows, "column_names", None) or ()) else rows
 
 
 def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
