@@ -125,7 +125,7 @@ def endpoint(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr(remote, "FIRST_DELAY", 0.001)
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 12)
-    remote._arrow.cache_clear()
+    remote._connected.cache_clear()
     yield server
-    remote._arrow.cache_clear()
+    remote._connected.cache_clear()
     server.close()

@@ -160,7 +160,7 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
             with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
                 share = about.get("choose", {}).get("heldout_fraction", 0.0)
                 corpora = [open_text(arguments, trained_on, heldout_fraction=share)] if trained_on else []
-        files = [file.name for corpus in corpora for file, _ in corpus.files]
+        files = [corpus.source(file) for corpus in corpora for file, _ in corpus.files]
         arms.append(Arm(name, loaded, corpora, files or trained_on))
     return arms
 

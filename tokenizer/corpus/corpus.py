@@ -9,7 +9,7 @@ import copy
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tokenizer import _native
@@ -30,15 +30,10 @@ _DEFAULTS = asdict(CorpusConfig())
 _NOT_IDENTITY = {
     *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
 }
-_CHOOSING = (
-    "min_document_bytes",
-    "max_document_bytes",
-    "max_bytes",
-    "min_score",
-    "sample",
-    "heldout_fraction",
+_CHOOSING = {
+    *("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction"),
     "heldout_sample",
-)
+}
 
 
 class Corpus:
@@ -103,7 +98,7 @@ class Corpus:
 
     def source(self, file: File) -> str:
         """The name of a file's source; without named sources, the file's own name."""
-        return self._source.get(file.resolve(), file.name)
+        return self._source.get(file.resolve(), PurePath(str(file)).name)
 
     def __repr__(self) -> str:
         where = self.config.dataset or quoted(self.config.places)
@@ -231,7 +226,8 @@ class Corpus:
                 "A .txt file is one document unless separator=STRING names the string between documents; or name files "
                 "of held-out text with heldout_paths=[FILE,...]"
             )
-        chosen = [f"{name}={getattr(config, name)}" for name in _CHOOSING if getattr(config, name) != _DEFAULTS[name]]
+        settings = asdict(config).items()
+        chosen = [f"{name}={value}" for name, value in settings if name in _CHOOSING and value != _DEFAULTS[name]]
         why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
         if config.score_field is not None:
             why += f" (documents without a number in score_field={config.score_field} do not pass: check its name)"

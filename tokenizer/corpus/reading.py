@@ -5,11 +5,11 @@ The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from itertools import count, groupby
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from tokenizer import _native
@@ -95,21 +95,24 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
 
-    def run(file: RemoteFile, feed: _native.Feed) -> None:
-        try:
-            if all(map(feed.put, file.blocks())):
-                feed.end()
-        except BaseException as error:  # reported where the file is read
-            feed.end(without_credentials(error).removeprefix(f"{file}: "))
+    left = iter(
+        [(file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile)]
+    )
 
-    distant = [(file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile)]
+    def run() -> None:
+        for file, feed in left:
+            try:
+                if all(map(feed.put, file.blocks())):
+                    feed.end()
+            except BaseException as error:  # reported where the file is read
+                feed.end(without_credentials(error).removeprefix(f"{file}: "))
+
     # Files are fed in order, so the files that the consumer reads have a thread if there is one for each reader.
-    threads = min(len(distant), max(FILES_AHEAD, readers + 1))
-    with ThreadPool(threads) if threads else nullcontext() as pool:  # not waited for at exit
-        if pool:
-            pool.starmap_async(run, distant, chunksize=1)
-        try:
-            yield feeds
-        finally:
-            for feed in filter(None, feeds):
-                feed.close()
+    for _ in range(min(len(feeds) - feeds.count(None), max(FILES_AHEAD, readers + 1))):
+        threading.Thread(target=run, name="remote-file", daemon=True).start()  # not waited for at exit
+    try:
+        yield feeds
+    finally:
+        list(left)
+        for feed in filter(None, feeds):
+            feed.close()

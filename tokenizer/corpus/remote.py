@@ -66,11 +66,6 @@ class RemoteFile:
     def __str__(self) -> str:
         return self.url
 
-    @property
-    def name(self) -> str:
-        """Name without the folder."""
-        return self.url.rpartition("/")[2]
-
     def resolve(self) -> RemoteFile:
         """Return the file itself, as `Path.resolve` does for a real path."""
         return self
@@ -101,17 +96,15 @@ class RemoteFile:
         def read(at: int) -> bytes:
             with system.open(path, "rb", cache_type="none") as file:
                 file.seek(at)
-                return bytes(file.read(min(BLOCK_BYTES, stop - at)))
-
-        def block(at: int) -> bytes:
-            content = attempted(self.url, lambda: read(at))
+                content = bytes(file.read(min(BLOCK_BYTES, stop - at)))
             if len(content) < min(BLOCK_BYTES, stop - at):
                 raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
             return content
 
         if (now := self.current()) != self.stat:
             raise UserError(changed(self, self.stat, now))
-        yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
+        blocks = range(start, stop, BLOCK_BYTES)
+        yield from concurrently(lambda at: attempted(self.url, lambda: read(at)), blocks, AHEAD)
 
 
 File: TypeAlias = "Path | RemoteFile"
@@ -171,12 +164,11 @@ def upload(path: Path, url: str) -> None:
             stream = system.fs.open_output_stream(key, compression=None)
             # Arrow cannot abort an upload: closing the stream, as its destructor does, completes a truncated object. So
             # unless all of the file was written, this reference keeps the stream alive.
-            reference = ctypes.py_object(stream)
-            ctypes.pythonapi.Py_IncRef(reference)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
             while block := file.read(BLOCK_BYTES):
                 stream.write(block)
             stream.close()
-            ctypes.pythonapi.Py_DecRef(reference)
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(stream))
 
     attempted(url, write, what="written")
 
@@ -254,27 +246,23 @@ def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
     scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
     with needs_extra(f"{shown(url)}: "):
-        if scheme in _WEB:
-            return _web(os.getpid()), url
         if scheme == "hf":
             from huggingface_hub import HfFileSystem
 
             return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None), path
-        return _arrow(scheme, path.partition("/")[0], os.getpid()), path
-
-
-# A forked process must not use connections and locks of its parent, so each process makes its own.
-@cache
-def _web(_process: int) -> Any:
-    from aiohttp import ClientTimeout
-    from fsspec.implementations.http import HTTPFileSystem
-
-    timeout = ClientTimeout(total=None, sock_connect=10, sock_read=60)
-    return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
+        web = scheme in _WEB
+        return _connected(scheme, "" if web else path.partition("/")[0], os.getpid()), url if web else path
 
 
 @cache
-def _arrow(scheme: str, bucket: str, _process: int) -> Any:
+def _connected(scheme: str, bucket: str, _process: int) -> Any:
+    """A file system of this process: a forked one must not use connections and locks of its parent."""
+    if scheme in _WEB:
+        from aiohttp import ClientTimeout
+        from fsspec.implementations.http import HTTPFileSystem
+
+        timeout = ClientTimeout(total=None, sock_connect=10, sock_read=60)
+        return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import fs
 
@@ -285,14 +273,11 @@ def _arrow(scheme: str, bucket: str, _process: int) -> Any:
 
     if scheme == "gs":
         return Bucket(fs.GcsFileSystem(retry_time_limit=timedelta(seconds=60)))
-    # The process ends only after these attempts, but does not wait for those of `attempted`.
-    options: dict[str, Any] = {
-        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3),
-        "background_writes": False,
-    }
-    if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
-        options["endpoint_override"] = endpoint
-    elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+    endpoint, region = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None, None
+    if not (endpoint or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         with suppress(OSError):  # reading the bucket reports the reason
-            options["region"] = fs.resolve_s3_region(bucket)
+            region = fs.resolve_s3_region(bucket)
+    # The process ends only after these attempts, but does not wait for those of `attempted`.
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=3)
+    options = {"endpoint_override": endpoint, "region": region, "retry_strategy": retries, "background_writes": False}
     return Bucket(fs.S3FileSystem(**options))

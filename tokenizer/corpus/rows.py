@@ -152,10 +152,9 @@ def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], conf
         if isinstance(path, RemoteFile):
             file = pq.ParquetFile(_chunks(path, file.metadata, i, names), metadata=file.metadata)
         # At most a few batches of text, by the average length of the group's rows.
-        rows_at_once = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
-        rows_at_once = min(rows_at_once, _PARQUET_ROWS)
+        most = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
         # Arrow's own threads are not faster for a single column.
-        yield from file.iter_batches(rows_at_once, row_groups=[i], columns=names, use_threads=False)
+        yield from file.iter_batches(min(most, _PARQUET_ROWS), row_groups=[i], columns=names, use_threads=False)
 
 
 def _documents(
@@ -220,10 +219,10 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     """
     import pyarrow as pa
 
-    what, path, root = "the column", [""], ""
+    what, field, root = "the column", "", ""
     names = getattr(column, "column_names", None) or getattr(column, "columns", None)
     if names is not None:
-        what, names = f"field {config.field!r}", list(names)
+        what, field, names = f"field {config.field!r}", config.field, list(names)
         root = config.field if config.field in names else config.field.split(".")[0]
         if root not in names:
             raise DataError(f"no field {config.field!r} (the fields are: {listed(names)}); {_SET_FIELD}")
@@ -233,8 +232,7 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"{what} does not hold text: {shortened(error)}") from None
     table, first = pa.table([chunked], names=[root]), 0
-    if names is not None:
-        path = _column(table.schema, config.field, "no field", _SET_FIELD)[0]
+    path, _ = _column(table.schema, field, "no field", _SET_FIELD)
     for chunk in table.to_batches():
         rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
         if pa.types.is_dictionary(chunked.type):  # its values repeat

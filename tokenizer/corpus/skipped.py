@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 PLACES = 20
@@ -28,16 +28,10 @@ class Skipped:
         """Records skipped so far, as JSON for `update`."""
         return dict(self._files)
 
-    def update(self, other: Mapping[str, Any]) -> None:
-        """Add what another reader skipped: its `so_far`."""
-        for file, (count, places) in other.items():
+    def update(self, *others: dict[str, Any]) -> None:
+        """Add what other readers skipped, in order: their `so_far`."""
+        for file, (count, places) in chain.from_iterable(map(dict.items, others)):
             self.add(file, count, places)
-
-    def add_parts(self, parts: Iterable[Mapping[str, Any]]) -> None:
-        """Add what was skipped of all parts of a corpus, in order: their `so_far`."""
-        for part in parts:
-            self.update(part)
-        self.report()
 
     def report(self) -> None:
         """Warn if something was skipped since the last report. Whoever reads a text calls it at the end of a pass."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
@@ -19,8 +16,7 @@ from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import batch_column, batch_records
 from tokenizer.documents import not_files
 from tokenizer.errors import UserError, listed, quoted
-from tokenizer.files import is_remote, shown, temporary_folder
-from tokenizer.progress import Progress, Throttle
+from tokenizer.files import is_remote, shown
 
 Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 """A text that can be counted:
@@ -75,10 +71,10 @@ def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> 
             f"the text is {type(text).__name__}, not text: pass a list or an iterator of strings, a column "
             "(table['text'], df['text']), a datasets.Dataset, a Corpus, or pathlib.Path of a file"
         )
-    root = field.split(".")[0]
-    if root in (getattr(text, "column_names", None) or ()):
-        text = text.select_columns([root])  # the other columns of a dataset are not decoded
-    rows = not_files(text, "write [pathlib.Path(name) for name in names] to read the files")
+    root, table = field.split(".")[0], cast(Any, text)
+    if root in (getattr(table, "column_names", None) or ()):
+        table = table.select_columns([root])  # the other columns of a dataset are not decoded
+    rows = not_files(table, "write [pathlib.Path(name) for name in names] to read the files")
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
     if isinstance(first, _native.Batch):
@@ -106,33 +102,9 @@ def _checked(batch: object) -> _native.Batch:
     return batch
 
 
-@contextmanager
-def rereadable(
-    text: Text, *, field: str = "text", folder: Path | str | None = None, progress: Progress | None = None
-) -> Iterator[Callable[[], Iterator[_native.Batch]]]:
+def rereadable(text: Text, *, field: str = "text") -> Callable[[], Iterator[_native.Batch]]:
     """A function that returns the batches of a text from the start on each call.
 
-    An iterator, which can be read only once, is copied to a compressed temporary file.
-
-    Args:
-        text: see `Text`.
-        field: see `batches`.
-        folder: parent of the temporary folder; None for the system's.
-        progress: called with the number of bytes copied.
+    An iterator, which can be read only once, is read into memory.
     """
-    if not isinstance(text, Iterator):
-        yield partial(batches, text, field=field)
-        return
-    with temporary_folder(folder) as spill:
-        path, tick, done = spill / "text.jsonl.gz", Throttle(progress, "bytes copied to disk"), 0
-        try:
-            with gzip.open(path, "wt", compresslevel=1) as file:
-                for batch in batches(text, field=field):
-                    file.writelines(f"{json.dumps({'text': batch.text(i)})}\n" for i in range(len(batch)))
-                    tick(done := done + batch.n_bytes)
-        except OSError as error:
-            raise UserError(
-                f"the text cannot be copied to {path}: {error}; set spill_folder to another folder"
-            ) from None
-        tick.finish(done)
-        yield partial(batches, path)
+    return partial(batches, list(batches(text, field=field)) if isinstance(text, Iterator) else text, field=field)

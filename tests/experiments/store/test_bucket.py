@@ -201,13 +201,13 @@ def test_without_a_server_the_error_comes_within_a_minute(tmp_path, monkeypatch)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.setenv(name, "any")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    remote._arrow.cache_clear()
+    remote._connected.cache_clear()
     start = time.monotonic()
     with pytest.raises(UserError, match=f"{URL}: cannot be read after 2 attempts: .*check the URL") as error:
         store(tmp_path)
     assert "\n" not in str(error.value)
     assert time.monotonic() - start < 60
-    remote._arrow.cache_clear()
+    remote._connected.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,11 @@ class Handler(WSGIRequestHandler):
 
 
 class Endpoint:
-    """Attributes: `objects` by "bucket/key"; `faults` and `upload_faults`, each used up by a request; `requests`."""
+    """Attributes: `objects` by "bucket/key"; `faults` and others, each used up by a request; `requests`."""
 
     def __init__(self):
-        self.objects, self.faults, self.upload_faults, self.requests = {}, deque(), deque(), []
+        self.objects, self.requests = {}, []
+        self.faults, self.list_faults, self.upload_faults = deque(), deque(), deque()
         self.delay = 0.0  # seconds per request for data
         self.parts = {}  # of uploads, by (upload, number)
         self.used = Counter()
@@ -51,7 +52,7 @@ class Endpoint:
         if found := re.fullmatch("storage/v1/b/([^/]*)/o/?(.*)", path):
             return self.gcs(*found.groups(), request)
         if "list-type" in request.args:
-            return self.list(path, request.args["prefix"], request.args.get("delimiter"))
+            return self.faulty(self.list(path, **request.args), self.list_faults)
         return self.read(re.sub(r"^datasets/(.*)/resolve/[^/]*/", r"\1/", path), request)
 
     def read(self, key, request):
@@ -92,10 +93,10 @@ class Endpoint:
     def keys(self, prefix):
         return sorted(key.removeprefix(prefix) for key in list(self.objects) if key.startswith(prefix))
 
-    def list(self, bucket, prefix, delimiter):
+    def list(self, bucket, prefix="", delimiter="\0", **_):
         found = set()
         for key in self.keys(f"{bucket}/{prefix}"):
-            folder, deeper, _ = key.partition(delimiter or "\0")
+            folder, deeper, _ = key.partition(delimiter)
             content = self.objects[f"{bucket}/{prefix}{key}"]
             about = f"<Size>{len(content)}</Size><LastModified>{_iso(content)}</LastModified>"
             if deeper:
@@ -113,7 +114,9 @@ class Endpoint:
             about = {"kind": "storage#object", "bucket": bucket, "name": each, "size": str(len(content))}
             found.append(about | {"updated": _iso(content), "timeCreated": _iso(content), "generation": "1"})
         if not key:
-            return _json({"items": [about for about in found if about["name"].startswith(request.args["prefix"])]})
+            return _json(
+                {"items": [about for about in found if about["name"].startswith(request.args.get("prefix", ""))]}
+            )
         return next((_json(about) for about in found if about["name"] == key), Response("{}", 404))
 
     def hub(self, organisation, name, what="revision", _revision="", *folder):

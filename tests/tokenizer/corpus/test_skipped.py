@@ -151,7 +151,8 @@ def _parts(corpus):
     assert len(parts) > 1
     for part in parts:
         list(part.batches())
-    corpus.skipped.add_parts(part.skipped.so_far() for part in parts)
+    corpus.skipped.update(*(part.skipped.so_far() for part in parts))
+    corpus.skipped.report()
 
 
 @pytest.mark.parametrize("read", [lambda corpus: list(documents_by_origin(corpus, "all")), _parts])
