@@ -6,20 +6,19 @@ The settings are in `tokenizer.corpus.config`. Filters and the held-out split ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Literal
 
 from tokenizer import _native
 from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.reading import ahead, read_files
+from tokenizer.corpus.reading import read_files
 from tokenizer.corpus.remote import File, RemoteFile, changed, concurrently
-from tokenizer.corpus.rows import batch_records
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, quoted
 from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
@@ -183,7 +182,8 @@ class Corpus:
         keep = self.filter(split)
         empty = True
         try:
-            with closing(self._read(split, config, readers, in_order)) as source:  # closed, it lists what it skipped
+            read = read_files(self.skipped, self.files_of(split), config, readers, in_order)
+            with closing(read) as source:  # closed, it lists what it skipped
                 for batch in source:
                     taken, more = keep.apply(batch)
                     if len(taken):
@@ -204,14 +204,8 @@ class Corpus:
             files = [*(files if split == "all" else []), *self.heldout_files]
         return files
 
-    def _read(self, split: Split, config: CorpusConfig, readers: int, in_order: bool) -> Generator[_native.Batch]:
-        files = self.files_of(split)
-        if None in files:
-            yield from ahead(self._dataset, self.skipped)
-        yield from read_files(self.skipped, [*filter(None, files)], config, readers, in_order=in_order)
-
     def report_skipped(self) -> None:
-        """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
+        """Warn about what was skipped. Parts of a corpus are reported together, by whoever reads them."""
         if not self.is_part:
             self.skipped.report()
 
@@ -263,7 +257,7 @@ class Corpus:
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
         config = replace(self.config, field=field, max_document_bytes=None)
-        yield from Corpus(config)._dataset(self.skipped) if file is None else read_files(self.skipped, [file], config)
+        yield from read_files(self.skipped, [file], config)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
@@ -306,18 +300,3 @@ class Corpus:
             "heldout_files": [text_files.fingerprint(path) for path, _ in self.heldout_files],
             "dataset": text_files.dataset_identity(self.config.dataset),
         }
-
-    def _dataset(self, skipped: Skipped) -> Generator[_native.Batch]:
-        import datasets
-
-        config = self.config
-        try:
-            if config.dataset is not None and (Path(config.dataset) / "state.json").is_file():
-                records: Iterable[dict[str, Any]] = datasets.load_from_disk(config.dataset)
-            else:
-                records = datasets.load_dataset(
-                    config.dataset, config.dataset_config, split=config.dataset_split, streaming=True
-                )
-        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
-        yield from batch_records(records, config, skipped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ import numpy as np
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from tokenizer._native import Batch
     from tokenizer.corpus.corpus import Corpus, Split
@@ -72,13 +72,10 @@ def _field(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator
             "file name as the source"
         )
     try:
-        yield from chain.from_iterable(map(_texts, corpus.unfiltered(file, name)))
+        for batch in corpus.unfiltered(file, name):
+            yield from map(batch.text, range(len(batch)))
     except UserError as error:
         raise UserError(f"source_field={name}: {error}; set it to null to use the file name") from None
-
-
-def _texts(batch: Batch) -> Iterable[str]:
-    return (batch.text(i) for i in range(len(batch)))
 
 
 def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tuple[str, str]]:
@@ -87,8 +84,8 @@ def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tup
     The filter decides by text, or by a budget that ends the corpus. So, in order, the first document with the text of a
     kept document is that document.
     """
-    wanted = deque(zip(np.diff(taken.offsets).tolist(), _texts(taken), strict=True))
-    # `origins` comes last in zip: at the end of a batch none of the next batch is consumed.
+    wanted = deque(zip(np.diff(taken.offsets).tolist(), map(taken.text, range(len(taken))), strict=True))
+    # The origins come last in zip: at the end of a batch, none of the next batch is consumed.
     for i, (size, where) in enumerate(zip(np.diff(batch.offsets).tolist(), origins, strict=False)):
         # Compare sizes first: most documents are not held out, and their texts need not be decoded.
         if wanted and size == wanted[0][0] and batch.text(i) == wanted[0][1]:

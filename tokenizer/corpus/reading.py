@@ -6,16 +6,15 @@ The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import count, groupby
 from pathlib import Path
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.remote import File, RemoteFile, concurrently
-from tokenizer.corpus.rows import batch_records, file_records, read_parquet
+from tokenizer.corpus.rows import batch_records, dataset_records, file_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import without_credentials
 
@@ -25,18 +24,17 @@ FILES_AHEAD = 4
 
 def read_files(
     skipped: Skipped,
-    files: Sequence[tuple[File, str]],
+    files: Sequence[tuple[File, str] | None],
     config: CorpusConfig,
     readers: int = 1,
-    *,
     in_order: bool = True,
 ) -> Generator[_native.Batch]:
-    """Documents of files before the filter, without those that it would drop as too long."""
-    for native, group in groupby(files, key=lambda file: file[1] in ("txt", "jsonl")):
+    """Documents of files (None: of the dataset) before the filter, without those that it would drop as too long."""
+    for native, group in groupby(files, key=lambda file: file is not None and file[1] in ("txt", "jsonl")):
         if not native:
-            yield from ahead(partial(_rows, list(group), config), skipped)
+            yield from _ahead(_rows(list(group), config, lacking := Skipped()), lacking, skipped)
             continue
-        named = list(group)
+        named = [file for file in group if file]
         with feeding([path for path, _ in named], readers) as feeds:
             reader = _native.Reader(
                 [(str(path), form, feed) for (path, form), feed in zip(named, feeds, strict=True)],
@@ -59,23 +57,24 @@ def read_files(
                     skipped.add(file, count, places)
 
 
-def _rows(files: Sequence[tuple[File, str]], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
-    for path, form in files:
-        if form == "parquet":
-            yield from read_parquet(path, config, skipped)
+def _rows(files: Sequence[tuple[File, str] | None], config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
+    for file in files:
+        if file is None:
+            yield from batch_records(dataset_records(config), config, skipped)
+        elif file[1] == "parquet":
+            yield from read_parquet(file[0], config, skipped)
         else:
-            yield from batch_records(file_records(path, form, config), config, skipped, str(path))
+            yield from batch_records(file_records(*file, config), config, skipped, str(file[0]))
 
 
-def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped) -> Generator[_native.Batch]:
+def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped) -> Iterator[_native.Batch]:
     """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work.
 
     Args:
-        start: returns the batches; gets a list of what they lack.
-        skipped: gets what the batches lack that the consumer has taken, however many were read.
+        batches: the batches.
+        lacking: what `batches` lack, however many were read.
+        skipped: gets what the batches lack that the consumer has taken.
     """
-    lacking = Skipped()
-    batches = start(lacking)
     for batch, known in concurrently(lambda _: (next(batches, None), lacking.so_far()), count(), 1):
         skipped.update(known)
         if batch is None:
@@ -94,10 +93,8 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
         readers: number of files that the consumer reads at the same time.
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
-
-    left = iter(
-        [(file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile)]
-    )
+    pairs = zip(files, feeds, strict=True)
+    left = iter([(file, feed) for file, feed in pairs if feed and isinstance(file, RemoteFile)])
 
     def run() -> None:
         for file, feed in left:
@@ -113,6 +110,6 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
     try:
         yield feeds
     finally:
-        list(left)
+        list(left)  # no further file is begun
         for feed in filter(None, feeds):
             feed.close()

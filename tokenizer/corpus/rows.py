@@ -8,6 +8,7 @@ import json
 import re
 from contextlib import contextmanager, suppress
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -318,6 +319,19 @@ def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
         if isinstance(error, OSError) and not is_damage(error):
             raise
         yield DataError(f"cannot be read to its end: {shortened(error)}")
+
+
+def dataset_records(config: CorpusConfig) -> Any:
+    """Records of a Hugging Face dataset."""
+    import datasets
+
+    name = config.dataset
+    try:
+        if name is not None and (Path(name) / "state.json").is_file():
+            return datasets.load_from_disk(name)
+        return datasets.load_dataset(name, config.dataset_config, split=config.dataset_split, streaming=True)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise UserError(f"the dataset {name!r} cannot be loaded: {shortened(error)}") from error
 
 
 def opened(path: File) -> Any:
