@@ -132,7 +132,7 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
         files = list(filter(keep, files))
-    stats = concurrently(RemoteFile.current, files)
+    stats = concurrently(RemoteFile.current, files, min(32, len(files)) or 1)
     return sorted(replace(file, stat=stat) for file, stat in zip(files, stats, strict=True))
 
 

@@ -78,16 +78,15 @@ class Endpoint:
 
     def faulty(self, response, faults):
         """The response, or the next fault instead of it."""
-        time.sleep(self.delay)
         fault = faults.popleft() if faults else None
+        time.sleep(0.1 if fault == "slow" else self.delay)
         self.used[fault] += 1
         if fault in CODES:
             return Response(f"<Error><Code>{CODES[fault]}</Code></Error>", fault)
         content = b"".join(response.iter_encoded())
+        response.response = [content]
         if fault == "cut":
-            response.headers["Connection"] = "close"
-        sent = len(content) // 2 if fault == "cut" else len(content)
-        response.response = _slowly(content) if fault == "slow" else [content[:sent]]
+            response.headers["Connection"], response.response = "close", [content[: len(content) // 2]]
         return response
 
     def keys(self, prefix):
@@ -108,16 +107,12 @@ class Endpoint:
     def gcs(self, bucket, key, request):
         if "alt" in request.args:
             return self.read(f"{bucket}/{key}", request)
-        found = []
-        for each in self.keys(f"{bucket}/"):
-            content = self.objects[f"{bucket}/{each}"]
-            about = {"kind": "storage#object", "bucket": bucket, "name": each, "size": str(len(content))}
-            found.append(about | {"updated": _iso(content), "timeCreated": _iso(content), "generation": "1"})
-        if not key:
-            return _json(
-                {"items": [about for about in found if about["name"].startswith(request.args.get("prefix", ""))]}
-            )
-        return next((_json(about) for about in found if about["name"] == key), Response("{}", 404))
+        prefix, found = key or request.args.get("prefix", ""), {}
+        for name in (prefix + rest for rest in self.keys(f"{bucket}/{prefix}")):
+            content = self.objects[f"{bucket}/{name}"]
+            about = {"kind": "storage#object", "bucket": bucket, "name": name, "size": str(len(content))}
+            found[name] = about | {"updated": _iso(content), "timeCreated": _iso(content), "generation": "1"}
+        return _json(found.get(key), 200 if key in found else 404) if key else _json({"items": [*found.values()]})
 
     def hub(self, organisation, name, what="revision", _revision="", *folder):
         if what == "revision":
@@ -137,15 +132,8 @@ def _xml(content="", **headers):
     return Response(answer, mimetype="application/xml", headers=headers)
 
 
-def _json(value):
-    return Response(json.dumps(value), mimetype="application/json")
-
-
-def _slowly(content):
-    step = max(1, len(content) // 5)
-    for start in range(0, len(content), step):
-        yield content[start : start + step]
-        time.sleep(0.02)
+def _json(value, status=200):
+    return Response(json.dumps(value), status, mimetype="application/json")
 
 
 def _time(content):

@@ -217,7 +217,7 @@ def test_little_is_read_of_files_that_are_not_read_to_their_end(endpoint, monkey
     corpus = Corpus(CorpusConfig(paths=["s3://bucket/*.jsonl"], max_bytes=5000, batch_bytes=1000))
     assert len(list(corpus.documents())) == 5
     read = [headers["Range"] for _, _, headers in endpoint.requests if "Range" in headers]
-    assert len(read) <= (remote.AHEAD + 1) * FILES_AHEAD
+    assert len(read) <= (remote.AHEAD + 2) * FILES_AHEAD + 2  # what is in memory, and what was taken of the first file
     for thread in threading.enumerate():
         if thread.name.startswith("remote"):
             thread.join(10)
