@@ -87,11 +87,12 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
     """Raise errors of pyarrow as a limit of pyarrow or of the memory, as damage, or as a failure of the disk."""
     import pyarrow as pa
 
+    errors: tuple[type[Exception], ...] = (MemoryError, *parquet_errors())
     try:
         yield
     except UserError:  # of a remote file
         raise
-    except parquet_errors() as error:
+    except errors as error:
         reason = shortened(error)
         if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
             place = what.rpartition(": ")[0]
