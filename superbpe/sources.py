@@ -1,22 +1,19 @@
 """The text of phase 2: one or several weighted sources, optionally sampled.
 
-Training reads the text several times, so a text that can be read only once is copied to disk first.
+Training reads the text several times, so a text that can be read only once is read into memory first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from tokenizer import _native
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
-from tokenizer.progress import Progress
 from tokenizer.tokenizer import Tokenizer
 
 MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
@@ -28,7 +25,7 @@ class Source:
 
     Attributes:
         batches: the text: a corpus, strings, a column, rows, files, or a function that returns one of these from the
-            start on each call; see `tokenizer.corpus.texts.Text`. An iterator is copied to disk while training runs.
+            start on each call; see `tokenizer.corpus.texts.Text`. An iterator is read into memory.
         weight: number of times each document counts, 1 to `MAX_WEIGHT`.
         name: name of the source in messages.
     """
@@ -93,32 +90,14 @@ class Selection:
             yield normalized if self.share >= 1.0 else keep.apply(normalized)[0]
 
 
-@contextmanager
-def opened(
-    text: Text | Source | Sequence[Source],
-    *,
-    field: str = "text",
-    spill_folder: Path | str | None = None,
-    progress: Progress | None = None,
-) -> Iterator[Sequence[Source]]:
+def opened(text: Text | Source | Sequence[Source], *, field: str = "text") -> Sequence[Source]:
     """The sources for `train_superbpe`, whose `batches` are functions that return batches from the start on each call.
 
     Args:
         text: one text, or sources.
         field: field that holds the text of rows and of records in files.
-        spill_folder: parent of the temporary folder for texts that can be read only once; None for the system's.
-        progress: called with the number of bytes copied.
     """
-    with ExitStack() as files:
-        yield [
-            replace(
-                source,
-                batches=files.enter_context(
-                    texts.rereadable(source.batches, field=field, folder=spill_folder, progress=progress)
-                ),
-            )
-            for source in sources_of(text)
-        ]
+    return [replace(source, batches=texts.rereadable(source.batches, field=field)) for source in sources_of(text)]
 
 
 def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:

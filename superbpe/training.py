@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ def train_superbpe(
     threshold: int | None = None,
     threads: int | None = None,
     memory_bytes: int | None = None,
-    spill_folder: Path | str | None = None,
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.int64]], object] | None = None,
 ) -> Tokenizer:
@@ -53,7 +51,7 @@ def train_superbpe(
             imported tokenizers, it is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its
             special tokens.
         text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
-            several times; an iterator, which can be read only once, is copied to a temporary file. Every source must
+            several times; an iterator, which can be read only once, is read into memory. Every source must
             have text (or documents in the sample). A `superbpe.passes.Runner` lets other machines read it.
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
@@ -71,8 +69,6 @@ def train_superbpe(
         memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 60 MB and the
             vocabulary. If they need more, the corpus is read more often, for the most frequent merges first. None for
             no limit.
-        spill_folder: parent of the temporary folder for the copy of an iterator; None for the system's temporary
-            folder.
         progress: called with bytes of text and merges done.
         on_counts: called at the end with the count of each phase-2 merge, by rank, for
             `superbpe.inspection.history.merge_log`.
@@ -107,8 +103,7 @@ def train_superbpe(
     if isinstance(text, Runner):
         result = search.run(text, normalizer, threshold)
     else:
-        with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
-            result = search.run(Local(sources), normalizer, threshold)
+        result = search.run(Local(opened(text, field=field)), normalizer, threshold)
     missing = start.n_merges - result.n_kept - len(result.superwords.counts)
     if missing:
         warnings.warn(

@@ -88,7 +88,7 @@ def english():
     """English of the embedded corpus: about 300 kB to train on, and 100 kB of other services, held out."""
     sides: tuple[list[str], list[str]] = ([], [])
     room = [300_000, 100_000]
-    for document in embedded.documents(("english",)):
+    for document in embedded.documents():
         side = hashlib.sha256(document.source.encode()).digest()[0] // 192
         if room[side] > 0:
             sides[side].append(document.text)

@@ -333,7 +333,8 @@ class Cluster:
             for result in results:
                 values.append(result.value)
                 yield result
-        corpus.skipped.add_parts(value["skipped"] for value in values)
+        corpus.skipped.update(*(value["skipped"] for value in values))
+        corpus.skipped.report()
         corpus.check_unchanged()
         if not any(value["n_bytes"] for value in values):
             next(corpus.batches(split), None)  # explains why there are no documents

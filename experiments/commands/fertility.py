@@ -34,7 +34,7 @@ from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
 from tokenizer import UserError
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.durable import write_json, write_whole
 from tokenizer.files import digest, weighted
 from tokenizer.progress import thread_count
@@ -160,7 +160,7 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
             with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
                 share = about.get("choose", {}).get("heldout_fraction", 0.0)
                 corpora = [open_text(arguments, trained_on, heldout_fraction=share)] if trained_on else []
-        files = [file.name for corpus in corpora for file, _ in corpus.files]
+        files = [corpus.source(file) for corpus in corpora for file, _ in corpus.files]
         arms.append(Arm(name, loaded, corpora, files or trained_on))
     return arms
 
@@ -174,7 +174,8 @@ def _overlaps(
     for key, arm in zip(keys, arms, strict=True):
         if key not in overlaps:  # each text is read once
             batches = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in arm.training)
-            overlaps[key] = find_overlap(text.batches("all"), batches, threads=threads, progress=progress).whole
+            measured = measured_text(text.batches("all"))
+            overlaps[key] = find_overlap(measured, batches, threads=threads, progress=progress).whole
     return [overlaps[key] for key in keys]
 
 

@@ -11,7 +11,7 @@ from experiments.cli.console import percent, si
 from experiments.cluster.tasks import as_progress
 from experiments.results import Contamination
 from tokenizer._native import Batch
-from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text, scan
+from tokenizer.corpus.overlap import Overlap, find_overlap, measured_text
 from tokenizer.durable import replacing
 from tokenizer.files import read_arrays
 
@@ -68,7 +68,8 @@ def measure(context: Context, text: Text, n_words: int | None) -> Artifact[Conta
                 return search(cluster, corpus, results, n_words, progress)
         training = corpus.batches("train", readers=2, in_order=False)
         threads = context.runner.threads
-        return find_overlap(corpus.batches("heldout"), training, n_words, threads=threads, progress=progress)
+        measured = measured_text(corpus.batches("heldout"), n_words)
+        return find_overlap(measured, training, threads=threads, progress=progress)
 
     def build(folder: Path) -> Contamination:
         overlap = find(folder)
@@ -134,6 +135,6 @@ def _texts(results: Sequence[Result]) -> Iterator[Batch]:
 def _search(measured: Sequence[Result], n_words: int, threads: int, part: Corpus, beat: Beat) -> Blocks:
     overlap = measured_text(_texts(measured), n_words)
     batches = part.batches("train", readers=2, in_order=False)
-    n_bytes = scan(overlap, batches, threads=threads, progress=as_progress(beat))
+    n_bytes = find_overlap(overlap, batches, threads=threads, progress=as_progress(beat)).training_bytes
     yield {"marks": np.asarray(overlap.marks())}
     return {"n_bytes": n_bytes, "skipped": part.skipped.so_far()}

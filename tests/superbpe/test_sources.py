@@ -11,7 +11,6 @@ from superbpe.sources import Selection
 from tests import texts
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Corpus, CorpusConfig, UserError, _native, count_pretokens, train_bpe
-from tokenizer.corpus import texts as copies
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
@@ -139,7 +138,6 @@ def test_meaningless_limits_are_rejected(option, phase1, english):
     "kind", ["corpus", "batches", "path", "list", "generator", "iterator", "function", "source", "sources"]
 )
 def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
-    """A text that can be read once is copied to disk meanwhile."""
     expected = train(phase1, batches(english), RULES["truncated"])
     file = tmp_path / "text.jsonl"
     file.write_text("".join(json.dumps({"content": text}) + "\n" for text in english))
@@ -155,20 +153,9 @@ def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
         "source": (Source(batches(english)), {}),
         "sources": ([Source(iter(english[:5])), Source(english[5:])], {}),
     }[kind]
-    spill = tmp_path / "spill"
-    spill.mkdir()
-    seen = []
-
-    def progress(unit, done, total):
-        seen.append(unit)
-        if unit == "bytes: seams":
-            assert len(list(spill.iterdir())) == (kind in ("batches", "generator", "iterator", "sources"))
-
-    found = train(phase1, text, RULES["truncated"], spill_folder=spill, progress=progress, **options)
+    found = train(phase1, text, RULES["truncated"], **options)
     assert found == expected
     assert found.provenance["phase2"]["corpus_documents"] == len(english)
-    assert "bytes: seams" in seen
-    assert list(spill.iterdir()) == []
 
 
 def test_mistakes_with_the_arguments_are_named(phase1, english):
@@ -179,15 +166,3 @@ def test_mistakes_with_the_arguments_are_named(phase1, english):
     once = iter(english)
     with pytest.raises(UserError, match="a function must return the text from the start on each call"):
         train(phase1, lambda: once, RULES["uw-2025"])
-
-
-def test_a_folder_that_cannot_hold_the_copy_is_named(phase1, english, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"spill_folder=.*missing' cannot be written"):
-        train(phase1, iter(english), RULES["uw-2025"], spill_folder=tmp_path / "missing")
-
-    def full(*arguments):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(copies, "write_parquet", full)
-    with pytest.raises(UserError, match=r"copied to .*: No space left on device; set spill_folder to another folder"):
-        train(phase1, iter(english), RULES["uw-2025"])

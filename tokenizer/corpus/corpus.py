@@ -6,20 +6,19 @@ The settings are in `tokenizer.corpus.config`. Filters and the held-out split ar
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Literal
 
 from tokenizer import _native
-from tokenizer.corpus import remote, text_files
+from tokenizer.corpus import text_files
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.reading import ahead, read_files
-from tokenizer.corpus.remote import File, RemoteFile, Stat
-from tokenizer.corpus.rows import batch_records, check_first_lines
+from tokenizer.corpus.reading import read_files
+from tokenizer.corpus.remote import File, RemoteFile, changed, concurrently
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, quoted
 from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
@@ -30,7 +29,10 @@ _DEFAULTS = asdict(CorpusConfig())
 _NOT_IDENTITY = {
     *("paths", "heldout_paths", "sources", "source_field", "heldout_sample", "batch_bytes", "document_limit_bytes")
 }
-_CHOOSING = ("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction")
+_CHOOSING = {
+    *("min_document_bytes", "max_document_bytes", "max_bytes", "min_score", "sample", "heldout_fraction"),
+    "heldout_sample",
+}
 
 
 class Corpus:
@@ -72,7 +74,7 @@ class Corpus:
                     raise UserError(f"{file} is in the sources {other} and {source}; remove it from one of them")
         self.heldout_files = text_files.find(config.heldout_paths, config.format)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + text_files.local_files(config.dataset)
-        self._states: dict[File, Stat] = {path: text_files.state(path) for path in read}
+        self._states = {path: path.stat if isinstance(path, RemoteFile) else text_files.state(path) for path in read}
         self.skipped = Skipped()
         self.is_part = False
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
@@ -95,7 +97,7 @@ class Corpus:
 
     def source(self, file: File) -> str:
         """The name of a file's source; without named sources, the file's own name."""
-        return self._source.get(file.resolve(), file.name)
+        return self._source.get(file.resolve(), PurePath(str(file)).name)
 
     def __repr__(self) -> str:
         where = self.config.dataset or quoted(self.config.places)
@@ -127,7 +129,7 @@ class Corpus:
 
     def _groups(self, files: list[tuple[File, str]], target_bytes: int) -> list[list[tuple[File, str]]]:
         groups: list[list[tuple[File, str]]] = []
-        filled = target_bytes
+        filled = 0
         for path, form in files:
             filled += self._states[path].size
             if filled > target_bytes or not groups:
@@ -178,14 +180,11 @@ class Corpus:
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         readers = readers if in_order or config.max_bytes is None else 1
         keep = self.filter(split)
-        lines = [path for path, form in self.files if form == "jsonl"]
-        if config.score_field is not None and lines and not self.is_part:  # a file without scores may follow
-            check_first_lines(lines[0], config)
-        empty, found, damaged = True, False, True
+        empty = True
         try:
-            with closing(self._read(split, config, readers, in_order)) as source:  # closed, it lists what it skipped
+            read = read_files(self.skipped, self.files_of(split), config, readers, in_order)
+            with closing(read) as source:  # closed, it lists what it skipped
                 for batch in source:
-                    found, damaged = found or len(batch) > 0, damaged and not batch.n_bytes
                     taken, more = keep.apply(batch)
                     if len(taken):
                         empty = False
@@ -196,7 +195,7 @@ class Corpus:
             self.report_skipped()
         self.check_unchanged()
         if empty and not self.is_part:
-            raise UserError(self._why_empty(split, found, damaged and self.skipped.count > 0))
+            raise UserError(self._why_empty(split))
 
     def files_of(self, split: Split) -> list[tuple[File, str] | None]:
         """The files of a split, None for the dataset. With `heldout_paths`, those of "all" end with held-out files."""
@@ -205,41 +204,29 @@ class Corpus:
             files = [*(files if split == "all" else []), *self.heldout_files]
         return files
 
-    def _read(self, split: Split, config: CorpusConfig, readers: int, in_order: bool) -> Generator[_native.Batch]:
-        files = self.files_of(split)
-        if None in files:
-            yield from ahead(self._dataset, self.skipped)
-        yield from read_files(self.skipped, [*filter(None, files)], config, readers, in_order=in_order, skip_long=True)
-
     def report_skipped(self) -> None:
-        """Warn about what was skipped. Parts of a corpus are reported together, by `Skipped.add_parts`."""
+        """Warn about what was skipped. Parts of a corpus are reported together, by whoever reads them."""
         if not self.is_part:
             self.skipped.report()
 
-    def _why_empty(self, split: Split, found: bool, damaged: bool) -> str:
-        """Error message for a split without documents; no other record than skipped ones has text if `damaged`."""
+    def _why_empty(self, split: Split) -> str:
+        """Error message for a split without documents."""
         config = self.config
         where = config.dataset or config.places
-        if damaged:
-            return f"the corpus is empty: no document of {where} is left; {self.skipped.sentence()}"
-        if not found and config.score_field is None:
-            return f"the corpus is empty: {where} contains no documents"
-        if split == "heldout" and config.heldout_sample < 1:
-            return (
-                f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
-                f"{list(map(shown, config.heldout_paths)) or where}; raise it"
-            )
-        if split == "heldout" and not config.heldout_paths:
+        if split == "heldout" and not config.heldout_paths and config.heldout_sample == 1:
             return (
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
                 "A .txt file is one document unless separator=STRING names the string between documents; or name files "
                 "of held-out text with heldout_paths=[FILE,...]"
             )
-        chosen = [f"{name}={getattr(config, name)}" for name in _CHOOSING if getattr(config, name) != _DEFAULTS[name]]
+        settings = asdict(config).items()
+        chosen = [f"{name}={value}" for name, value in settings if name in _CHOOSING and value != _DEFAULTS[name]]
         why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
         if config.score_field is not None:
             why += f" (documents without a number in score_field={config.score_field} do not pass: check its name)"
+        if self.skipped.count:
+            why += f"; {self.skipped.sentence()}"
         return f"the corpus is empty: of the documents of {where}, {why}"
 
     def filter(self, split: Split) -> _native.DocumentFilter:
@@ -269,8 +256,8 @@ class Corpus:
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        config = replace(self.config, field=field)
-        yield from Corpus(config)._dataset(self.skipped) if file is None else read_files(self.skipped, [file], config)
+        config = replace(self.config, field=field, max_document_bytes=None)
+        yield from read_files(self.skipped, [file], config)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
@@ -279,12 +266,11 @@ class Corpus:
         Raises:
             UserError: a file changed.
         """
-        distant = [path for path in self._states if isinstance(path, RemoteFile)]
-        states = {path: text_files.state(path) for path in self._states}
-        states |= zip(distant, remote.current(distant), strict=True)
-        for path, before in self._states.items():
-            if states[path] != before:
-                raise UserError(remote.changed(path, before, states[path]))
+        distant = any(isinstance(path, RemoteFile) for path in self._states)
+        states = concurrently(text_files.state, self._states) if distant else map(text_files.state, self._states)
+        for (path, before), now in zip(self._states.items(), states, strict=True):
+            if now != before:
+                raise UserError(changed(path, before, now))
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one. Slow; for inspection."""
@@ -314,18 +300,3 @@ class Corpus:
             "heldout_files": [text_files.fingerprint(path) for path, _ in self.heldout_files],
             "dataset": text_files.dataset_identity(self.config.dataset),
         }
-
-    def _dataset(self, skipped: Skipped) -> Generator[_native.Batch]:
-        import datasets
-
-        config = self.config
-        try:
-            if config.dataset is not None and (Path(config.dataset) / "state.json").is_file():
-                records: Iterable[dict[str, Any]] = datasets.load_from_disk(config.dataset)
-            else:
-                records = datasets.load_dataset(
-                    config.dataset, config.dataset_config, split=config.dataset_split, streaming=True
-                )
-        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
-        yield from batch_records(records, config, skipped)

@@ -18,10 +18,9 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
-import importlib.util
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from html import unescape
@@ -30,11 +29,11 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.durable import replacing
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tokenizer.progress import Progress
 
@@ -46,10 +45,8 @@ LEAST_BYTES, MOST_BYTES, MOST_SOURCES = 20_000, 45_000, 80
 """Text of a source, and sources of a kind."""
 DOCUMENT_BYTES = 16_000
 """Longer documents are cut at line breaks."""
-FORMAT = 3
-"""Version of the extraction rules below: part of the corpus's identity, so raise it when the text changes."""
-IDENTITY = {"packages": VERSIONS, "format": FORMAT}
-"""Everything that the text of the corpus depends on, as JSON."""
+IDENTITY = {"packages": VERSIONS, "format": 3}
+"""Everything that the text depends on, as JSON; `format` is the version of the extraction rules below."""
 
 # Block tags start a new line of text; inline tags are dropped. A tag in neither list is not markup but an unescaped
 # placeholder ("arn:aws:kms:<region>:<account>"), and is kept as text.
@@ -169,14 +166,6 @@ def _services() -> Iterator[tuple[str, _Source]]:
         yield service, source
 
 
-def _ordered(sources: Mapping[str, _Source]) -> list[tuple[str, _Source]]:
-    return sorted(sources.items(), key=lambda item: _order(item[0]))
-
-
-def _is_large(named: tuple[str, _Source]) -> bool:
-    return named[1].n_bytes >= LEAST_BYTES
-
-
 def without_docstrings(source: str) -> tuple[str, list[str]]:
     r"""Split Python source into the code without the docstrings of modules, classes and functions, and the docstrings.
 
@@ -196,8 +185,8 @@ def without_docstrings(source: str) -> tuple[str, list[str]]:
 
 
 @cache
-def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
-    """The code of every subpackage, and its docstrings."""
+def _python() -> dict[str, dict[str, _Source]]:
+    """The code of every subpackage, and its docstrings, which are English."""
     code: dict[str, _Source] = defaultdict(_Source)
     prose: dict[str, _Source] = defaultdict(_Source)
     for package in ("Django", "networkx", "sympy"):
@@ -210,7 +199,7 @@ def _python() -> tuple[dict[str, _Source], dict[str, _Source]]:
                 text, docstrings = without_docstrings(path.read_text(encoding="utf-8"))
                 code[name].add(name, f"{text.strip()}\n" if text.strip() else "")
                 prose[name].add(name, "".join(f"{docstring}\n\n" for docstring in docstrings))
-    return code, prose
+    return {"code": code, "english": prose}
 
 
 def messages(catalogue: str) -> Iterator[str]:
@@ -232,7 +221,7 @@ def messages(catalogue: str) -> Iterator[str]:
             yield from (text for name, text in strings.items() if name.startswith("msgstr") and text)
 
 
-def _languages() -> list[tuple[str, _Source]]:
+def _languages() -> dict[str, _Source]:
     sources: dict[str, _Source] = defaultdict(_Source)
     seen: defaultdict[str, set[str]] = defaultdict(set)
     root = _folder("Django")
@@ -245,7 +234,7 @@ def _languages() -> list[tuple[str, _Source]]:
         new = "".join(f"{text.strip()}\n" for text in texts if text not in seen[language])
         sources[language].add(f"{language}/{application}", new)
         seen[language].update(texts)
-    return _ordered(sources)
+    return sources
 
 
 def _folder(package: str) -> Path:
@@ -254,37 +243,37 @@ def _folder(package: str) -> Path:
     Raises:
         UserError: the package is not installed in the version of `VERSIONS`.
     """
-    spec = importlib.util.find_spec(package.lower())
-    installed = metadata.version(package) if spec is not None else None
-    if spec is None or not spec.submodule_search_locations or installed != VERSIONS[package]:
-        there = f"{package} {installed} is installed" if installed else f"{package} is not installed"
+    installed = next(iter(metadata.distributions(name=package)), None)
+    if installed is None or installed.version != VERSIONS[package]:
+        there = f"{package} {installed.version} is installed" if installed else f"{package} is not installed"
         raise UserError(
             f"the embedded corpus needs {package} {VERSIONS[package]}, but {there}: run `pip install "
             f"{package}=={VERSIONS[package]}`, or choose another corpus (corpus=files)"
         )
-    return Path(spec.submodule_search_locations[0])
+    return Path(str(installed.locate_file(package.lower())))
 
 
-def documents(kinds: Sequence[str] = KINDS, progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
+def documents(progress: Progress | None = None) -> Iterator[EmbeddedDocument]:
     """The documents of the embedded corpus, in a fixed order.
 
     Args:
-        kinds: kinds of text to read.
         progress: called with ("embedded corpus", kinds read, number of kinds).
 
     Raises:
         UserError: a package is not installed in the version of `VERSIONS`.
     """
-    services = islice(filter(_is_large, _services()), MOST_SOURCES // 2)  # as many as subpackages
-    readers = {
-        "english": lambda: chain(services, _ordered(_python()[1])),
-        "code": lambda: _ordered(_python()[0]),
-        "languages": _languages,
-    }
-    for number, kind in enumerate(kinds):
+
+    def large(named: Iterable[tuple[str, _Source]], most: int) -> Iterator[tuple[str, _Source]]:
+        return islice(((name, source) for name, source in named if source.n_bytes >= LEAST_BYTES), most)
+
+    for number, kind in enumerate(KINDS):
         if progress is not None:
-            progress("embedded corpus", number, len(kinds))
-        for name, source in islice(filter(_is_large, readers[kind]()), MOST_SOURCES):
+            progress("embedded corpus", number, len(KINDS))
+        # As many services as subpackages.
+        services = large(_services(), MOST_SOURCES // 2) if kind == "english" else ()
+        named = _languages() if kind == "languages" else _python()[kind]
+        ordered = sorted(named.items(), key=lambda item: _order(item[0]))
+        for name, source in large(chain(services, ordered), MOST_SOURCES):
             for piece, texts in source.pieces.items():
                 yield from (EmbeddedDocument(text, kind, f"{kind}/{name}", f"{kind}/{piece}") for text in texts)
 
@@ -311,11 +300,12 @@ def split(
         raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
     shuffled = sorted(documents, key=lambda document: _order(document.text))
     # A piece that is a whole source is drawn among those of its kind, a part of a language among those of the language.
-    groups: dict[str, dict[str, int]] = defaultdict(dict)
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
     for document in shuffled:
-        group = document.kind if document.piece == document.source else document.source
-        size = 1 if document.piece == document.source else len(document.text.encode())
-        groups[group][document.piece] = size + (groups[group].get(document.piece, 0) if size > 1 else 0)
+        if document.piece == document.source:
+            groups[document.kind][document.piece] = 1
+        else:
+            groups[document.source][document.piece] += len(document.text.encode())
     heldout: set[str] = set()
     for pieces in groups.values():
         missing = heldout_fraction * sum(pieces.values())
@@ -363,14 +353,10 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {**IDENTITY, "heldout_fraction": heldout_fraction}
     for name, side in (("train", train), ("heldout", heldout)):
-        with (
-            replacing(folder / f"{name}.jsonl.zst") as file,
-            zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed,
-        ):
-            for document in side:
-                source = document.source.replace("/", ": ", 1)  # the part before a slash would be the source
-                line = json.dumps({"text": document.text, "source": source}, ensure_ascii=False)
-                compressed.write(line.encode() + b"\n")
+        # The part of a source before a slash would be the source.
+        records = ({"text": document.text, "source": document.source.replace("/", ": ", 1)} for document in side)
+        content = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+        write_whole(folder / f"{name}.jsonl.zst", zstandard.compress(content.encode()))
         about[name] = {
             "documents": len(side),
             "sources": len({document.source for document in side}),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain, repeat
+from collections import deque
+from itertools import repeat
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ import numpy as np
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from tokenizer._native import Batch
     from tokenizer.corpus.corpus import Corpus, Split
@@ -71,13 +72,10 @@ def _field(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator
             "file name as the source"
         )
     try:
-        yield from chain.from_iterable(map(_texts, corpus.unfiltered(file, name)))
+        for batch in corpus.unfiltered(file, name):
+            yield from map(batch.text, range(len(batch)))
     except UserError as error:
         raise UserError(f"source_field={name}: {error}; set it to null to use the file name") from None
-
-
-def _texts(batch: Batch) -> Iterable[str]:
-    return (batch.text(i) for i in range(len(batch)))
 
 
 def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tuple[str, str]]:
@@ -86,15 +84,9 @@ def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tup
     The filter decides by text, or by a budget that ends the corpus. So, in order, the first document with the text of a
     kept document is that document.
     """
-    wanted = list(_texts(taken))
-    sizes, wanted_sizes = (np.diff(each.offsets).tolist() for each in (batch, taken))
-    following = 0
-    # `sizes` comes first in zip: at the end of a batch it must not consume an origin of the next batch.
-    for i, (size, where) in enumerate(zip(sizes, origins, strict=False)):
-        if following == len(wanted):
-            continue
+    wanted = deque(zip(np.diff(taken.offsets).tolist(), map(taken.text, range(len(taken))), strict=True))
+    # The origins come last in zip: at the end of a batch, none of the next batch is consumed.
+    for i, (size, where) in enumerate(zip(np.diff(batch.offsets).tolist(), origins, strict=False)):
         # Compare sizes first: most documents are not held out, and their texts need not be decoded.
-        if size == wanted_sizes[following] and batch.text(i) == wanted[following]:
-            yield where, wanted[following]
-            following += 1
-    assert following == len(wanted), "the filter returned a document that is not in its batch"
+        if wanted and size == wanted[0][0] and batch.text(i) == wanted[0][1]:
+            yield where, wanted.popleft()[1]

@@ -34,13 +34,21 @@ class Overlap(NamedTuple):
     training_bytes: int
 
 
+def measured_text(measured: Iterable[Batch], ngram_words: int = 0) -> TextOverlap:
+    """The measured documents, ready for `find_overlap`.
+
+    Args:
+        measured: The measured documents.
+        ngram_words: Words of an n-gram; 0 to compare whole documents only.
+    """
+    text = TextOverlap(ngram_words)
+    for batch in measured:
+        text.add(batch)
+    return text
+
+
 def find_overlap(
-    measured: Iterable[Batch],
-    training: Iterable[Batch],
-    ngram_words: int = 0,
-    *,
-    threads: int | None = None,
-    progress: Progress | None = None,
+    measured: TextOverlap, training: Iterable[Batch], *, threads: int | None = None, progress: Progress | None = None
 ) -> Overlap:
     """Look for measured documents and their n-grams in training text, which is read once.
 
@@ -49,32 +57,14 @@ def find_overlap(
     Memory is about five times the size of the measured text, whatever the size of the training text.
 
     Args:
-        measured: The measured documents.
+        measured: Result of `measured_text`.
         training: The training documents.
-        ngram_words: Words of an n-gram; 0 to compare whole documents only.
         threads: Threads that scan; None for all cores.
         progress: Called with ("bytes of training text", bytes scanned, None).
     """
-    found = measured_text(measured, ngram_words)
-    n_bytes = scan(found, training, threads=threads, progress=progress)
-    return Overlap(*found.found(), n_bytes)
-
-
-def measured_text(measured: Iterable[Batch], ngram_words: int) -> TextOverlap:
-    """The measured documents, ready for `scan`; see `find_overlap`."""
-    found = TextOverlap(ngram_words)
-    for batch in measured:
-        found.add(batch)
-    return found
-
-
-def scan(
-    found: TextOverlap, training: Iterable[Batch], *, threads: int | None = None, progress: Progress | None = None
-) -> int:
-    """Look for measured documents in training text; returns its size in bytes. See `find_overlap`."""
     n_threads, tick, done = thread_count(threads), Throttle(progress, "bytes of training text"), 0
     for batch in training:
-        found.scan(batch, n_threads)
+        measured.scan(batch, n_threads)
         done += batch.n_bytes
         tick(done)
-    return done
+    return Overlap(*measured.found(), done)

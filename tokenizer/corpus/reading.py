@@ -6,18 +6,15 @@ The native core reads .txt and .jsonl (plain, gzip, zstd); pyarrow reads Parquet
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
-from typing import Any
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
-from tokenizer.corpus.remote import File, RemoteFile
-from tokenizer.corpus.rows import batch_records, file_records, read_parquet
+from tokenizer.corpus.remote import File, RemoteFile, concurrently
+from tokenizer.corpus.rows import batch_records, dataset_records, file_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.files import without_credentials
 
@@ -27,20 +24,17 @@ FILES_AHEAD = 4
 
 def read_files(
     skipped: Skipped,
-    files: Sequence[tuple[File, str]],
+    files: Sequence[tuple[File, str] | None],
     config: CorpusConfig,
     readers: int = 1,
-    *,
     in_order: bool = True,
-    skip_long: bool = False,
 ) -> Generator[_native.Batch]:
-    """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
-    left_out = config.skip_above if skip_long else None
-    for native, group in groupby(files, key=lambda file: file[1] in ("txt", "jsonl")):
+    """Documents of files (None: of the dataset) before the filter, without those that it would drop as too long."""
+    for native, group in groupby(files, key=lambda file: file is not None and file[1] in ("txt", "jsonl")):
         if not native:
-            yield from ahead(partial(_rows, list(group), config), skipped)
+            yield from _ahead(_rows(list(group), config, lacking := Skipped()), lacking, skipped)
             continue
-        named = list(group)
+        named = [file for file in group if file]
         with feeding([path for path, _ in named], readers) as feeds:
             reader = _native.Reader(
                 [(str(path), form, feed) for (path, form), feed in zip(named, feeds, strict=True)],
@@ -52,7 +46,7 @@ def read_files(
                 skip_damaged=config.on_error == "skip",
                 batch_bytes=config.batch_bytes,
                 document_limit_bytes=config.document_limit_bytes,
-                skip_above=left_out,
+                skip_above=config.skip_above,
                 threads=readers,
                 in_order=in_order,
             )
@@ -63,40 +57,29 @@ def read_files(
                     skipped.add(file, count, places)
 
 
-def _rows(files: Sequence[tuple[File, str]], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
-    for path, form in files:
-        if form == "parquet":
-            yield from read_parquet(path, config, skipped)
+def _rows(files: Sequence[tuple[File, str] | None], config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
+    for file in files:
+        if file is None:
+            yield from batch_records(dataset_records(config), config, skipped)
+        elif file[1] == "parquet":
+            yield from read_parquet(file[0], config, skipped)
         else:
-            yield from batch_records(file_records(path, form, config), config, skipped, str(path))
+            yield from batch_records(file_records(*file, config), config, skipped, str(file[0]))
 
 
-def ahead(start: Callable[[Skipped], Generator[_native.Batch]], skipped: Skipped) -> Generator[_native.Batch]:
+def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped) -> Iterator[_native.Batch]:
     """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work.
 
     Args:
-        start: returns the batches; gets a list of what they lack.
-        skipped: gets what the batches lack that the consumer has taken, however many were read.
+        batches: the batches.
+        lacking: what `batches` lack, however many were read.
+        skipped: gets what the batches lack that the consumer has taken.
     """
-    from multiprocessing.pool import ThreadPool
-
-    lacking = Skipped()
-    batches, pool = start(lacking), ThreadPool(1)
-
-    def take() -> tuple[_native.Batch | None, dict[str, Any]]:
-        return next(batches, None), lacking.so_far()
-
-    try:
-        following = pool.apply_async(take)
-        while True:
-            batch, known = following.get()
-            skipped.update(known)
-            if batch is None:
-                return
-            following = pool.apply_async(take)
-            yield batch
-    finally:
-        pool.terminate()  # does not wait for a read that waits for a server
+    for batch, known in concurrently(lambda _: (next(batches, None), lacking.so_far()), count(), 1):
+        skipped.update(known)
+        if batch is None:
+            return
+        yield batch
 
 
 @contextmanager
@@ -110,14 +93,11 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
         readers: number of files that the consumer reads at the same time.
     """
     feeds = [None if isinstance(file, Path) else _native.Feed() for file in files]
-    left = deque((file, feed) for file, feed in zip(files, feeds, strict=True) if feed and isinstance(file, RemoteFile))
+    pairs = zip(files, feeds, strict=True)
+    left = iter([(file, feed) for file, feed in pairs if feed and isinstance(file, RemoteFile)])
 
     def run() -> None:
-        while True:
-            try:
-                file, feed = left.popleft()
-            except IndexError:
-                return
+        for file, feed in left:
             try:
                 if all(map(feed.put, file.blocks())):
                     feed.end()
@@ -125,11 +105,11 @@ def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed |
                 feed.end(without_credentials(error).removeprefix(f"{file}: "))
 
     # Files are fed in order, so the files that the consumer reads have a thread if there is one for each reader.
-    for _ in range(min(len(left), max(FILES_AHEAD, readers + 1))):
+    for _ in range(min(len(feeds) - feeds.count(None), max(FILES_AHEAD, readers + 1))):
         threading.Thread(target=run, name="remote-file", daemon=True).start()  # not waited for at exit
     try:
         yield feeds
     finally:
-        left.clear()
+        list(left)  # no further file is begun
         for feed in filter(None, feeds):
             feed.close()

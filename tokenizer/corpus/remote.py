@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import glob
-import mmap
 import os
 import random
 import re
-import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -27,14 +25,12 @@ from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.files import shown, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 BLOCK_BYTES, AHEAD = 1 << 23, 4
 """Bytes per request, and requests in flight per file."""
 ATTEMPTS, FIRST_DELAY, LONGEST_DELAY = 8, 0.5, 30.0
 """Consecutive attempts, seconds before the second one, which double with every further one, and their maximum."""
-TIMEOUT = 60.0
-"""Seconds without data after which a request over https:// fails; a connection must be made within ten."""
 _WEB = ("https", "http")
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _AWS_TEMPORARY = re.compile(
@@ -70,11 +66,6 @@ class RemoteFile:
     def __str__(self) -> str:
         return self.url
 
-    @property
-    def name(self) -> str:
-        """Name without the folder."""
-        return self.url.rpartition("/")[2]
-
     def resolve(self) -> RemoteFile:
         """Return the file itself, as `Path.resolve` does for a real path."""
         return self
@@ -105,37 +96,16 @@ class RemoteFile:
         def read(at: int) -> bytes:
             with system.open(path, "rb", cache_type="none") as file:
                 file.seek(at)
-                return bytes(file.read(min(BLOCK_BYTES, stop - at)))
-
-        def block(at: int) -> bytes:
-            content = attempted(self.url, lambda: read(at))
+                content = bytes(file.read(min(BLOCK_BYTES, stop - at)))
             if len(content) < min(BLOCK_BYTES, stop - at):
                 raise UserError(f"{self}: the file ended at byte {at + len(content)} of {self.stat.size}")
             return content
 
         if (now := self.current()) != self.stat:
             raise UserError(changed(self, self.stat, now))
-        yield from concurrently(block, range(start, stop, BLOCK_BYTES), AHEAD)
+        blocks = range(start, stop, BLOCK_BYTES)
+        yield from concurrently(lambda at: attempted(self.url, lambda: read(at)), blocks, AHEAD)
 
-    def excerpt(self, spans: Iterable[tuple[int, int]]) -> mmap.mmap:
-        """Memory of the file's size that has only the bytes in some ranges (start, end), and zeros elsewhere.
-
-        For libraries that read at any position. They must not call a Python file: a call that waits for a server when
-        the interpreter exits would abort the process. Pages that are not written take no memory.
-
-        Raises:
-            UserError: see `blocks`.
-        """
-        memory = mmap.mmap(-1, max(1, self.stat.size), _PRIVATE)
-        for start, end in spans:
-            memory.seek(start)
-            for block in self.blocks(start, end):
-                memory.write(block)
-        return memory
-
-
-# Without a reservation, a file may be larger than the memory of the machine. `mmap` names the flag from Python 3.13 on.
-_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 File: TypeAlias = "Path | RemoteFile"
 
@@ -157,13 +127,13 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """
     scheme, addresses = url.partition("://")[0].lower(), [url]
     if scheme not in _WEB:
-        system, path = _system(url)  # this thread's: those of `current` have seen parts of folders
-        (entries,) = concurrently(lambda path: attempted(shown(url), lambda: _entries(url, system, path)), [path])
+        entries = attempted(shown(url), lambda: _entries(url, *_system(url)))
         addresses = [f"{scheme}://{name}" for name, about in entries.items() if about["type"] == "file"]
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):
         files = list(filter(keep, files))
-    return sorted(replace(file, stat=stat) for file, stat in zip(files, current(files), strict=True))
+    stats = concurrently(RemoteFile.current, files, min(32, len(files)) or 1)
+    return sorted(replace(file, stat=stat) for file, stat in zip(files, stats, strict=True))
 
 
 def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
@@ -171,8 +141,7 @@ def _entries(url: str, system: Any, path: str) -> dict[str, Any]:
     if url.lower().startswith("hf:"):
         path = _pinned(system, path)
     if has_magic(url):
-        entries: dict[str, Any] = system.glob(path, detail=True)
-        return entries
+        return dict(system.glob(path, detail=True))
     about = system.info(path)
     return {path: about} if about["type"] == "file" else system.find(path, detail=True)
 
@@ -195,12 +164,11 @@ def upload(path: Path, url: str) -> None:
             stream = system.fs.open_output_stream(key, compression=None)
             # Arrow cannot abort an upload: closing the stream, as its destructor does, completes a truncated object. So
             # unless all of the file was written, this reference keeps the stream alive.
-            reference = ctypes.py_object(stream)
-            ctypes.pythonapi.Py_IncRef(reference)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
             while block := file.read(BLOCK_BYTES):
                 stream.write(block)
             stream.close()
-            ctypes.pythonapi.Py_DecRef(reference)
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(stream))
 
     attempted(url, write, what="written")
 
@@ -214,11 +182,6 @@ def _pinned(system: Any, path: str) -> str:
     return f"datasets/{where.repo_id}@{commit}/{where.path_in_repo}".rstrip("/")
 
 
-def current(files: Sequence[RemoteFile]) -> list[Stat]:
-    """Size and version of several files now."""
-    return list(concurrently(RemoteFile.current, files))
-
-
 def changed(file: File, before: Stat, now: Stat) -> str:
     """Error message for a file that changed."""
     return (
@@ -228,16 +191,16 @@ def changed(file: File, before: Stat, now: Stat) -> str:
     )
 
 
-def concurrently(call: Callable[[_V], _T], values: Sequence[_V], threads: int = 32) -> Iterator[_T]:
+def concurrently(call: Callable[[_V], _T], values: Iterable[_V], threads: int = 32) -> Iterator[_T]:
     """Results of a call for several values in order, at most `threads` ahead, on threads that nobody waits for."""
     from multiprocessing.pool import AsyncResult, ThreadPool
 
     pending: deque[AsyncResult[_T]] = deque()
-    with ThreadPool(max(1, min(threads, len(values)))) as pool:
+    with ThreadPool(threads) as pool:
         for value in values:
-            if len(pending) == threads:
-                yield pending.popleft().get()
             pending.append(pool.apply_async(call, (value,)))
+            if len(pending) > threads:
+                yield pending.popleft().get()
         while pending:
             yield pending.popleft().get()
 
@@ -283,42 +246,38 @@ def _system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the file's path in it."""
     scheme, path = url.partition("://")[0].lower(), shown(url).partition("://")[2].rstrip("/")
     with needs_extra(f"{shown(url)}: "):
-        if scheme in _WEB:
-            return _web(os.getpid()), url
         if scheme == "hf":
             from huggingface_hub import HfFileSystem
 
             return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None), path
-        return _arrow(scheme, path.partition("/")[0], os.getpid()), path
-
-
-# A forked process must not use connections and locks of its parent, so each process makes its own.
-@cache
-def _web(_process: int) -> Any:
-    from aiohttp import ClientTimeout
-    from fsspec.implementations.http import HTTPFileSystem
-
-    timeout = ClientTimeout(total=None, sock_connect=10, sock_read=TIMEOUT)
-    return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
+        web = scheme in _WEB
+        return _connected(scheme, "" if web else path.partition("/")[0], os.getpid()), url if web else path
 
 
 @cache
-def _arrow(scheme: str, bucket: str, _process: int) -> Any:
+def _connected(scheme: str, bucket: str, _process: int) -> Any:
+    """A file system of this process: a forked one must not use connections and locks of its parent."""
+    if scheme in _WEB:
+        from aiohttp import ClientTimeout
+        from fsspec.implementations.http import HTTPFileSystem
+
+        timeout = ClientTimeout(total=None, sock_connect=10, sock_read=60)
+        return HTTPFileSystem(client_kwargs={"timeout": timeout, "trust_env": True}, skip_instance_cache=True)
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import fs
 
+    class Bucket(ArrowFSWrapper):  # type: ignore[misc]
+        def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
+            # fsspec leaves out folders whose listing fails with an OSError.
+            return attempted(f"{scheme}://{path}", lambda: super(Bucket, self).ls(path, detail, **options))
+
     if scheme == "gs":
-        options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=60)}
-        if emulator := os.environ.get("STORAGE_EMULATOR_HOST"):
-            protocol, _, host = emulator.rpartition("://")
-            options.update(anonymous=True, scheme=protocol or "http", endpoint_override=host)
-        return ArrowFSWrapper(fs.GcsFileSystem(**options))
-    # The process ends only after these attempts, but does not wait for those of `attempted`.
-    options = {"retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=3), "background_writes": False}
-    if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
-        protocol, _, host = endpoint.rstrip("/").rpartition("://")
-        options.update(scheme=protocol or "https", endpoint_override=host)
-    elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+        return Bucket(fs.GcsFileSystem(retry_time_limit=timedelta(seconds=60)))
+    endpoint, region = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None, None
+    if not (endpoint or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         with suppress(OSError):  # reading the bucket reports the reason
-            options["region"] = fs.resolve_s3_region(bucket)
-    return ArrowFSWrapper(fs.S3FileSystem(**options))
+            region = fs.resolve_s3_region(bucket)
+    # The process ends only after these attempts, but does not wait for those of `attempted`.
+    retries = fs.AwsStandardS3RetryStrategy(max_attempts=3)
+    options = {"endpoint_override": endpoint, "region": region, "retry_strategy": retries, "background_writes": False}
+    return Bucket(fs.S3FileSystem(**options))

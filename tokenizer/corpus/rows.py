@@ -7,29 +7,25 @@ import io
 import json
 import re
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
 from tokenizer.corpus.remote import RemoteFile
-from tokenizer.corpus.skipped import Skipped
 from tokenizer.durable import is_damage
 from tokenizer.errors import DataError, UserError, listed, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from tokenizer.corpus.config import CorpusConfig
     from tokenizer.corpus.remote import File
-    from tokenizer.progress import Throttle
+    from tokenizer.corpus.skipped import Skipped
 
 _PARQUET_ROWS = 1024
-_SCORED, _SCORED_BYTES = 100, 1 << 20
-"""Records, and bytes of JSON lines, of which one must have the score."""
 FOOTER_BYTES = 1 << 16
 """Bytes that are read of the end of a remote Parquet file; more if its metadata are longer."""
 _SET_FIELD = "name the one that holds the text with field=NAME"
@@ -43,7 +39,7 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+def read_parquet(path: File, config: CorpusConfig, skipped: Skipped) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document.
 
     Args:
@@ -54,8 +50,7 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = Non
     """
     import pyarrow.parquet as pq
 
-    skipped, where = skipped or Skipped(), f"{path}: "
-    places: list[str] = []
+    where, places = f"{path}: ", list[str]()
     count = done = end = 0
     try:
         with _explained(f"{where}not a Parquet file"):
@@ -92,11 +87,12 @@ def _explained(what: str, remedy: str = "") -> Iterator[None]:
     """Raise errors of pyarrow as a limit of pyarrow or of the memory, as damage, or as a failure of the disk."""
     import pyarrow as pa
 
+    errors: tuple[type[Exception], ...] = (MemoryError, *parquet_errors())
     try:
         yield
     except UserError:  # of a remote file
         raise
-    except parquet_errors() as error:
+    except errors as error:
         reason = shortened(error)
         if isinstance(error, NotImplementedError) or re.search("(?i)not (yet )?implemented|codec|decrypt", reason):
             place = what.rpartition(": ")[0]
@@ -122,24 +118,30 @@ def _footer(file: File) -> Any:
 
 
 def _chunks(file: RemoteFile, metadata: Any, i: int, columns: Sequence[str]) -> Any:
-    """A file with only the given columns (dotted paths) of row group `i`; Arrow must not read the rest: `excerpt`."""
+    """A file that has only the given columns (dotted paths) of row group `i`, and zeros elsewhere.
+
+    Arrow must not call a Python file: a call that waits for a server would abort the process at its exit.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    content = np.zeros(file.stat.size, np.uint8)  # pages that are not written take no memory
     # `group.column` aborts the process if the metadata are damaged. Reading checks them, and then finds no page.
     try:
-        empty = pq.ParquetFile(pa.BufferReader(file.excerpt([])), metadata=metadata)
+        empty = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), metadata=metadata)
         next(empty.iter_batches(1, row_groups=[i], columns=columns, use_threads=False), None)
     except OSError as error:
         if "page header" not in str(error):
             raise
-    spans, group = [], metadata.row_group(i)
+    group = metadata.row_group(i)
     for column in map(group.column, range(group.num_columns)):
         if column.path_in_schema in columns:
-            start = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
+            at = min(filter(None, (column.dictionary_page_offset, column.data_page_offset)), default=0)
             # As Arrow: some old writers did not count the header of the dictionary.
-            spans.append((start, min(file.stat.size, start + column.total_compressed_size + 100)))
-    return pa.BufferReader(file.excerpt(spans))
+            for block in file.blocks(at, min(file.stat.size, at + column.total_compressed_size + 100)):
+                content[at : at + len(block)] = np.frombuffer(block, np.uint8)
+                at += len(block)
+    return pa.BufferReader(pa.py_buffer(content))
 
 
 def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], config: CorpusConfig) -> Iterator[Any]:
@@ -152,10 +154,9 @@ def _row_group(path: File, file: Any, i: int, columns: Sequence[list[str]], conf
         if isinstance(path, RemoteFile):
             file = pq.ParquetFile(_chunks(path, file.metadata, i, names), metadata=file.metadata)
         # At most a few batches of text, by the average length of the group's rows.
-        rows_at_once = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
-        rows_at_once = min(rows_at_once, _PARQUET_ROWS)
+        most = max(1, 4 * config.batch_bytes * group.num_rows // max(group.total_byte_size, 1))
         # Arrow's own threads are not faster for a single column.
-        yield from file.iter_batches(rows_at_once, row_groups=[i], columns=names, use_threads=False)
+        yield from file.iter_batches(min(most, _PARQUET_ROWS), row_groups=[i], columns=names, use_threads=False)
 
 
 def _documents(
@@ -176,9 +177,7 @@ def _columns(schema: Any, where: str, config: CorpusConfig) -> list[list[str]]:
     """Path of the column with the text and, if there is a `score_field`, of the one with the score."""
     from pyarrow import types
 
-    text, kind = _column(schema, config.field, f"{where}no field", _SET_FIELD)
-    if not _holds_text(kind):
-        raise DataError(f"{where}field {config.field!r} holds {kind}, not text; {_SET_FIELD}")
+    text, _ = _column(schema, config.field, f"{where}no field", _SET_FIELD)
     if config.score_field is None:
         return [text]
     score, kind = _column(schema, config.score_field, f"{where}score_field: no field", _SET_SCORE)
@@ -222,10 +221,10 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     """
     import pyarrow as pa
 
-    what, path, root = "the column", [""], ""
+    what, field, root = "the column", "", ""
     names = getattr(column, "column_names", None) or getattr(column, "columns", None)
     if names is not None:
-        what, names = f"field {config.field!r}", list(names)
+        what, field, names = f"field {config.field!r}", config.field, list(names)
         root = config.field if config.field in names else config.field.split(".")[0]
         if root not in names:
             raise DataError(f"no field {config.field!r} (the fields are: {listed(names)}); {_SET_FIELD}")
@@ -235,8 +234,7 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"{what} does not hold text: {shortened(error)}") from None
     table, first = pa.table([chunked], names=[root]), 0
-    if names is not None:
-        path = _column(table.schema, config.field, "no field", _SET_FIELD)[0]
+    path, _ = _column(table.schema, field, "no field", _SET_FIELD)
     for chunk in table.to_batches():
         rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
         if pa.types.is_dictionary(chunked.type):  # its values repeat
@@ -252,7 +250,8 @@ def _as_bytes(texts: Any, what: str) -> Any:
 
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
-    if not _holds_text(texts.type):
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
+    if str(texts.type) not in names:
         raise DataError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
     return texts.cast(pa.large_binary())
 
@@ -266,37 +265,19 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
     if longest > config.document_limit_bytes and config.skip_above is None:
         raise _too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
     texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
+    _, offsets, data = texts.buffers()
     try:
-        return _native_batch(texts, config), []
+        return _native.Batch.from_buffers(
+            np.frombuffer(data or b"", np.uint8),
+            np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
+            replace_invalid=config.on_invalid_utf8 == "replace",
+        ), []
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
-    bad = [i for i, text in enumerate(texts.to_pylist()) if text.decode(errors="ignore").encode() != text]
-    return _native_batch(pc.if_else(pa.array(np.isin(np.arange(len(texts)), bad)), b"", texts), config), bad
-
-
-def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
-    _, offsets, data = texts.buffers()
-    return _native.Batch.from_buffers(
-        np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
-        np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
-        replace_invalid=config.on_invalid_utf8 == "replace",
-    )
-
-
-def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) -> None:
-    """Write documents to a file that `read_parquet` reads, compressed; `tick` gets the number of bytes done."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema, done = pa.schema([("text", pa.large_binary())]), 0
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as file:
-        for batch in batches:
-            buffers = [None, pa.py_buffer(batch.offsets), pa.py_buffer(batch.data)]
-            texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(batch), buffers)
-            file.write_batch(pa.record_batch([texts], schema=schema))
-            tick(done := done + batch.n_bytes)
-    tick.finish(done)
+    decoded = [text.decode(errors="replace") for text in texts.to_pylist()]
+    bad = [i for i, text in enumerate(texts.to_pylist()) if decoded[i].encode() != text]
+    return _native.Batch.from_texts(["" if i in bad else text for i, text in enumerate(decoded)]), bad
 
 
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
@@ -304,10 +285,6 @@ def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
         f"{what} has {size} bytes, more than document_limit_bytes={config.document_limit_bytes}: raise this limit to "
         "read it, which takes several times its size in memory; or skip long documents with max_document_bytes=SIZE"
     )
-
-
-def _holds_text(kind: Any) -> bool:
-    return str(kind) in ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
 def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
@@ -345,15 +322,28 @@ def file_records(path: File, form: str, config: CorpusConfig) -> Iterator[Any]:
         yield DataError(f"cannot be read to its end: {shortened(error)}")
 
 
-def opened(path: File, most: int | None = None) -> Any:
-    """A file for reading its bytes, decompressed. A remote file, or its first `most` bytes, is read first."""
+def dataset_records(config: CorpusConfig) -> Any:
+    """Records of a Hugging Face dataset."""
+    import datasets
+
+    name = config.dataset
+    try:
+        if name is not None and (Path(name) / "state.json").is_file():
+            return datasets.load_from_disk(name)
+        return datasets.load_dataset(name, config.dataset_config, split=config.dataset_split, streaming=True)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise UserError(f"the dataset {name!r} cannot be loaded: {shortened(error)}") from error
+
+
+def opened(path: File) -> Any:
+    """A file for reading its bytes, decompressed. A remote file is read first."""
     import pyarrow as pa
 
     name = str(path).lower()
     compression = "gzip" if name.endswith(".gz") else "zstd" if name.endswith((".zst", ".zstd")) else None
     source: Any = str(path)
     if isinstance(path, RemoteFile):
-        source = pa.py_buffer(b"".join(path.blocks(0, min(path.stat.size, most or path.stat.size))))
+        source = pa.py_buffer(b"".join(path.blocks()))
     return pa.input_stream(source, compression=compression)
 
 
@@ -373,15 +363,10 @@ def batch_records(
         name: name of the file of the records, for messages.
     """
     where = f"{name}: " if name else ""
-    rows = iter(records)
-    if config.score_field is not None:
-        first = list(islice(rows, _SCORED))
-        check_scores(first, where, config)
-        rows = chain(first, rows)
     texts: list[str] = []
     places: list[str] = []
     size = 0
-    for number, record in enumerate(rows):
+    for number, record in enumerate(records):
         try:
             text = _text(record, number, config)
         except DataError as error:
@@ -403,37 +388,6 @@ def batch_records(
             texts, size = [], 0
     if texts:
         yield _native.Batch.from_texts(texts)
-
-
-def check_first_lines(path: File, config: CorpusConfig) -> None:
-    """`check_scores` for the first records of JSON lines; their reader reports damage."""
-    first: list[Any] = []
-    with suppress(OSError, ImportError), opened(path, _SCORED_BYTES) as stream:  # of the extra `parquet`
-        for line in stream.read(_SCORED_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_SCORED]:
-            with suppress(ValueError, RecursionError):
-                first.append(json.loads(line))
-    check_scores(first, f"{path}: ", config)
-
-
-def check_scores(records: Sequence[Any], where: str, config: CorpusConfig) -> None:
-    """Reject a `score_field` that none of the first records has: its name is misspelt.
-
-    With `on_error=skip`, records without the field are left out.
-
-    Raises:
-        DataError: no record has the field. The message begins with `where`.
-    """
-    rows = [record for record in records if isinstance(record, dict)]
-    if config.score_field is None or config.on_error == "skip" or not rows:
-        return
-    for row in rows:
-        with suppress(DataError):
-            _lookup(row, config.score_field, 0, "")
-            return
-    raise DataError(
-        f"{where}score_field: no field {config.score_field!r} in the first {len(rows)} record(s) (the fields are: "
-        f"{listed(rows[0])}); {_SET_SCORE}"
-    )
 
 
 def _text(record: Any, number: int, config: CorpusConfig) -> str | None:

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 PLACES = 20
 """Maximum number of places that are listed."""
 
 
-@dataclass
 class Skipped:
-    """Damaged records, and damaged files of which an unknown number of records is missing.
+    """Damaged records, and damaged files of which an unknown number of records is missing."""
 
-    Attributes:
-        counts: number of skipped records and rests of files, by file.
-        places: the first of them by file: line or byte, and what is wrong there.
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)
-    _reported: int = field(default=0, repr=False, compare=False)
+    def __init__(self) -> None:
+        # By file: number of records and rests of files, and the first places: line or byte, and what is wrong there.
+        self._files: dict[str, tuple[int, list[str]]] = {}
+        self._reported = 0
 
     def add(self, file: str, count: int, places: list[str]) -> None:
         """Set what is skipped of a file; a file that is read several times counts once."""
-        if count >= self.counts.get(file, 1):
+        if file not in self._files or count >= self._files[file][0]:
             # The remedy of the error, to skip the line, has been taken.
-            places = [place.partition("; fix the line")[0] for place in places[:PLACES]]
-            self.counts[file], self.places[file] = count, places
+            self._files[file] = count, [place.partition("; fix the line")[0] for place in places[:PLACES]]
 
     def so_far(self) -> dict[str, Any]:
         """Records skipped so far, as JSON for `update`."""
-        return {"counts": dict(self.counts), "places": dict(self.places)}
+        return dict(self._files)
 
-    def update(self, other: Mapping[str, Any]) -> None:
-        """Add what another reader skipped: its `so_far`."""
-        for file, count in other["counts"].items():
-            self.add(file, count, other["places"][file])
-
-    def add_parts(self, parts: Iterable[Mapping[str, Any]]) -> None:
-        """Add what was skipped of all parts of a corpus, in order: their `so_far`."""
-        for part in parts:
-            self.update(part)
-        self.report()
+    def update(self, *others: dict[str, Any]) -> None:
+        """Add what other readers skipped, in order: their `so_far`."""
+        for file, (count, places) in chain.from_iterable(map(dict.items, others)):
+            self.add(file, count, places)
 
     def report(self) -> None:
         """Warn if something was skipped since the last report. Whoever reads a text calls it at the end of a pass."""
@@ -56,17 +43,18 @@ class Skipped:
         """Number of skipped records and files, and the first place."""
         first = self.summary()["places"][0]
         return (
-            f"{self.count:,} damaged records or rests of files skipped in {len(self.counts):,} files, such as {first}"
+            f"{self.count:,} damaged records or rests of files skipped in {len(self._files):,} files, such as {first}"
         )
 
     @property
     def count(self) -> int:
         """Number of skipped records and rests of files."""
-        return sum(self.counts.values())
+        return sum(count for count, _ in self._files.values())
 
     def summary(self) -> dict[str, Any]:
         """JSON for a manifest: counts by file, and the first places; empty if nothing was skipped."""
         if not self.count:
             return {}
-        places = [f"{file}: {place}" for file in sorted(self.places) for place in self.places[file]]
-        return {"count": self.count, "files": dict(sorted(self.counts.items())), "places": places[:PLACES]}
+        files = sorted(self._files.items())
+        places = [f"{file}: {place}" for file, (_, places) in files for place in places]
+        return {"count": self.count, "files": {file: count for file, (count, _) in files}, "places": places[:PLACES]}

@@ -44,7 +44,7 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
                     f"{file}: unknown file type; name it .txt, .jsonl, .csv or .parquet, or set format=jsonl, for "
                     "example"
                 )
-            if form is None and detected == "jsonl" and ".json" in PurePath(file.name).suffixes and _is_array(file):
+            if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and _is_array(file):
                 detected = "json"
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
@@ -78,9 +78,9 @@ def _matches(path: str) -> Sequence[File]:
 
 
 def state(path: File) -> Stat:
-    """Size and version of a file when it was found, to detect changes; a local file's version is its time."""
+    """Size and version of a file now, to detect changes; a local file's version is its time."""
     if isinstance(path, RemoteFile):
-        return path.stat
+        return path.current()
     try:
         stat = path.stat()
     except FileNotFoundError:

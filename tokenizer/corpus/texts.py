@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tokenizer import _native
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
+from tokenizer.corpus.rows import batch_column, batch_records
 from tokenizer.documents import not_files
 from tokenizer.errors import UserError, listed, quoted
-from tokenizer.files import is_remote, shown, temporary_folder
-from tokenizer.progress import Progress, Throttle
+from tokenizer.files import is_remote, shown
 
 Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 """A text that can be counted:
@@ -35,19 +34,12 @@ Missing and empty strings in columns and rows are not documents.
 _Read: TypeAlias = Callable[[Corpus], Iterator[_native.Batch]]
 
 
-def batches(
-    text: Text,
-    *,
-    field: str = "text",
-    batch_bytes: int = CorpusConfig.batch_bytes,
-    read: _Read = Corpus.batches,
-) -> Iterator[_native.Batch]:
+def batches(text: Any, *, field: str = "text", read: _Read = Corpus.batches) -> Iterator[_native.Batch]:
     """The documents of a text in batches. Iterators are consumed; at most a few batches are in memory.
 
     Args:
         text: see `Text`.
         field: field (dotted) that holds the text of rows and of records in files.
-        batch_bytes: text per batch in bytes.
         read: reads a corpus, or a corpus of the named files.
 
     Raises:
@@ -55,15 +47,11 @@ def batches(
     """
     if not isinstance(field, str):
         raise UserError(f"field={quoted(field)} is not the name of a field")
-    config = CorpusConfig(field=field, batch_bytes=batch_bytes)
-    return _batches(text, config, read)
-
-
-def _batches(text: Any, config: CorpusConfig, read: _Read) -> Iterator[_native.Batch]:
+    config = CorpusConfig(field=field)
     if isinstance(text, Corpus):
         return read(text)
     if isinstance(text, os.PathLike):
-        return read(Corpus(CorpusConfig(paths=[str(text)], field=config.field)))
+        return read(Corpus(replace(config, paths=[str(text)])))
     if isinstance(text, _native.Batch):
         return iter([text])
     if isinstance(text, str):
@@ -77,33 +65,30 @@ def _batches(text: Any, config: CorpusConfig, read: _Read) -> Iterator[_native.B
     if _is_arrow(text) and not isinstance(text, Iterator):
         return _not_empty(batch_column(text, config))
     if callable(text) and not hasattr(text, "encode_batch"):
-        return _batches(text(), config, read)
+        return batches(text(), field=field, read=read)
     if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
         raise UserError(
             f"the text is {type(text).__name__}, not text: pass a list or an iterator of strings, a column "
             "(table['text'], df['text']), a datasets.Dataset, a Corpus, or pathlib.Path of a file"
         )
-    rows = not_files(_only(text, config.field), "write [pathlib.Path(name) for name in names] to read the files")
+    root, table = field.split(".")[0], cast(Any, text)
+    if root in (getattr(table, "column_names", None) or ()):
+        table = table.select_columns([root])  # the other columns of a dataset are not decoded
+    rows = not_files(table, "write [pathlib.Path(name) for name in names] to read the files")
     first = next(rows, None)
     rows = chain(() if first is None else (first,), rows)
     if isinstance(first, _native.Batch):
         return map(_checked, rows)
     if isinstance(first, os.PathLike):
-        return read(Corpus(CorpusConfig(paths=[str(path) for path in rows], field=config.field)))
+        return read(Corpus(replace(config, paths=[str(path) for path in rows])))
     if _is_arrow(first):
-        return chain.from_iterable(_batches(part, config, read) for part in rows)
+        return chain.from_iterable(batches(part, field=field, read=read) for part in rows)
     return _not_empty(batch_records(rows, config))
 
 
 def _is_arrow(text: object) -> bool:
     """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as those of pandas and polars."""
     return hasattr(text, "__arrow_c_array__") or hasattr(text, "__arrow_c_stream__")
-
-
-def _only(rows: Any, field: str) -> Any:
-    """A dataset without the columns that are not needed, so that they are not decoded."""
-    root = field.split(".")[0]
-    return rows.select_columns([root]) if root in (getattr(rows, "column_names", None) or ()) else rows
 
 
 def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
@@ -117,29 +102,9 @@ def _checked(batch: object) -> _native.Batch:
     return batch
 
 
-@contextmanager
-def rereadable(
-    text: Text, *, field: str = "text", folder: Path | str | None = None, progress: Progress | None = None
-) -> Iterator[Callable[[], Iterator[_native.Batch]]]:
+def rereadable(text: Text, *, field: str = "text") -> Callable[[], Iterator[_native.Batch]]:
     """A function that returns the batches of a text from the start on each call.
 
-    An iterator, which can be read only once, is copied to a temporary file, compressed to about a third of its size.
-
-    Args:
-        text: see `Text`.
-        field: see `batches`.
-        folder: parent of the temporary folder; None for the system's.
-        progress: called with the number of bytes copied.
+    An iterator, which can be read only once, is read into memory.
     """
-    if not isinstance(text, Iterator):
-        yield partial(batches, text, field=field)
-        return
-    with temporary_folder(folder) as spill:
-        path, tick = spill / "text.parquet", Throttle(progress, "bytes copied to disk")
-        try:
-            write_parquet(path, batches(text, field=field), tick)
-        except OSError as error:
-            raise UserError(
-                f"the text cannot be copied to {path}: {error}; set spill_folder to another folder"
-            ) from None
-        yield partial(read_parquet, path, CorpusConfig())
+    return partial(batches, list(batches(text, field=field)) if isinstance(text, Iterator) else text, field=field)

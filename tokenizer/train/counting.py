@@ -227,7 +227,7 @@ def count_pretokens(
             # Reading a compressed file takes about half the time of counting it.
             readers = (n_threads + 1) // 2
             read = partial(Corpus.batches, readers=readers, in_order=False, batch_bytes=_BATCH_BYTES)
-            batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
+            batches = texts.batches(text, field=field, read=read)
             n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
             for batch in batches:
                 counter.add(batch)

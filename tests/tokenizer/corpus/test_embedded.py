@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -148,9 +149,8 @@ def test_the_files_are_deterministic_and_a_limit_applies_to_the_training_text(tm
 
 @pytest.mark.parametrize(("installed", "said"), [("1.0.0", r"botocore 1\.0\.0 is installed"), (None, "not installed")])
 def test_another_version_of_a_package_is_rejected_with_the_remedy(installed, said, monkeypatch):
-    if installed is None:
-        monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
-    monkeypatch.setattr(metadata, "version", lambda name: installed)
+    found = [] if installed is None else [SimpleNamespace(version=installed)]
+    monkeypatch.setattr(metadata, "distributions", lambda **_: found)
     with pytest.raises(UserError, match=rf"{said}: run `pip install botocore==1\.44\.5`"):
         next(embedded.documents())
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tokenizer import Batch
-from tokenizer.corpus.overlap import find_overlap
+from tokenizer.corpus.overlap import find_overlap, measured_text
 
 
 def _words(text):
@@ -33,7 +33,7 @@ def test_shared_words_equal_a_search_for_tuples(n):
     measured, training = [text() for _ in range(60)], [text() for _ in range(300)]
     training += [measured[5], "extra " + measured[6].upper() + " more"]
     batches = [Batch.from_texts(training[:100]), Batch.from_texts(training[100:])]
-    found = find_overlap([Batch.from_texts(measured)], batches, n, threads=2)
+    found = find_overlap(measured_text([Batch.from_texts(measured)], n), batches, threads=2)
     assert found.words.tolist() == [len(_words(each)) for each in measured]
     assert found.shared.tolist() == [_shared(each, training, n) for each in measured]
     assert found.whole.tolist() == [each in training for each in measured]
@@ -41,6 +41,6 @@ def test_shared_words_equal_a_search_for_tuples(n):
 
 
 def test_zero_words_compare_whole_documents_only():
-    found = find_overlap([Batch.from_texts(["a b", "c d"])], [Batch.from_texts(["a b", "c d e"])])
+    found = find_overlap(measured_text([Batch.from_texts(["a b", "c d"])]), [Batch.from_texts(["a b", "c d e"])])
     assert found.whole.tolist() == [True, False]
     assert found.shared.tolist() == [2, 0]

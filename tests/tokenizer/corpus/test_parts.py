@@ -75,7 +75,7 @@ def test_damage_is_listed_with_the_same_places(tmp_path):
     parts = check(corpus, target=150)
     assert corpus.skipped.count > 5
     found = Skipped()
-    found.add_parts(part.skipped.so_far() for part in parts)
+    found.update(*(part.skipped.so_far() for part in parts))
     assert found.summary() == corpus.skipped.summary()
     assert "line 18: " in str(found.summary())
 

@@ -133,7 +133,7 @@ def test_limits_and_missing_files_remain_errors(tmp_path):
 def test_reasons_for_an_empty_corpus_are_true(tmp_path):
     """Skipped documents are neither empty nor absent."""
     (tmp_path / "a.jsonl").write_text("damaged\n" * 3)
-    with pytest.raises(UserError, match=r"no document of .* is left; 3 damaged records .*a\.jsonl: line 1: not a JSON"):
+    with pytest.raises(UserError, match=r"corpus is empty.*; 3 damaged records .*a\.jsonl: line 1: not a JSON"):
         skipping(tmp_path / "a.jsonl")
     (tmp_path / "b.jsonl").write_text('{"text": ""}\n')
     with pytest.raises(UserError, match="all are empty"):
@@ -151,7 +151,8 @@ def _parts(corpus):
     assert len(parts) > 1
     for part in parts:
         list(part.batches())
-    corpus.skipped.add_parts(part.skipped.so_far() for part in parts)
+    corpus.skipped.update(*(part.skipped.so_far() for part in parts))
+    corpus.skipped.report()
 
 
 @pytest.mark.parametrize("read", [lambda corpus: list(documents_by_origin(corpus, "all")), _parts])
