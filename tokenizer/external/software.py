@@ -179,7 +179,7 @@ class HuggingFace(Software):
         byte_level = _has(parsed, "ByteLevel")
         in_bytes = {i: _byte(string) for string, i in names.items() if falls_back and _BYTE.fullmatch(string)}
         if byte_level:
-            in_bytes = {i: self.vocab[i][0] for i in by_id if i not in literal and len(self.vocab[i]) == 1}
+            in_bytes = {i: self.vocab[i][0] for i, name in by_id.items() if i not in literal and len(name) == 1}
         self.byte_ids = _byte_ids(in_bytes)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -247,8 +247,7 @@ def _character_starts(text: str) -> npt.NDArray[np.int64]:
 def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
     """Returns a function from a token's name in the vocabulary to its bytes in text."""
     model = config["model"]
-    if _has(config, "ByteLevel"):
-        return lambda name: name.encode() if (found := unprintable(name)) is None else found
+    byte_level = _has(config, "ByteLevel")
     spaces = {part.get("replacement", _META_SPACE) for part in _parts(config) if part.get("type") == "Metaspace"}
     spaces |= {
         part["pattern"]["String"]
@@ -257,16 +256,19 @@ def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
     }
     falls_back = _has(config, "ByteFallback") or model.get("byte_fallback")
     prefix = model.get("continuing_subword_prefix") if model["type"] == "WordPiece" else None
-    suffix = model.get("end_of_word_suffix")
+    suffix = model.get("end_of_word_suffix") or ""
 
     def spell(name: str) -> bytes:
+        name = name.removesuffix(suffix)
+        if byte_level:
+            return name.encode() if (found := unprintable(name)) is None else found
         if falls_back and _BYTE.fullmatch(name):
             return bytes([_byte(name)])
         for space in spaces:
             name = name.replace(space, " ")
         if prefix is not None:  # decoding inserts a space before a word
             name = name.removeprefix(prefix) if name.startswith(prefix) else f" {name}"
-        return (name.removesuffix(suffix) if suffix else name).encode()
+        return name.encode()
 
     return spell
 

@@ -20,7 +20,7 @@ from tokenizer.external.tokenizer import ExternalTokenizer, covered_bytes
 END = "<|endoftext|>"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # Offsets leave out what these drop: white space (at the ends), control characters.
-DROPPING = {"unigram.model", "word_pieces", "words", "unigram"}
+DROPPING = {"unigram.model", "word_pieces", "words", "unigram", "clip"}
 EXACT = {"byte-fallback.model", "byte_fallback"}
 
 
@@ -95,7 +95,7 @@ def test_covered_bytes_add_up_and_changed_documents_are_found(opened, name):
     assert sums == found.spelled.tolist() == found.expected.tolist()
     assert (found.spelled <= sizes).all()
     # A document without white space, marks and control characters is covered by all of them.
-    assert found.spelled[10] == sizes[10] - (name in ("word_pieces", "words"))
+    assert found.spelled[10] == sizes[10] - (name in ("word_pieces", "words", "clip"))
     if name not in DROPPING:
         assert found.spelled.tolist() == sizes.tolist()
     rows = [found.ids[start + 1 : stop] for start, stop in pairwise(bounds)]
@@ -180,6 +180,10 @@ def test_tokens_spell_text(opened):
     assert [fallback.vocab[i] for i in fallback.byte_ids] == [bytes([byte]) for byte in range(256)]
     lowercased = opened("lowercased_bytes")
     assert lowercased.vocab[lowercased.encode_ordinary(" the")[0]] == b" the"
+    clip = opened("clip")
+    assert [clip.vocab[i] for i in clip.encode_ordinary("The fox")] == [b"the", b"fox"]
+    assert [clip.vocab[i] for i in clip.byte_ids] == [bytes([byte]) for byte in range(256)]
+    assert opened("no-space.model").token_to_id("▁") is None
     words = [fallback.vocab[i].decode().split() for i in fallback.superword_ids()]
     assert words
     assert all(len(parts) > 1 for parts in words)

@@ -81,6 +81,11 @@ def test_unsupported_parts_are_rejected_by_name(what, tmp_path):
     [
         ("merges.txt", "a\n", r"merge 0 is \['a'\]"),
         ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "merge 1, 'Ġ' and 'zz', is not in its vocabulary"),
+        (
+            "merges.txt",
+            "t h\nth e</w>\n",
+            "not byte-level: its end-of-word suffix is '</w>'; .* writes a tokenizer.json",
+        ),
         ("vocab.json", "{}", "merge 0, .* is not in its vocabulary"),
         ("vocab.json", '{"a": "b"}', "an id is not a whole number"),
         ("vocab.json", "[]", "not a JSON object"),
