@@ -141,8 +141,8 @@ class Definition:
         return partial(type(self), **{part.name: getattr(self, part.name) for part in fields(self) if part.init}), ()
 
     def __repr__(self) -> str:
-        phase2 = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
-        return f"<Definition: {self.vocab_size} tokens, {self.pattern.name}{phase2}, {self.mode}>"
+        phase2 = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence}"
+        return f"<Definition: {self.vocab_size} tokens, {self.pattern}{phase2}, {self.mode}>"
 
     @classmethod
     def from_ranks(

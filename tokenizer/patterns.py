@@ -36,6 +36,10 @@ class Pattern:
     name: str
     regex: str
 
+    def __str__(self) -> str:
+        """The name for a message; of a custom pattern, its regex."""
+        return quoted(self.regex) if self.name == "custom" else self.name
+
 
 _NATIVE_NAMES = {"seed-plus": "spans-plus"}
 _CORE = [Pattern(_NATIVE_NAMES.get(name, name), regex) for name, regex in _native.named_patterns()]

@@ -116,8 +116,8 @@ def _about(tokenizer: Described) -> dict[str, str]:
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
         "end of text": f"`{definition.end_of_text}`" if definition.end_of_text else "",
-        "pattern": definition.pattern.name,
-        "fence of phase 2": "" if definition.fence is None else definition.fence.name,
+        "pattern": str(definition.pattern),
+        "fence of phase 2": str(definition.fence or ""),
         "sha256": formats.identity(definition),
         # Without the folders, which mean nothing to others.
         "training text": ", ".join(dict.fromkeys(PurePath(name).name or name for name in names)),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import warnings
 from base64 import b64encode
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tokenizer.definition import Described, Stored
-from tokenizer.errors import UserError, check_choice
+from tokenizer.errors import UserError, check_choice, quoted
 from tokenizer.files import read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.checks import check_members, conforms, write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
+from tokenizer.special import END_OF_TEXT
 
 KINDS = ("superbpe", "hf", "tiktoken")
 """Formats that can be written; gpt2 can only be read."""
@@ -80,14 +82,15 @@ def _read_other(
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)
     stored = read_json(about) if about.exists() else {}
-    check_members(stored, {"pattern?": str, "special_tokens?": _SPECIALS}, about)
+    check_members(stored, {"pattern?": str, "special_tokens?": _SPECIALS, "end_of_text?": str}, about)
     pattern = pattern or stored.get("pattern")
     if pattern is None:
         raise UserError(f"{files[0]} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
     if not conforms(dict(specials) if isinstance(specials, Mapping) else specials, _SPECIALS):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
-    return tiktoken.from_ranks(tiktoken.parse(files[0]), pattern=pattern, special_tokens=specials)
+    end = stored.get("end_of_text") if stored.get("end_of_text") in specials else None
+    return tiktoken.from_ranks(tiktoken.parse(files[0]), pattern=pattern, special_tokens=specials, end_of_text=end)
 
 
 def _detect(path: Path) -> tuple[str, list[Path]]:
@@ -139,10 +142,13 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
         folder.save(tokenizer, path)
         return sorted(path.iterdir())
     target, files = path, {}
+    end = tokenizer.definition.end_of_text if tokenizer.definition.end_of_text != END_OF_TEXT else None
     if kind == "hf":
         files = {HF_FILE: json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)}  # the layout of HF's own `save`
         if path.suffix == ".json":
             target, files = path.parent, {path.name: files[HF_FILE]}
+            if end is not None:
+                warnings.warn(f"{path} does not say that {quoted(end)} ends documents; a folder does", stacklevel=2)
         else:
             files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer), indent=2)
     else:
@@ -154,7 +160,7 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
             "pattern": cut.regex or "none",  # the original regex: pat_str also matches the gaps between its matches
-        }
+        } | ({} if end is None else {"end_of_text": end})
         ranks = "".join(f"{b64encode(token).decode()} {rank}\n" for token, rank in parts["mergeable_ranks"].items())
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():

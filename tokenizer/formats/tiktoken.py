@@ -13,7 +13,6 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,7 @@ def from_ranks(
     *,
     pattern: str | Pattern,
     special_tokens: Mapping[str, int] | None = None,
+    end_of_text: str | None = None,
 ) -> Stored:
     """Build the tokenizer that gives tiktoken's ids.
 
@@ -69,6 +69,7 @@ def from_ranks(
         pattern: the name of a pattern, or tiktoken's `pat_str`. Text that a regex does not match forms separate pieces;
             tiktoken drops it.
         special_tokens: string to id.
+        end_of_text: the special token that ends a document.
 
     Raises:
         UserError: a byte has no token, or a rank is a duplicate or out of range.
@@ -102,6 +103,7 @@ def from_ranks(
         unmerged={
             token: ranks[token] for token, is_made in zip(ordered, made, strict=True) if len(token) > 1 and not is_made
         },
+        end_of_text=end_of_text,
     )
     return Stored(definition, {"imported": {"format": "tiktoken"}})
 
@@ -129,9 +131,9 @@ def from_tekken(content: Mapping[str, Any], path: Path) -> Stored:
     for entry in named:
         check_members(entry, {"rank": int, "token_str": str}, path, "special_tokens.")
     specials = {entry["token_str"]: entry["rank"] for entry in named}
-    found = from_ranks(ranks, pattern=config["pattern"], special_tokens=specials)
     end = "</s>" if "</s>" in specials else None
-    return Stored(replace(found.definition, end_of_text=end), {"imported": {"format": "tekken"}})
+    found = from_ranks(ranks, pattern=config["pattern"], special_tokens=specials, end_of_text=end)
+    return found._replace(provenance={"imported": {"format": "tekken"}})
 
 
 def from_encoding(encoding: Any) -> Stored:
@@ -228,8 +230,7 @@ def covering(pattern: Pattern) -> str:
         return r"[\s\S]+"
     if "\n" in regex:
         raise UserError(
-            f"the pattern {pattern.name} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken "
-            "takes one"
+            f"the pattern {pattern} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken takes one"
         )
     if may_be_empty(regex):
         raise UserError(

@@ -157,8 +157,7 @@ def _counted(
         raise UserError(f"{next(iter(options))} is for counting a text, but these are counts; leave it out")
     if start is not None and start.pattern.regex != counts.pattern.regex:
         raise UserError(
-            f"start has the pattern {quoted(start.pattern.name)}, the counts have {quoted(counts.pattern.name)}; "
-            "count with the pattern of start"
+            f"start has the pattern {start.pattern}, the counts have {counts.pattern}; count with the pattern of start"
         )
     return counts
 

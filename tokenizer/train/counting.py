@@ -72,7 +72,7 @@ class PretokenCounts:
 
     def __repr__(self) -> str:
         return (
-            f"<PretokenCounts: {self.n_distinct:,} distinct of {self.n_total:,} pretokens, {self.pattern.name}, "
+            f"<PretokenCounts: {self.n_distinct:,} distinct of {self.n_total:,} pretokens, {self.pattern}, "
             f"{self.n_bytes:,} bytes in {self.n_documents:,} documents>"
         )
 

@@ -47,7 +47,7 @@ def test_tokenizers_that_cannot_be_continued_are_rejected(real, trained):
     for size, start, message in (
         (300, train_bpe(real, 400), r"vocab_size=300 is below the 400 tokens of start; use cut"),
         (5000, trained["superwords"], "start has superwords"),
-        (5000, trained["gpt2"], "start has the pattern 'gpt2', the counts have 'superbpe'"),
+        (5000, trained["gpt2"], "start has the pattern gpt2, the counts have superbpe"),
     ):
         with pytest.raises(UserError, match=message):
             train_bpe(real, size, start=start)
