@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -336,7 +335,7 @@ class Definition:
             warnings.warn(
                 f"{encoder.late_merges} merges rank before the superword merges, but join tokens that only superword "
                 "merges produce; they are applied together with the superword merges: exact, but possibly slower",
-                stacklevel=5,
+                stacklevel=4,
             )
         return encoder
 
@@ -393,14 +392,6 @@ def unprintable(name: str) -> bytes | None:
         return name.translate(_OUTSIDE).encode("latin-1")
     except UnicodeEncodeError:
         return None
-
-
-def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
-    """`unprintable` for many names; None if any of them has a character that is not in the alphabet."""
-    spelled = unprintable("".join(names))
-    if spelled is None:
-        return None
-    return [spelled[start:end] for start, end in pairwise(accumulate(map(len, names), initial=0))]
 
 
 def other_text(string: str) -> bytes | None:
@@ -510,12 +501,8 @@ def spell(
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
-        try:
-            spelling = string.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"the special token {quoted(string)} contains a lone surrogate, which UTF-8 cannot encode"
-            ) from None
+        check_text(string, f"the special token {quoted(string)}")
+        spelling = string.encode()
         if len(spelling) > _LONGEST_SPECIAL:
             raise UserError(
                 f"the special token {quoted(string)} has more than {_LONGEST_SPECIAL} bytes; use a shorter string"

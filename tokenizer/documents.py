@@ -107,21 +107,6 @@ def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     return text, places.astype(np.int64, copy=False)
 
 
-def sizes(
-    texts: Given, preparation: _native.Preparation | None, threads: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Size of each text in bytes after preparation, and whether the preparation changes it."""
-    if preparation is not None:
-        return preparation.lengths(texts, threads)
-    if isinstance(texts, list):
-        for i, text in enumerate(texts):
-            check_text(text, f"text {i}")
-        lengths = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
-    else:
-        lengths = np.diff(texts[1] if isinstance(texts, tuple) else texts.offsets)
-    return lengths, np.zeros(len(lengths), np.bool_)
-
-
 def check_text(text: object, what: str = "the text") -> None:
     """Reject a text that cannot be encoded.
 

@@ -170,9 +170,7 @@ def check_fields(settings: Any) -> None:
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
         origin = typing.get_origin(hint)
-        kinds = typing.get_args(hint) if origin in (typing.Union, UnionType) else (hint,)
-        if origin is typing.Literal:  # of strings; the choices are checked by the class
-            kinds = (str,)
+        kinds = typing.get_args(hint) if origin is UnionType else (hint,)  # the class checks the choices of a Literal
         if origin is tuple and typing.get_args(hint)[0] is str:
             check_strings(field.name, value)
         elif not all(kind in _KINDS for kind in kinds):

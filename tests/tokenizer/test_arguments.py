@@ -49,7 +49,7 @@ def test_text_must_be_a_string(method, value):
 
 
 @pytest.mark.parametrize(("value", "message"), NO_BATCH)
-@pytest.mark.parametrize("method", ["encode_batch", "count_tokens_batch", "normalized_sizes"])
+@pytest.mark.parametrize("method", ["encode_batch", "count_tokens_batch"])
 def test_a_batch_must_hold_text(method, value, message):
     with pytest.raises(UserError, match=message):
         getattr(TOKENIZER, method)(value)

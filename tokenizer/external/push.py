@@ -12,6 +12,7 @@ from tokenizer.definition import Described
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
+from tokenizer.formats.folder import content, identity
 from tokenizer.formats.hf import needs_engine
 
 CARD = "README.md"
@@ -118,7 +119,7 @@ def _about(tokenizer: Described) -> dict[str, str]:
         "end of text": f"`{definition.end_of_text}`" if definition.end_of_text else "",
         "pattern": str(definition.pattern),
         "fence of phase 2": str(definition.fence or ""),
-        "sha256": formats.identity(definition),
+        "sha256": identity(content(definition)),
         # Without the folders, which mean nothing to others.
         "training text": ", ".join(dict.fromkeys(PurePath(name).name or name for name in names)),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,8 @@ from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.files import parse_json
 
 _META_SPACE = "▁"
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTES = {f"<0x{byte:02X}>": byte for byte in range(256)}
+"""The pieces that stand for bytes."""
 
 
 @contextmanager
@@ -112,7 +112,7 @@ class SentencePiece(Software):
         self.special_tokens = {pieces[i]: i for i in sorted(special)}
         if int(model.eos_id()) in special:
             self.end_of_text = pieces[model.eos_id()]
-        in_bytes = {i: _byte(pieces[i]) for i in range(len(pieces)) if model.is_byte(i)}
+        in_bytes = {i: _BYTES[pieces[i]] for i in range(len(pieces)) if model.is_byte(i)}
         self.byte_ids = _byte_ids(in_bytes)
         self.vocab = [piece.replace(_META_SPACE, " ").encode() for piece in pieces]
         for i in range(len(pieces)):
@@ -177,7 +177,7 @@ class HuggingFace(Software):
             self.vocab[i] = string.encode() if i in literal else spelled(string)
         falls_back = _has(parsed, "ByteFallback") or model.get("byte_fallback")
         byte_level = _has(parsed, "ByteLevel")
-        in_bytes = {i: _byte(string) for string, i in names.items() if falls_back and _BYTE.fullmatch(string)}
+        in_bytes = {names[string]: byte for string, byte in _BYTES.items() if falls_back and string in names}
         if byte_level:
             in_bytes = {i: self.vocab[i][0] for i, name in by_id.items() if i not in literal and len(name) == 1}
         self.byte_ids = _byte_ids(in_bytes)
@@ -225,12 +225,6 @@ def _row(values: Any) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def _byte(piece: str) -> int:
-    found = _BYTE.fullmatch(piece)
-    assert found is not None
-    return int(found[1], 16)
-
-
 def _byte_ids(in_bytes: dict[int, int]) -> tuple[int, ...]:
     ids = [-1] * 256
     for i, byte in in_bytes.items():
@@ -262,8 +256,8 @@ def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
         name = name.removesuffix(suffix)
         if byte_level:
             return name.encode() if (found := unprintable(name)) is None else found
-        if falls_back and _BYTE.fullmatch(name):
-            return bytes([_byte(name)])
+        if falls_back and name in _BYTES:
+            return bytes([_BYTES[name]])
         for space in spaces:
             name = name.replace(space, " ")
         if prefix is not None:  # decoding inserts a space before a word

@@ -18,10 +18,10 @@ from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import parse_json, read_bytes
 from tokenizer.formats.checks import check_members, write_files
-from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
+from tokenizer.formats.files import EXTERNAL_FILE
+from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike
 from tokenizer.special import END_OF_TEXT
 
-FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 2
 _ABOUT = {"software": str, "software_version": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
@@ -68,11 +68,6 @@ class ExternalTokenizer(TokenizerLike):
         ours = END_OF_TEXT if END_OF_TEXT in self.special_tokens else None
         self.end_of_text = end_of_text or software.end_of_text or ours
 
-    @property
-    def changes_text(self) -> bool:
-        """True: there may be unknown tokens, or normalization."""
-        return True
-
     @cached_property
     def sha256(self) -> str:
         """Hash of the model, the added special tokens, the end of a document, and the software's version."""
@@ -86,11 +81,6 @@ class ExternalTokenizer(TokenizerLike):
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
         return np.flatnonzero(self.token_byte_lengths()).astype(np.int64)
-
-    def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of tokens of two or more words."""
-        special = {*self.special_tokens.values()}
-        return np.array([i for i, token in enumerate(self.vocab) if n_words(token) > 1 and i not in special], np.int64)
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Ids of a text. Special strings are encoded as ordinary text."""
@@ -154,10 +144,6 @@ class ExternalTokenizer(TokenizerLike):
                 runs.append([])
         return "".join(mark + text for mark, text in zip(added, self.software.decode(runs), strict=True))
 
-    def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
-        """`decode` as UTF-8."""
-        return self.decode(ids).encode()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return self._opened, (self._about(), self.software.content)
 
@@ -177,7 +163,7 @@ class ExternalTokenizer(TokenizerLike):
 
     def save(self, folder: Path | str) -> None:
         """Write a folder that `tokenizer.external.load.load_saved` reads."""
-        write_files(Path(folder), {self.software.file: self.software.content, FILE: self._about()})
+        write_files(Path(folder), {self.software.file: self.software.content, EXTERNAL_FILE: self._about()})
 
     @classmethod
     def load(cls, folder: Path | str) -> ExternalTokenizer:
@@ -187,11 +173,11 @@ class ExternalTokenizer(TokenizerLike):
             UserError: the folder is missing or damaged, its files were changed, or another version of the software is
                 installed.
         """
-        path = Path(folder) / FILE
+        path = Path(folder) / EXTERNAL_FILE
         return cls._opened(read_bytes(path), None, path)
 
     @classmethod
-    def _opened(cls, text: bytes, content: bytes | None, path: Path = Path("pickle") / FILE) -> ExternalTokenizer:
+    def _opened(cls, text: bytes, content: bytes | None, path: Path = Path(EXTERNAL_FILE)) -> ExternalTokenizer:
         """The tokenizer that `_about` describes. `content` is that of the model file; None to read it beside `path`."""
         about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -44,6 +44,25 @@ def check_members(parent: Mapping[str, Any], types: Mapping[str, Any], path: Pat
                 raise UserError(f"{path} is damaged: {at + name!r} is {quoted(parent[name])}, not {kind}")
         elif name == key:
             raise UserError(f"{path} is damaged: the key {at + name!r} is missing")
+
+
+class Unsupported(Exception):
+    """Why a file cannot be read: the end of a message that begins with the file's name."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise an `Unsupported` in the block, or an error due to damaged content, as a UserError about the file."""
+    try:
+        yield
+    except Unsupported as error:
+        raise UserError(f"{path} {error}") from None
+    except UserError:
+        raise
+    except KeyError as error:
+        raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
+    except (AttributeError, IndexError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:

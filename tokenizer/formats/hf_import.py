@@ -20,12 +20,10 @@ from tokenizer.definition import (
     Stored,
     missing_byte,
     unprintable,
-    unprintable_all,
 )
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import quoted, shortened
 from tokenizer.formats import cuts
-from tokenizer.formats.checks import check_members
-from tokenizer.formats.cuts import Unsupported
+from tokenizer.formats.checks import Unsupported, check_members, reading
 from tokenizer.formats.hf import MODEL, TEMPLATE, overlap, taken_as_text
 from tokenizer.formats.portable import unportable_part
 from tokenizer.special import FORMS, Preparation, normalized
@@ -53,14 +51,8 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
     Raises:
         UserError: the content is damaged, or a part of it is not supported.
     """
-    try:
+    with reading(path):
         return _stored(found, path, portable=portable)
-    except Unsupported as error:
-        raise UserError(f"{path} {error}") from None
-    except KeyError as error:
-        raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
-    except (AttributeError, IndexError, TypeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
 def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
@@ -213,25 +205,19 @@ def _model(
     """The ids of the bytes, the merges and the tokens without one, as in `Definition`"""
     vocab: dict[str, int] = options["vocab"]
     names = [name for name in vocab if name not in added]
-    spelled = unprintable_all(names)
-    if spelled is None or not all(spelled):
-        wrong = next(name for name in names if not unprintable(name))
+    spelled = [unprintable(name) or b"" for name in names]
+    if b"" in spelled:
+        wrong = names[spelled.index(b"")]
         raise Unsupported(f"is not byte-level: its token {quoted(wrong)} is not in the byte alphabet")
     ids = {name: vocab[name] for name in names}
     byte_ids = [ids.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
-    as_strings = bool(options["merges"]) and isinstance(options["merges"][0], str)
     rows: list[int] = []
     for rank, entry in enumerate(options["merges"]):
-        pair = entry.split(" ") if isinstance(entry, str) else entry
-        if len(pair) != 2 or isinstance(entry, str) != as_strings:
-            raise Unsupported(f"is damaged: merge {rank} is {quoted(entry)}")
-        left, right = pair
         try:
+            left, right = entry.split(" ") if isinstance(entry, str) else entry
             rows += ids[left], ids[right], ids[left + right]
-        except KeyError:
-            raise Unsupported(
-                f"is damaged: merge {rank}, {quoted(left)} and {quoted(right)}, is not in its vocabulary"
-            ) from None
+        except (KeyError, ValueError):
+            raise Unsupported(f"is damaged: merge {rank}, {quoted(entry)}, is not in its vocabulary") from None
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     made = set(byte_ids) | set(merges[:, 2].tolist())
     unmerged = {token: ids[name] for name, token in zip(names, spelled, strict=True) if ids[name] not in made}

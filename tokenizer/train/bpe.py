@@ -124,7 +124,7 @@ def train_bpe(
         np.concatenate([start.ranks(), ranks]),
         pattern=counts.pattern,
         special_tokens=special_tokens,
-        special_layout=start.special_layout,
+        special_layout=start.definition.special_layout,
         end_of_text=start.end_of_text,
         provenance=start.provenance | provenance,
     )

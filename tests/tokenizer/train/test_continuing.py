@@ -102,7 +102,7 @@ def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path
     ours = train_bpe(real, 400)
     ours.save(tmp_path)
     imported = Tokenizer.from_file(tmp_path / "tokenizer.json")
-    assert imported.special_layout == "last"
+    assert imported.definition.special_layout == "last"
     extended = train_bpe(real, 500, start=imported)
     assert extended.vocab[:400] == ours.vocab
     assert extended.special_tokens == {"<|endoftext|>": 399}
