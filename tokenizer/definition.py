@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
+from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -34,13 +35,9 @@ NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 _BYTES = frozenset(bytes([byte]) for byte in range(256))
 
 
-def _byte_characters() -> dict[int, str]:
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(rest)}
-
-
-BYTE_CHARACTERS = _byte_characters()
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_REST = sorted({*range(256)} - {*_PRINTABLE})
+BYTE_CHARACTERS = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(256 + i) for i, byte in enumerate(_REST)}
 ALPHABET = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
 """The 256 byte values, sorted by their characters. This is their order by rank."""
 _TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
@@ -299,16 +296,11 @@ class Definition:
 
     def with_special_tokens(self, strings: Sequence[str]) -> Definition:
         """Make strings special tokens. An added token keeps its id; strings that are no tokens get new ids."""
-        missing = [string for string in strings if string not in self.special_tokens]
-        if not missing:
-            return self
-        found = self.preparation.added_tokens
-        new = [string for string in missing if string not in found]
-        ids = {string: found[string] for string in missing if string in found}
-        ids |= {string: self.vocab_size + i for i, string in enumerate(new)}
-        added = {string: i for string, i in found.items() if string not in ids}
-        preparation = replace(self.preparation, added_tokens=added)
-        return replace(self, special_tokens=self.special_tokens | ids, preparation=preparation)
+        ids, added, new = self.special_tokens.copy(), dict(self.preparation.added_tokens), count(self.vocab_size)
+        for string in strings:
+            if string not in ids:
+                ids[string] = added.pop(string) if string in added else next(new)
+        return replace(self, special_tokens=ids, preparation=replace(self.preparation, added_tokens=added))
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""

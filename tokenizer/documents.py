@@ -82,11 +82,9 @@ def _is_arrow(value: object) -> bool:
 def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     import pyarrow as pa
 
-    if isinstance(texts, pa.Table | pa.RecordBatch):
-        names = ", ".join(texts.schema.names)
-        raise UserError(f"texts are an Arrow {type(texts).__name__}, not a column of it: pass table['NAME'] ({names})")
     if not isinstance(texts, pa.Array | pa.ChunkedArray):
-        raise UserError(f"texts are an Arrow {type(texts).__name__}; a batch is a list of strings, or an Arrow array")
+        what = "a batch is a list of strings, or an Arrow array, such as a column: table['NAME']"
+        raise UserError(f"texts are an Arrow {type(texts).__name__}; {what}")
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise UserError(f"texts are an Arrow array of {texts.type}; cast it to pyarrow.large_string()")
     if texts.null_count:

@@ -7,6 +7,7 @@ import math
 import numbers
 import operator
 import re
+import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -87,13 +88,7 @@ def shortened(message: object) -> str:
 
 def listed(names: Iterable[object]) -> str:
     """Comma-separated names for a message; a long list is truncated."""
-    text = ""
-    for name in map(str, names):
-        comma = ", " if text else ""
-        if len(text) + len(name) > 4 * _QUOTED:
-            return f"{text}{comma}..."
-        text = f"{text}{comma}{name}"
-    return text
+    return textwrap.shorten(", ".join(map(str, names)), 4 * _QUOTED, placeholder=" ...")
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:

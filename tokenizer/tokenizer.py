@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -22,7 +20,6 @@ from tokenizer.documents import Texts
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.formats.files import read
 from tokenizer.formats.folder import content, dumps, identity, load, loads, save
-from tokenizer.formats.hf import TEMPLATE
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 from tokenizer.progress import thread_count
 from tokenizer.special import Allowed, Disallowed, SpecialSets
@@ -36,7 +33,8 @@ class Spans(NamedTuple):
 
     Attributes:
         ids: uint32 [n].
-        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. The spans are contiguous. Exception: where
+        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. The spans are contiguous: they include
+            spaces, which the post-processors of HF may leave out. Exception: where
             an imported tokenizer normalized the text, they are the spans of `characters` in bytes.
         characters: int64 [n, 2]: start and end of each token in characters, so that `text[start:end]` shows it. If
             several tokens share a character, each span includes the whole character (as in HF `tokenizers`).
@@ -153,12 +151,6 @@ class Tokenizer(TokenizerLike):
         ]
         return np.array(crossing, dtype=np.int64)
 
-    @cached_property
-    def _trims_offsets(self) -> bool:
-        """Whether the post-processor of an imported tokenizer would leave out spaces from offsets."""
-        processor = (self.provenance.get(TEMPLATE) or {}).get("post_processor")
-        return processor is not None and '"trim_offsets": true' in json.dumps(processor)
-
     # --- encoding and decoding ---
 
     @cached_property
@@ -249,11 +241,6 @@ class Tokenizer(TokenizerLike):
     ) -> Spans:
         """`encode` with the offsets of each token in bytes and in characters: see `Spans`."""
         documents.check_text(text)
-        if self._trims_offsets:
-            warnings.warn(
-                "offsets include the spaces of each token; HF's, after the tokenizer's post-processor, leave them out",
-                stacklevel=2,
-            )
         preparation = self._specials.check(text, allowed_special, disallowed_special)
         ids, in_bytes, in_characters, _ = self.definition.encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
@@ -351,8 +338,7 @@ class Tokenizer(TokenizerLike):
         data, ends = self._decoder.decode_batch(
             documents.ids(ids, len(self.vocab)), np.ascontiguousarray(places, dtype=np.int64)
         )
-        bounds = ends.tolist()
-        return [data[start:end].decode("utf-8", errors) for start, end in pairwise(bounds)]
+        return [data[start:end].decode("utf-8", errors) for start, end in pairwise(ends.tolist())]
 
     # --- other sizes, storage ---
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.definition import MOST_IDS, unprintable
+from tokenizer.definition import BYTE_CHARACTERS, MOST_IDS, unprintable
 from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.files import parse_json
 
@@ -112,14 +112,14 @@ class SentencePiece(Software):
         self.special_tokens = {pieces[i]: i for i in sorted(special)}
         if int(model.eos_id()) in special:
             self.end_of_text = pieces[model.eos_id()]
-        in_bytes = {i: _BYTES[pieces[i]] for i in range(len(pieces)) if model.is_byte(i)}
-        self.byte_ids = _byte_ids(in_bytes)
+        in_bytes = {piece: i for i, piece in enumerate(pieces) if model.is_byte(i)}
+        self.byte_ids = tuple(in_bytes.get(name, -1) for name in _BYTES)
         self.vocab = [piece.replace(_META_SPACE, " ").encode() for piece in pieces]
         for i in range(len(pieces)):
             if model.is_unused(i):
                 self.vocab[i] = b""
-            elif i in in_bytes:
-                self.vocab[i] = bytes([in_bytes[i]])
+            elif model.is_byte(i):
+                self.vocab[i] = bytes([_BYTES[pieces[i]]])
             elif i in special:
                 self.vocab[i] = pieces[i].encode()
 
@@ -177,10 +177,8 @@ class HuggingFace(Software):
             self.vocab[i] = string.encode() if i in literal else spelled(string)
         falls_back = _has(parsed, "ByteFallback") or model.get("byte_fallback")
         byte_level = _has(parsed, "ByteLevel")
-        in_bytes = {names[string]: byte for string, byte in _BYTES.items() if falls_back and string in names}
-        if byte_level:
-            in_bytes = {i: self.vocab[i][0] for i, name in by_id.items() if i not in literal and len(name) == 1}
-        self.byte_ids = _byte_ids(in_bytes)
+        in_bytes = [BYTE_CHARACTERS[byte] for byte in range(256)] if byte_level else [*_BYTES]
+        self.byte_ids = tuple(names.get(name, -1) if byte_level or falls_back else -1 for name in in_bytes)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""
@@ -223,13 +221,6 @@ def _check(model: Any, name: str) -> None:
 
 def _row(values: Any) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64)
-
-
-def _byte_ids(in_bytes: dict[int, int]) -> tuple[int, ...]:
-    ids = [-1] * 256
-    for i, byte in in_bytes.items():
-        ids[byte] = i
-    return tuple(ids)
 
 
 def _character_starts(text: str) -> npt.NDArray[np.int64]:

@@ -17,13 +17,12 @@ from tokenizer.documents import Texts
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import parse_json, read_bytes
-from tokenizer.formats.checks import check_members, write_files
+from tokenizer.formats.checks import reading, write_files
 from tokenizer.formats.files import EXTERNAL_FILE
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike
 from tokenizer.special import END_OF_TEXT
 
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 2
-_ABOUT = {"software": str, "software_version": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
@@ -174,7 +173,8 @@ class ExternalTokenizer(TokenizerLike):
                 installed.
         """
         path = Path(folder) / EXTERNAL_FILE
-        return cls._opened(read_bytes(path), None, path)
+        with reading(path):
+            return cls._opened(read_bytes(path), None, path)
 
     @classmethod
     def _opened(cls, text: bytes, content: bytes | None, path: Path = Path(EXTERNAL_FILE)) -> ExternalTokenizer:
@@ -182,7 +182,6 @@ class ExternalTokenizer(TokenizerLike):
         about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
-        check_members(about, _ABOUT, path)
         kind = about["software"]
         if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")

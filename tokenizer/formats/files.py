@@ -13,7 +13,7 @@ from tokenizer.definition import Described, Stored
 from tokenizer.errors import UserError, check_choice, listed, quoted
 from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
-from tokenizer.formats.checks import check_members, conforms, write_files
+from tokenizer.formats.checks import write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
@@ -24,7 +24,6 @@ OTHER_KINDS = ("external", "sentencepiece")
 EXTERNAL_FILE = "external.json"
 """Names the software of a saved tokenizer of `tokenizer.external`."""
 _ABOUT = ".json"  # suffix of the file beside NAME.tiktoken with the pattern and special tokens
-_SPECIALS = dict[str, int]
 
 
 def read(
@@ -86,12 +85,11 @@ def named_tokens(folder: Path, tokens: Container[str]) -> dict[str, str]:
 def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None) -> Stored:
     about = path.with_name(path.name + _ABOUT)
     stored = read_json(about) if about.exists() else {}
-    check_members(stored, {"pattern?": str, "special_tokens?": _SPECIALS, "end_of_text?": str}, about)
     pattern = pattern or stored.get("pattern")
     if pattern is None:
         raise UserError(f"{path} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
-    if not conforms(dict(specials) if isinstance(specials, Mapping) else specials, _SPECIALS):
+    if not isinstance(specials, Mapping) or not all(type(i) is int for i in specials.values()):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
     end = stored.get("end_of_text") if stored.get("end_of_text") in specials else None
     return tiktoken.from_ranks(tiktoken.parse(path), pattern=pattern, special_tokens=specials, end_of_text=end)

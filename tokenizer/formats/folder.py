@@ -174,6 +174,4 @@ def _check_hf_file(path: Path, written: dict[str, str], tokenizer: Stored) -> No
     if HF_FILE in written and hashlib.sha256(read_bytes(path)).hexdigest() != written[HF_FILE]:
         found, expected = read_json(path, _REMEDY), hf_json(tokenizer)
         if parts := [part for part in expected if part != "version" and found.get(part) != expected[part]]:
-            raise UserError(
-                f"{path} was changed in its {parts[0]!r}, so its ids would differ from {FILE}'s. Restore it"
-            )
+            raise UserError(f"{path} was changed in its {parts[0]!r}, which would change ids. Restore it")

@@ -32,7 +32,7 @@ MODEL = {
     "byte_fallback": False,
 }
 _DIGITS = {r"\p{N}+": False, r"\p{N}": True}
-"""Whether digits are individual, in the pre-tokenizers for regexes that readers without a regex engine, such as tokenizers 1.0, cannot run."""
+"""Regexes written as `Digits`, for readers without a regex engine, such as tokenizers 1.0: whether individual."""
 _KNOWN = {resolve(name).regex for name in ("llama3", "digits1", "o200k")}
 """Regexes that these readers know by their text."""
 

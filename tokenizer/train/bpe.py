@@ -74,12 +74,11 @@ def train_bpe(
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
     check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:
-        n_merges = merges_that_fit(vocab_size, special_tokens)
+        n_merges, strings = merges_that_fit(vocab_size, special_tokens), tuple(special_tokens)
     else:
         n_merges = _merges_on_top(start, vocab_size)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
-    strings = (*special_tokens, *(() if start is None else start.preparation.added_tokens))
-    if start is not None:
+        strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
     counts = _counted(counts, start, special_tokens, progress, counting)
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}

@@ -57,14 +57,14 @@ REFUSED = {
         r"'Ġ' is an ordinary token too, so its id would stand for the bytes b' ' and b'\\xc4\\xa0'; remove it from",
     ),
     "damage": ({"model_vocab": {"a": "x"}}, "an id is not a whole number"),
-    "no content": ({"added_tokens": [{"id": 260}]}, r"the key 'added_tokens\[0\]\.content' is missing"),
-    "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not str"),
-    "added tokens": ({"added_tokens": ["<m>"]}, r"'added_tokens' is \['<m>'\], not list"),
-    "no merges": ({"model": {"type": "BPE", "vocab": {}}}, r"the key 'model\.merges' is missing"),
-    "merges": ({"model_merges": None}, r"'model\.merges' is None, not list"),
-    "vocab": ({"model_vocab": ["a"]}, r"'model\.vocab' is \['a'\], not dict"),
-    "model": ({"model": [1]}, r"'model' is \[1\], not dict"),
-    "normalizer": ({"normalizer": "NFC"}, "'normalizer' is 'NFC', not dict"),
+    "no content": ({"added_tokens": [{"id": 260}]}, "the key 'content' is missing in one of its parts"),
+    "content": ({"added_tokens": [{"id": 260, "content": 5}]}, "the special token 5 is not a string but int"),
+    "added tokens": ({"added_tokens": ["<m>"]}, "tokenizer.json is damaged"),
+    "no merges": ({"model": {"type": "BPE", "vocab": {}}}, "the key 'merges' is missing"),
+    "merges": ({"model_merges": None}, "tokenizer.json is damaged .*'NoneType' object is not iterable"),
+    "vocab": ({"model_vocab": ["a"]}, "tokenizer.json is damaged .*'list' object has no attribute"),
+    "model": ({"model": [1]}, "tokenizer.json is damaged .*'list' object has no attribute"),
+    "normalizer": ({"normalizer": "NFC"}, 'its normalizer "NFC" changes text'),
     "split": ({"pre_tokenizer": sequence({"type": "Split"})}, "the key 'pattern' is missing in one of its parts"),
 }
 
@@ -139,8 +139,8 @@ def test_tekken(trained, tmp_path):
     assert (tokenizer.end_of_text, tokenizer.special_tokens) == ("</s>", {"<unk>": 0, "<s>": 1, "</s>": 2})
     for damage, message in [
         ({"vocab": vocab[1:]}, "it has 1098 different tokens, not 1099"),
-        ({"vocab": [*vocab[1:], {"rank": 0}]}, "the key 'vocab.token_bytes' is missing"),
-        ({"special_tokens": [{"rank": 0}]}, "the key 'special_tokens.token_str' is missing"),
+        ({"vocab": [*vocab[1:], {"rank": 0}]}, "the key 'token_bytes' is missing"),
+        ({"special_tokens": [{"rank": 0}]}, "the key 'token_str' is missing"),
     ]:
         path.write_text(json.dumps({"config": config, "vocab": vocab} | damage))
         with pytest.raises(UserError, match=f"tekken.json is damaged: {message}"):
