@@ -458,15 +458,12 @@ def spell(
     """
     if len(byte_ids) != 256:
         raise UserError(f"there are {len(byte_ids)} byte ids, not 256")
-    largest = max(
-        [*byte_ids, *unmerged.values(), *special_tokens.values(), int(merge_ids[:, 2].max(initial=0))], default=0
-    )
+    largest = max(*byte_ids, *unmerged.values(), *special_tokens.values(), int(merge_ids[:, 2].max(initial=0)))
     if largest >= MOST_IDS:
         raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
     vocab = [b""] * (largest + 1)
-    left_over = (
-        MOST_BYTES - 256 - sum(map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)]))
-    )
+    lengths = map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)])
+    left_over = MOST_BYTES - 256 - sum(lengths)
     if left_over < 0:
         raise UserError(f"the tokens have more than {MOST_BYTES} bytes in total, the maximum for a vocabulary")
 

@@ -89,9 +89,10 @@ def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mappi
     if pattern is None:
         raise UserError(f"{path} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
-    if not isinstance(specials, Mapping) or not all(type(i) is int for i in specials.values()):
+    pairs = specials.items() if isinstance(specials, Mapping) else [(None, None)]
+    if not all(isinstance(string, str) and type(i) is int for string, i in pairs):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
-    end = stored.get("end_of_text") if stored.get("end_of_text") in specials else None
+    end = next((string for string in specials if string == stored.get("end_of_text")), None)
     return tiktoken.from_ranks(tiktoken.parse(path), pattern=pattern, special_tokens=specials, end_of_text=end)
 
 
