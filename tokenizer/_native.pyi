@@ -6,6 +6,27 @@ from typing import TypedDict, final, type_check_only
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "Batch",
+    "Decoder",
+    "DocumentFilter",
+    "EncodeStream",
+    "Encoder",
+    "Feed",
+    "Preparation",
+    "PretokenCounter",
+    "Reader",
+    "SpecialStrings",
+    "SuperwordTrainer",
+    "TextOverlap",
+    "eligible",
+    "equivalent_patterns",
+    "named_patterns",
+    "split",
+    "sum_counts",
+    "train_bpe",
+]
+
 _U8 = npt.NDArray[np.uint8]
 _U32 = npt.NDArray[np.uint32]
 _U64 = npt.NDArray[np.uint64]

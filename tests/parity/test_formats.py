@@ -213,7 +213,7 @@ def test_bytes_outside_utf8_need_no_token(trained):
 @pytest.mark.parametrize("forms", [(), ("NFKC",)])
 def test_an_added_token_may_be_an_ordinary_token_too(forms, trained, tmp_path):
     content = hf_json(trained["gpt2"])
-    content["normalizer"] = formats.hf.normalizer(forms)
+    content["normalizer"] = {"type": forms[0]} if forms else None
     hf = tokenizers.Tokenizer.from_str(json.dumps(content))
     names = [name for name in content["model"]["vocab"] if name.isascii() and name.isalpha()]
     hf.add_tokens(["e", *names[-20::4], *(tokenizers.AddedToken(name, normalized=False) for name in names[60:70:2])])

@@ -8,8 +8,7 @@ from typing import Any
 
 from tokenizer.definition import Stored
 from tokenizer.external.opening import open_pretrained
-from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.formats.files import EXTERNAL_FILE
+from tokenizer.external.tokenizer import FILE, ExternalTokenizer
 from tokenizer.interface import TokenizerLike
 from tokenizer.tokenizer import Tokenizer
 
@@ -65,4 +64,4 @@ def load_saved(folder: Path | str) -> TokenizerLike:
     Raises:
         UserError: the folder is missing or damaged, or its files were changed.
     """
-    return (ExternalTokenizer if (Path(folder) / EXTERNAL_FILE).exists() else Tokenizer).load(folder)
+    return (ExternalTokenizer if (Path(folder) / FILE).exists() else Tokenizer).load(folder)

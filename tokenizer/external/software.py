@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,17 +36,9 @@ def foreign(failure: str) -> Iterator[None]:
         raise UserError(f"{failure} ({shortened(error)})") from None
 
 
-class Encoded(NamedTuple):
-    """One encoded text.
-
-    Attributes:
-        ids: int64 [n].
-        spans: int64 [n, 2]: start and end of each token in the text's UTF-8. Tokens that share a character may have the
-            same span; dropped text is in no span.
-    """
-
-    ids: npt.NDArray[np.int64]
-    spans: npt.NDArray[np.int64]
+Encoded: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Ids of a text [n], and spans [n, 2]: start and end of each token in the text's UTF-8. Tokens that share a character
+may have the same span; dropped text is in no span."""
 
 
 class Software(ABC):
@@ -127,7 +119,7 @@ class SentencePiece(Software):
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
         with foreign("sentencepiece cannot encode the text"):
             found = [self._processor.encode_as_offset_mapping(text.encode()) for text in texts]
-        return [Encoded(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
+        return [(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
@@ -185,7 +177,7 @@ class HuggingFace(Software):
         with foreign("tokenizers cannot encode the text"):
             found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
-            Encoded(_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
+            (_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
             for text, one in zip(texts, found, strict=True)
         ]
 

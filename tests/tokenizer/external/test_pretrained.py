@@ -14,7 +14,6 @@ from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
 from tokenizer import Batch, Tokenizer, UserError, formats, patterns
 from tokenizer.external.load import load_pretrained, load_saved
 from tokenizer.external.opening import is_repository_id
-from tokenizer.external.software import Encoded
 from tokenizer.external.tokenizer import ExternalTokenizer, covered_bytes
 
 END = "<|endoftext|>"
@@ -118,7 +117,7 @@ def test_each_token_covers_its_own_bytes_where_nothing_is_shared(opened, name):
 
 def test_tokens_that_share_characters_cover_them_once():
     def covered(*spans):
-        return covered_bytes(Encoded(np.arange(len(spans)), np.array(spans, np.int64).reshape(-1, 2))).tolist()
+        return covered_bytes(np.array(spans, np.int64).reshape(-1, 2)).tolist()
 
     assert covered((0, 3), (0, 3), (0, 3)) == [3, 0, 0]  # byte fallback
     assert covered((0, 1), (0, 2)) == [1, 1]  # a prefix space
