@@ -112,8 +112,9 @@ class ExternalTokenizer(TokenizerLike):
         ids = [np.append(mark, row) for _, (row, _) in rows]
         covered = [np.append(0, covered_bytes(spans)) for _, (_, spans) in rows]
         spelled = np.array([cover.sum() for cover in covered], np.int64)
+        stream = np.concatenate(ids)
         return Stream(
-            ids=np.concatenate(ids).astype(np.uint16 if narrow else np.uint32),
+            ids=stream.astype(np.uint16) if narrow else stream.astype(np.uint32),
             ends=np.cumsum(list(map(len, ids)), dtype=np.int64),
             spelled=spelled,
             marked=next((i for i, (_, (row, _)) in enumerate(rows) if mark in row), None),

@@ -142,9 +142,8 @@ def _name(part: Any, members: str) -> str:
 def _warn_of_what_is_not_applied(found: dict[str, Any], path: Path) -> None:
     """Warn about each component that changes HF's output but is not applied by `Tokenizer`."""
     unlike = {}
-    adding = [part for part in cuts.flat(found.get("post_processor"), "processors") if isinstance(part, dict)]
-    adding = [part for part in adding if part["type"] != "ByteLevel" and part.get("special_tokens") != {}]
-    if adding:
+    parts = [part for part in cuts.flat(found.get("post_processor"), "processors") if isinstance(part, dict)]
+    if adding := [part for part in parts if part["type"] != "ByteLevel" and part.get("special_tokens") != {}]:
         unlike[f"post-processor {' + '.join(part['type'] for part in adding)}"] = "adds special tokens to each text"
     if (decoder := _name(found.get("decoder"), "decoders")) != "ByteLevel":
         unlike[f"decoder {decoder}"] = "makes decoded text differ from the bytes of the tokens"
