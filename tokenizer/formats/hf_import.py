@@ -12,15 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import patterns
-from tokenizer.definition import (
-    BYTE_CHARACTERS,
-    MOST_IDS,
-    NO_TOKEN,
-    Definition,
-    Stored,
-    missing_byte,
-    unprintable,
-)
+from tokenizer.definition import BYTE_CHARACTERS, MOST_IDS, NO_TOKEN, Definition, Stored, missing_byte, unprintable
 from tokenizer.errors import quoted, shortened
 from tokenizer.formats import cuts
 from tokenizer.formats.checks import Unsupported, reading
