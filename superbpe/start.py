@@ -30,7 +30,7 @@ class Start:
         n_merges: number of merges of both phases that fit into the vocabulary.
         competing: superwords compete with the phase-1 merges for the vocabulary; training finds the transition.
         keeps_ids: existing ids do not change, and superwords get the ids after the highest one. Otherwise ids are
-            assigned again from the list of merges, in the layout of `tokenizer` (`Tokenizer.special_layout`).
+            assigned again from the list of merges, in the layout of `tokenizer` (`Definition.special_layout`).
     """
 
     tokenizer: Tokenizer
@@ -69,7 +69,7 @@ class Start:
             return Tokenizer.from_ranks(
                 np.concatenate([self.ranks[:n_kept], merges]),
                 special_tokens=self.specials,
-                special_layout=base.special_layout,
+                special_layout=base.definition.special_layout,
                 end_of_text=base.end_of_text,
                 n_phase1_merges=n_kept,
                 provenance=provenance,

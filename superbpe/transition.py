@@ -97,7 +97,7 @@ class Merges(NamedTuple):
     counts: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, trained: _native.MergeColumns) -> Merges:
+    def of(cls, trained: _native.MergeResult) -> Merges:
         """The merges of the core."""
         return cls(*(trained[name].astype(np.int64) for name in ("left", "right", "count")))
 

@@ -25,12 +25,13 @@ TEXTS = [
 ]
 
 
-def sentencepiece_model(kind, **options):
-    """The content of a SentencePiece model."""
+def sentencepiece_model(kind, *, spaces=True, **options):
+    """The content of a SentencePiece model, trained on text with or without spaces."""
     spm = pytest.importorskip("sentencepiece")
     out = io.BytesIO()
     options |= {"model_type": kind, "hard_vocab_limit": False, "minloglevel": 2}
-    spm.SentencePieceTrainer.train(sentence_iterator=iter(ENGLISH + OTHERS), model_writer=out, **options)
+    lines = ENGLISH + OTHERS if spaces else " ".join(ENGLISH + OTHERS).split()
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=out, **options)
     return out.getvalue()
 
 
@@ -99,27 +100,35 @@ def words(hf):
     )
 
 
-def lowercased_bytes(hf):
+def lowercased_bytes(hf, *cuts, **suffix):
     """Byte-level BPE that our core does not read, since it lower-cases."""
     alphabet = hf.pre_tokenizers.ByteLevel.alphabet()
     return _trained(
         hf,
         "BPE",
-        {},
-        {"vocab_size": 400, "initial_alphabet": alphabet, "special_tokens": ["<|endoftext|>"]},
+        suffix,
+        {"vocab_size": 400, "initial_alphabet": alphabet, "special_tokens": ["<|endoftext|>"], **suffix},
         normalizer=hf.normalizers.Lowercase(),
-        pre_tokenizer=hf.pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizer=hf.pre_tokenizers.Sequence([*cuts, hf.pre_tokenizers.ByteLevel(add_prefix_space=False)]),
         decoder=hf.decoders.ByteLevel(),
         post_processor=hf.processors.ByteLevel(trim_offsets=True),
     )
+
+
+def clip(hf):
+    """The same with a suffix that ends words and without white space, as CLIP."""
+    cut = hf.pre_tokenizers.Split(hf.Regex(r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"), "removed", invert=True)
+    return lowercased_bytes(hf, cut, end_of_word_suffix="</w>")
 
 
 BYTE_FALLBACK = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}
 SENTENCEPIECE = {
     "unigram.model": {"kind": "unigram", "vocab_size": 250},
     "byte-fallback.model": {"kind": "bpe", "vocab_size": 480, "character_coverage": 0.98, **BYTE_FALLBACK},
+    "no-prefix.model": {"kind": "bpe", "vocab_size": 480, "add_dummy_prefix": False, **BYTE_FALLBACK},
+    "no-space.model": {"kind": "bpe", "vocab_size": 480, "add_dummy_prefix": False, "spaces": False, **BYTE_FALLBACK},
 }
-JSON = {made.__name__: made for made in (unigram, byte_fallback, word_pieces, words, lowercased_bytes)}
+JSON = {made.__name__: made for made in (unigram, byte_fallback, word_pieces, words, lowercased_bytes, clip)}
 
 
 def write(folder, name):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
+from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -35,13 +35,9 @@ NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 _BYTES = frozenset(bytes([byte]) for byte in range(256))
 
 
-def _byte_characters() -> dict[int, str]:
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(rest)}
-
-
-BYTE_CHARACTERS = _byte_characters()
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_REST = sorted({*range(256)} - {*_PRINTABLE})
+BYTE_CHARACTERS = {byte: chr(byte) for byte in _PRINTABLE} | {byte: chr(256 + i) for i, byte in enumerate(_REST)}
 ALPHABET = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
 """The 256 byte values, sorted by their characters. This is their order by rank."""
 _TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
@@ -141,8 +137,8 @@ class Definition:
         return partial(type(self), **{part.name: getattr(self, part.name) for part in fields(self) if part.init}), ()
 
     def __repr__(self) -> str:
-        phase2 = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
-        return f"<Definition: {self.vocab_size} tokens, {self.pattern.name}{phase2}, {self.mode}>"
+        phase2 = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence}"
+        return f"<Definition: {self.vocab_size} tokens, {self.pattern}{phase2}, {self.mode}>"
 
     @classmethod
     def from_ranks(
@@ -300,16 +296,11 @@ class Definition:
 
     def with_special_tokens(self, strings: Sequence[str]) -> Definition:
         """Make strings special tokens. An added token keeps its id; strings that are no tokens get new ids."""
-        missing = [string for string in strings if string not in self.special_tokens]
-        if not missing:
-            return self
-        found = self.preparation.added_tokens
-        new = [string for string in missing if string not in found]
-        ids = {string: found[string] for string in missing if string in found}
-        ids |= {string: self.vocab_size + i for i, string in enumerate(new)}
-        added = {string: i for string, i in found.items() if string not in ids}
-        preparation = replace(self.preparation, added_tokens=added)
-        return replace(self, special_tokens=self.special_tokens | ids, preparation=preparation)
+        ids, added, new = self.special_tokens.copy(), dict(self.preparation.added_tokens), count(self.vocab_size)
+        for string in strings:
+            if string not in ids:
+                ids[string] = added.pop(string) if string in added else next(new)
+        return replace(self, special_tokens=ids, preparation=replace(self.preparation, added_tokens=added))
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one."""
@@ -336,7 +327,7 @@ class Definition:
             warnings.warn(
                 f"{encoder.late_merges} merges rank before the superword merges, but join tokens that only superword "
                 "merges produce; they are applied together with the superword merges: exact, but possibly slower",
-                stacklevel=5,
+                stacklevel=4,
             )
         return encoder
 
@@ -393,14 +384,6 @@ def unprintable(name: str) -> bytes | None:
         return name.translate(_OUTSIDE).encode("latin-1")
     except UnicodeEncodeError:
         return None
-
-
-def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
-    """`unprintable` for many names; None if any of them has a character that is not in the alphabet."""
-    spelled = unprintable("".join(names))
-    if spelled is None:
-        return None
-    return [spelled[start:end] for start, end in pairwise(accumulate(map(len, names), initial=0))]
 
 
 def other_text(string: str) -> bytes | None:
@@ -475,15 +458,12 @@ def spell(
     """
     if len(byte_ids) != 256:
         raise UserError(f"there are {len(byte_ids)} byte ids, not 256")
-    largest = max(
-        [*byte_ids, *unmerged.values(), *special_tokens.values(), int(merge_ids[:, 2].max(initial=0))], default=0
-    )
+    largest = max(*byte_ids, *unmerged.values(), *special_tokens.values(), int(merge_ids[:, 2].max(initial=0)))
     if largest >= MOST_IDS:
         raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
     vocab = [b""] * (largest + 1)
-    left_over = (
-        MOST_BYTES - 256 - sum(map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)]))
-    )
+    lengths = map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)])
+    left_over = MOST_BYTES - 256 - sum(lengths)
     if left_over < 0:
         raise UserError(f"the tokens have more than {MOST_BYTES} bytes in total, the maximum for a vocabulary")
 
@@ -510,12 +490,8 @@ def spell(
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
-        try:
-            spelling = string.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"the special token {quoted(string)} contains a lone surrogate, which UTF-8 cannot encode"
-            ) from None
+        check_text(string, f"the special token {quoted(string)}")
+        spelling = string.encode()
         if len(spelling) > _LONGEST_SPECIAL:
             raise UserError(
                 f"the special token {quoted(string)} has more than {_LONGEST_SPECIAL} bytes; use a shorter string"

@@ -89,11 +89,9 @@ def _is_arrow(value: object) -> bool:
 def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     import pyarrow as pa
 
-    if isinstance(texts, pa.Table | pa.RecordBatch):
-        names = ", ".join(texts.schema.names)
-        raise UserError(f"texts are an Arrow {type(texts).__name__}, not a column of it: pass table['NAME'] ({names})")
     if not isinstance(texts, pa.Array | pa.ChunkedArray):
-        raise UserError(f"texts are an Arrow {type(texts).__name__}; a batch is a list of strings, or an Arrow array")
+        what = "a batch is a list of strings, or an Arrow array, such as a column: table['NAME']"
+        raise UserError(f"texts are an Arrow {type(texts).__name__}; {what}")
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise UserError(f"texts are an Arrow array of {texts.type}; cast it to pyarrow.large_string()")
     if texts.null_count:
@@ -112,21 +110,6 @@ def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     places = np.frombuffer(offsets, width)[texts.offset : texts.offset + len(texts) + 1]
     text = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return text, places.astype(np.int64, copy=False)
-
-
-def sizes(
-    texts: Given, preparation: _native.Preparation | None, threads: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Size of each text in bytes after preparation, and whether the preparation changes it."""
-    if preparation is not None:
-        return preparation.lengths(texts, threads)
-    if isinstance(texts, list):
-        for i, text in enumerate(texts):
-            check_text(text, f"text {i}")
-        lengths = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
-    else:
-        lengths = np.diff(texts[1] if isinstance(texts, tuple) else texts.offsets)
-    return lengths, np.zeros(len(lengths), np.bool_)
 
 
 def check_text(text: object, what: str = "the text") -> None:

@@ -7,6 +7,7 @@ import math
 import numbers
 import operator
 import re
+import textwrap
 import typing
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -87,13 +88,7 @@ def shortened(message: object) -> str:
 
 def listed(names: Iterable[object]) -> str:
     """Comma-separated names for a message; a long list is truncated."""
-    text = ""
-    for name in map(str, names):
-        comma = ", " if text else ""
-        if len(text) + len(name) > 4 * _QUOTED:
-            return f"{text}{comma}..."
-        text = f"{text}{comma}{name}"
-    return text
+    return textwrap.shorten(", ".join(map(str, names)), 4 * _QUOTED, placeholder=" ...")
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
@@ -172,9 +167,7 @@ def check_fields(settings: Any) -> None:
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
         origin = typing.get_origin(hint)
-        kinds = typing.get_args(hint) if origin in (typing.Union, UnionType) else (hint,)
-        if origin is typing.Literal:  # of strings; the choices are checked by the class
-            kinds = (str,)
+        kinds = typing.get_args(hint) if origin is UnionType else (hint,)  # the class checks the choices of a Literal
         if origin is tuple and typing.get_args(hint)[0] is str:
             check_strings(field.name, value)
         elif not all(kind in _KINDS for kind in kinds):

@@ -340,13 +340,6 @@ _CERTAIN = 0.5
 """Share of an estimate that must fit: an estimate may be twice too large, and work that fits is never rejected."""
 
 
-def free_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk of a folder, or of its first parent that exists."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
-
-
 def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     """Stop work whose files will not fit on the disk.
 
@@ -359,7 +352,8 @@ def check_free(folder: Path, expected: int, what: str, remedy: str) -> None:
     Raises:
         UserError: less than half of `expected` is free.
     """
-    free = free_bytes(folder)
+    disk = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(disk).free
     if free < expected * _CERTAIN:
         raise UserError(
             f"{folder}: the {what} need about {expected / 1e9:.3g} GB, but {free / 1e9:.3g} GB of the disk are free; "

@@ -78,9 +78,9 @@ class TokenizerLike(Protocol):
     fixed_bytes: bool
 
     @property
-    @abstractmethod
     def changes_text(self) -> bool:
         """Whether a text may decode to a different one: the tokenizer normalizes text or has unknown tokens."""
+        return True
 
     @property
     @abstractmethod
@@ -96,9 +96,9 @@ class TokenizerLike(Protocol):
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
 
-    @abstractmethod
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids of tokens of two or more words."""
+        return np.array([i for i in self.ordinary_ids().tolist() if n_words(self.vocab[i]) > 1], np.int64)
 
     @abstractmethod
     def encode_ordinary(self, text: str) -> list[int]:
@@ -125,9 +125,9 @@ class TokenizerLike(Protocol):
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
         """The text that ids spell."""
 
-    @abstractmethod
     def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
         """The bytes that ids spell."""
+        return self.decode(ids).encode()
 
     @abstractmethod
     def save(self, folder: Path | str) -> None:

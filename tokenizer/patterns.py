@@ -36,9 +36,12 @@ class Pattern:
     name: str
     regex: str
 
+    def __str__(self) -> str:
+        """The name for a message; of a custom pattern, its regex."""
+        return quoted(self.regex) if self.name == "custom" else self.name
 
-_NATIVE_NAMES = {"seed-plus": "spans-plus"}
-_CORE = [Pattern(_NATIVE_NAMES.get(name, name), regex) for name, regex in _native.named_patterns()]
+
+_CORE = [Pattern(name.replace("seed-plus", "spans-plus"), regex) for name, regex in _native.named_patterns()]
 _BY_NAME = {pattern.name: pattern for pattern in _CORE}
 _BY_NAME["spans"] = Pattern("spans", _BY_NAME["llama3"].regex)
 _BY_REGEX = {pattern.regex: pattern for pattern in _CORE}

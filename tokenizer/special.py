@@ -79,8 +79,6 @@ NOTHING = Preparation()
 
 def normalized(forms: Sequence[str], text: str) -> str:
     """Apply normalization forms to a text, in order."""
-    if not forms:
-        return text
     return _native.Preparation(None, list(forms)).normalize(_native.Batch.from_texts([text])).text(0)
 
 

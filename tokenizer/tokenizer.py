@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -16,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, documents, formats
+from tokenizer import _native, documents
 from tokenizer.definition import Definition, Stored, printable
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.formats.files import read
+from tokenizer.formats.folder import content, dumps, identity, load, loads, save
 from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
 from tokenizer.progress import thread_count
 from tokenizer.special import Allowed, Disallowed, SpecialSets
@@ -33,7 +33,8 @@ class Spans(NamedTuple):
 
     Attributes:
         ids: uint32 [n].
-        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. The spans are contiguous. Exception: where
+        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. The spans are contiguous: they include
+            spaces, which the post-processors of HF may leave out. Exception: where
             an imported tokenizer normalized the text, they are the spans of `characters` in bytes.
         characters: int64 [n, 2]: start and end of each token in characters, so that `text[start:end]` shows it. If
             several tokens share a character, each span includes the whole character (as in HF `tokenizers`).
@@ -48,7 +49,7 @@ class Spans(NamedTuple):
 @lru_cache(maxsize=4)
 def _read_pickle(text: bytes) -> Stored:
     """Content of a pickle. A pool sends the pickle with each task: a worker builds one encoder for all of them."""
-    return formats.loads(text, Path("pickle"))[0]
+    return loads(text, Path("pickle"))[0]
 
 
 class Tokenizer(TokenizerLike):
@@ -89,7 +90,7 @@ class Tokenizer(TokenizerLike):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The same bytes in every process and whatever was encoded, so that caches find results by them.
-        return type(self)._unpickled, (formats.dumps(self, {}).encode(),)
+        return type(self)._unpickled, (dumps(self, {}).encode(),)
 
     @classmethod
     def _unpickled(cls, text: bytes) -> Tokenizer:
@@ -112,11 +113,6 @@ class Tokenizer(TokenizerLike):
         return self.definition.ordinary_ids()
 
     @property
-    def special_layout(self) -> str:
-        """Position of the special tokens' ids: see `Definition.special_layout`."""
-        return self.definition.special_layout
-
-    @property
     def changes_text(self) -> bool:
         """Whether a text may decode to a different one: an imported tokenizer may normalize text."""
         return bool(self.preparation.forms)
@@ -129,7 +125,7 @@ class Tokenizer(TokenizerLike):
     @cached_property
     def sha256(self) -> str:
         """Hash of everything that determines the ids of a text; identifies the tokenizer."""
-        return formats.identity(self.definition)
+        return identity(content(self.definition))
 
     @cached_property
     def _names(self) -> list[str | None]:
@@ -154,16 +150,6 @@ class Tokenizer(TokenizerLike):
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
         ]
         return np.array(crossing, dtype=np.int64)
-
-    @cached_property
-    def _trims_offsets(self) -> bool:
-        """Whether the post-processor of an imported tokenizer would leave out spaces from offsets."""
-        processor = (self.provenance.get(formats.TEMPLATE) or {}).get("post_processor")
-        return processor is not None and '"trim_offsets": true' in json.dumps(processor)
-
-    @cached_property
-    def _encoder(self) -> _native.Encoder:
-        return self.definition.encoder
 
     # --- encoding and decoding ---
 
@@ -193,7 +179,7 @@ class Tokenizer(TokenizerLike):
             UserError: the text contains a disallowed special string, or an allowed one is not a special token.
         """
         try:
-            return self._encoder.encode(text, self._specials.check(text, allowed_special, disallowed_special))
+            return self.definition.encoder.encode(text, self._specials.check(text, allowed_special, disallowed_special))
         except (TypeError, UnicodeEncodeError):
             documents.check_text(text)
             raise
@@ -201,7 +187,7 @@ class Tokenizer(TokenizerLike):
     def encode_ordinary(self, text: str) -> list[int]:
         """Ids of a text. Special strings are encoded as ordinary text."""
         try:
-            return self._encoder.encode(text, self._specials.ordinary)
+            return self.definition.encoder.encode(text, self._specials.ordinary)
         except (TypeError, UnicodeEncodeError):
             documents.check_text(text)
             raise
@@ -233,7 +219,7 @@ class Tokenizer(TokenizerLike):
         given = documents.given(texts)
         count = 1 if threads is None and documents.is_short(given) else thread_count(threads)
         preparation = self._specials.check_batch(given, allowed_special, disallowed_special, count)
-        return self._encoder.encode_batch(given, count, preparation)
+        return self.definition.encoder.encode_batch(given, count, preparation)
 
     def encode_stream(
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
@@ -241,12 +227,13 @@ class Tokenizer(TokenizerLike):
         """Encode documents in the layout of token files; see `TokenizerLike.encode_stream`."""
         if narrow and max(len(token_bytes), mark + 1) > 1 << 16:
             raise UserError(f"{len(token_bytes)} tokens and the mark {mark} do not fit ids below {1 << 16}")
-        stream = Stream(*self._encoder.encode_stream(batch, mark, token_bytes, self._specials.ordinary))
+        preparation = self._specials.ordinary
+        stream = Stream(*self.definition.encoder.encode_stream(batch, mark, token_bytes, preparation))
         if narrow:
             stream = stream._replace(ids=stream.ids.astype(np.uint16))
-        if not self.changes_text:
+        if preparation is None or not self.changes_text:
             return stream
-        expected, changed = self.normalized_sizes(batch, threads=1)
+        expected, changed = preparation.lengths(batch, 1)
         return stream._replace(expected=expected, changed=changed)
 
     def encode_with_offsets(
@@ -254,26 +241,9 @@ class Tokenizer(TokenizerLike):
     ) -> Spans:
         """`encode` with the offsets of each token in bytes and in characters: see `Spans`."""
         documents.check_text(text)
-        if self._trims_offsets:
-            warnings.warn(
-                "offsets include the spaces of each token; HF's, after the tokenizer's post-processor, leave them out",
-                stacklevel=2,
-            )
         preparation = self._specials.check(text, allowed_special, disallowed_special)
-        ids, in_bytes, in_characters, _ = self._encoder.encode_spans(text, preparation)
+        ids, in_bytes, in_characters, _ = self.definition.encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
-
-    def normalized_sizes(
-        self, texts: Texts, *, threads: int | None = None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Size of each text after normalization, which is what its tokens spell, and whether normalization changes it.
-
-        Only imported tokenizers normalize text; for all others this is the size of the text itself.
-
-        Returns:
-            int64 [len(texts)] bytes of UTF-8, and bool [len(texts)], whether normalization changes the text.
-        """
-        return documents.sizes(documents.given(texts), self._specials.ordinary, thread_count(threads))
 
     def normalized(self, batch: _native.Batch) -> _native.Batch:
         """Documents after the tokenizer's normalization; unchanged unless it was imported with a normalizer."""
@@ -311,20 +281,21 @@ class Tokenizer(TokenizerLike):
         if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
             raise UserError("encode_iter takes parts of a text, such as an open file; use encode for a whole text")
         check_whole("max_pending_bytes", max_pending_bytes, 1)
-        stream = _native.EncodeStream(self._encoder, min(max_pending_bytes, sys.maxsize), preparation)
+        stream = _native.EncodeStream(self.definition.encoder, min(max_pending_bytes, sys.maxsize), preparation)
         return _pushed(stream, parts)
 
     def count_tokens(self, text: str) -> int:
         """Number of ids that `encode_ordinary` returns."""
         documents.check_text(text)
-        return int(self._encoder.count_tokens([text], 1, self._specials.ordinary)[0])
+        return int(self.definition.encoder.count_tokens([text], 1, self._specials.ordinary)[0])
 
     def count_tokens_batch(self, texts: Texts, *, threads: int | None = None) -> npt.NDArray[np.int64]:
         """int64 [len(texts)]: number of ids of each text. Special strings are ordinary text.
 
         Arguments are those of `encode_batch`. Each thread holds the ids of one text at a time.
         """
-        return self._encoder.count_tokens(documents.given(texts), thread_count(threads), self._specials.ordinary)
+        given, count = documents.given(texts), thread_count(threads)
+        return self.definition.encoder.count_tokens(given, count, self._specials.ordinary)
 
     def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
         """The bytes that ids spell; special tokens spell their strings.
@@ -365,8 +336,7 @@ class Tokenizer(TokenizerLike):
         data, ends = self._decoder.decode_batch(
             documents.ids(ids, len(self.vocab)), np.ascontiguousarray(places, dtype=np.int64)
         )
-        bounds = ends.tolist()
-        return [data[start:end].decode("utf-8", errors) for start, end in pairwise(bounds)]
+        return [data[start:end].decode("utf-8", errors) for start, end in pairwise(ends.tolist())]
 
     # --- other sizes, storage ---
 
@@ -398,7 +368,7 @@ class Tokenizer(TokenizerLike):
 
     def save(self, folder: Path | str) -> None:
         """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer."""
-        formats.save(self, Path(folder))
+        save(self, Path(folder))
 
     def push_to_hub(self, repository: str, **options: Any) -> str:
         """Upload the tokenizer's files and a card to the Hugging Face Hub; return the address of the upload.
@@ -420,12 +390,12 @@ class Tokenizer(TokenizerLike):
         Raises:
             UserError: the folder is missing or damaged, or its files were edited in a way that changes ids.
         """
-        return cls(*formats.load(Path(folder)))
+        return cls(*load(Path(folder)))
 
     @classmethod
     def from_file(cls, path: Path | str, **options: Any) -> Tokenizer:
         """Read a tokenizer of any supported format: see `tokenizer.formats.read`."""
-        return cls(*formats.read(path, **options))
+        return cls(*read(path, **options))
 
     @classmethod
     def from_pretrained(cls, source: Path | str, **options: Any) -> Tokenizer:

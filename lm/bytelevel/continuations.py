@@ -104,8 +104,8 @@ class Continuations:
 
     def _unchanged(self, text: str, continuations: list[str]) -> list[str]:
         """The continuations that leave normalized text as it is, and that normalization leaves as they are."""
-        _, changed = self._tokenizer.normalized_sizes([text + more for more in continuations], threads=1)
-        return [more for more, change in zip(continuations, changed.tolist(), strict=True) if not change]
+        normalized = self._tokenizer.normalized(_native.Batch.from_texts([text + more for more in continuations]))
+        return [more for i, more in enumerate(continuations) if normalized.text(i) == text + more]
 
     def _completions(self, combining: str, partial: bytes) -> list[str]:
         """Characters that begin with `partial`: a few of each class, alone and followed by others."""

@@ -18,6 +18,7 @@ from lm.model.weights import model_tensors, write_tensors
 from tokenizer import formats
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
+from tokenizer.formats.folder import save
 from tokenizer.formats.hf import TEMPLATE, hf_config
 from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
@@ -150,7 +151,7 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
         warnings.simplefilter("always")
         config = hf_config(tokenizer) | {"model_max_length": model.context_tokens}
         config |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), tokenizer.end_of_text)
-        formats.save(_beginning_documents(tokenizer), folder, config)
+        save(_beginning_documents(tokenizer), folder, config)
     if (folder / formats.HF_FILE).exists():
         return ""
     why = str(caught[0].message) if caught else "no tokenizer.json can express a two-pass tokenizer"

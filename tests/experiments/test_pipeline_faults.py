@@ -21,7 +21,7 @@ from tokenizer.errors import UserError
 
 def test_too_little_space_for_shards_is_noticed_before_they_are_written(tiny, tmp_path, monkeypatch):
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
-    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 40_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=40_000))
     err = rejected("shard", tiny, tmp_path)
     assert re.search(r"artifacts: the training shards need about 9\.\d+e-05 GB, but 4e-05 GB of the disk are free", err)
     assert "set artifacts to a folder on a larger disk" in err
@@ -30,7 +30,7 @@ def test_too_little_space_for_shards_is_noticed_before_they_are_written(tiny, tm
     run_stages("shard", tiny, tmp_path / "outputs")
     sizes = [one["contents"] for one in manifests(tmp_path, "shards") if one["contents"]["split"] == "train"]
     assert sum(each["n_tokens"] for each in sizes) * 2 == pytest.approx(172_000, rel=0.02)
-    monkeypatch.setattr("tokenizer.files.free_bytes", lambda _: 0)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
     run_stages("shard", tiny, tmp_path / "outputs")  # nothing more is written
 
 

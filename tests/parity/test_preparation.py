@@ -9,7 +9,7 @@ import pytest
 
 from tests import texts
 from tests.parity.prepared import SEQUENCES, generated, imported
-from tokenizer import Tokenizer
+from tokenizer import Batch, Tokenizer
 from tokenizer.special import FORMS, normalized
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -55,13 +55,13 @@ def test_batches_streams_and_sizes_are_those_of_single_texts(forms, trained):
                 parts = [short[a:b] for a, b in pairwise([0, *cuts, len(short)])]
                 streamed = np.concatenate([*ours.encode_iter(parts, allowed_special=allowed), np.empty(0, np.uint32)])
                 assert streamed.tolist() == ours.encode(short, allowed_special=allowed, disallowed_special=())
-        sizes, changed = ours.normalized_sizes(batch)
-        lengths = ours.token_byte_lengths()
-        for text, size in zip(batch, sizes.tolist(), strict=True):
-            assert lengths[ours.encode_ordinary(text)].sum() == size
-            assert len(ours.decode_bytes(ours.encode_ordinary(text))) == size
-        same = [ours.decode(ours.encode_ordinary(text)) == text for text in batch]
-        assert (~changed).tolist() == same
+        lengths = ours.token_byte_lengths().astype(np.uint32)
+        stream = ours.encode_stream(Batch.from_texts(batch), 0, lengths, narrow=False)
+        decoded = [ours.decode(ours.encode_ordinary(text)) for text in batch]
+        assert stream.spelled.tolist() == [len(text.encode()) for text in decoded]
+        if forms:
+            assert stream.expected.tolist() == stream.spelled.tolist()
+            assert stream.changed.tolist() == [one != other for one, other in zip(decoded, batch, strict=True)]
 
 
 def test_imported_settings_survive_in_our_folders_and_in_hf(trained, tmp_path):

@@ -32,8 +32,8 @@ NO_BATCH = [
     (["a", 5], "text 1 is not a string but int: 5"),
     (["a", "b\ud800"], r"text 1 contains a lone surrogate, U\+D800, at character 1"),
     (np.array([1]), "text 0 is not a string but int64"),
-    (pa.table({"text": ["x"], "id": [1]}), r"an Arrow Table, not a column of it: pass table\['NAME'\] \(text, id\)"),
-    (pa.record_batch({"text": ["x"]}), "an Arrow RecordBatch, not a column"),
+    (pa.table({"text": ["x"], "id": [1]}), r"an Arrow Table; a batch is .* such as a column: table\['NAME'\]"),
+    (pa.record_batch({"text": ["x"]}), "an Arrow RecordBatch; a batch is"),
     (pa.array([1]), "texts are an Arrow array of int64; cast it"),
     (pa.array(["a", None]), "text 1 of the Arrow array is null"),
 ]
@@ -49,7 +49,7 @@ def test_text_must_be_a_string(method, value):
 
 
 @pytest.mark.parametrize(("value", "message"), NO_BATCH)
-@pytest.mark.parametrize("method", ["encode_batch", "count_tokens_batch", "normalized_sizes"])
+@pytest.mark.parametrize("method", ["encode_batch", "count_tokens_batch"])
 def test_a_batch_must_hold_text(method, value, message):
     with pytest.raises(UserError, match=message):
         getattr(TOKENIZER, method)(value)

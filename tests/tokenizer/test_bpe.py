@@ -134,7 +134,7 @@ def test_layouts_of_special_tokens(layout, first_byte, first_merge, special, tra
         ids, ours = plain.encode_ordinary(text), tokenizer.encode_ordinary(text)
         assert spelled(tokenizer, ours) == spelled(plain, ids)
     np.testing.assert_array_equal(tokenizer.ranks(), plain.ranks())
-    assert tokenizer.special_layout == layout
+    assert tokenizer.definition.special_layout == layout
     # Cutting keeps the layout.
     options = {"special_tokens": ["<s>", "</s>"], "special_layout": layout}
     more, fewer = (Tokenizer.from_ranks(plain.ranks()[:n], pattern=plain.pattern, **options) for n in (9, 3))

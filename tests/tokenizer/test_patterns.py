@@ -103,6 +103,7 @@ def test_names_resolve_to_themselves_and_regexes_to_their_names():
     assert {"gpt2", "cl100k", "o200k", "llama3", "superbpe", "spans", "none"} <= set(patterns.NAMES)
     assert resolve("spans").regex == resolve("llama3").regex
     assert resolve(r"[ab]+") == Pattern("custom", "[ab]+")
+    assert [str(each) for each in (resolve(r"\p{N}+"), resolve("gpt2"))] == [r"'\\p{N}+'", "gpt2"]
 
 
 def test_an_unknown_name_is_an_error_that_suggests_the_near_one():

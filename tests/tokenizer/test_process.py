@@ -174,7 +174,7 @@ def test_forks_of_a_process_whose_threads_encode():
     done = threading.Event()
     def work():
         while not done.is_set():
-            tokenizer._encoder.encode_stream(texts, 257, lengths)
+            tokenizer.definition.encoder.encode_stream(texts, 257, lengths)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -182,7 +182,7 @@ def test_forks_of_a_process_whose_threads_encode():
     for _ in range(FORKS):
         child = os.fork()
         if child == 0:
-            tokenizer._encoder.encode_stream(texts[:1], 257, lengths)
+            tokenizer.definition.encoder.encode_stream(texts[:1], 257, lengths)
             os._exit(0)
         for _ in range(2000):
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -235,7 +235,7 @@ def test_arrays_changed_by_another_thread():
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
     text = np.frombuffer(b"some text", np.uint8)
     for array in (text, text.copy()):  # writable text is copied, Arrow's is encoded in place (`given::values`)
-        assert tokenizer._encoder.encode_batch((array, np.array([0, 4, 9])), 1)[0].tolist() == list(text)
+        assert tokenizer.definition.encoder.encode_batch((array, np.array([0, 4, 9])), 1)[0].tolist() == list(text)
     data, offsets = np.frombuffer("né".encode() * 40_000, np.uint8), np.arange(0, 120_001, 3)
     counts = np.ones(len(offsets) - 1, np.uint64)
     given = [array.copy() for array in (data, offsets, counts)]
@@ -259,7 +259,7 @@ def test_arrays_changed_by_another_thread():
         outcomes = set()
         for _ in range(40):
             for call in (
-                lambda: tokenizer._encoder.encode_batch((given[0], given[1]), 2),
+                lambda: tokenizer.definition.encoder.encode_batch((given[0], given[1]), 2),
                 lambda: _native.Batch.from_buffers(given[0], given[1]).text(5),
                 lambda: _native.sum_counts([(*given, 1)]),
                 lambda: tokenizer._decoder.decode_batch(np.full(200_000, 97, np.uint32), given[1]),

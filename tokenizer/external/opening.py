@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tokenizer import formats
 from tokenizer.definition import Stored
-from tokenizer.errors import UserError, did_you_mean, listed, needs_extra, quoted, shortened
+from tokenizer.errors import UserError, did_you_mean, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece
-from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.files import read_bytes, read_json
-from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
+from tokenizer.formats.files import detect, named_tokens, read
+from tokenizer.formats.folder import FILE
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
 from tokenizer.special import SpecialSets
@@ -89,7 +89,7 @@ def open_pretrained(
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": name, "revision": commit} | found.provenance
         folder = path if path.is_dir() else path.parent
-        own = formats.named_tokens(folder, found.special_tokens).get("eos_token")
+        own = named_tokens(folder, found.special_tokens).get("eos_token")
         found.end_of_text = end_of_text or own or found.end_of_text
         _warn_of_other_ids(path, lambda: found.encode_ordinary(_SAMPLE))
         return found, commit, tuple(found.added)
@@ -149,11 +149,11 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
 def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
     if not path.exists():
         raise UserError(f"{path} does not exist; name a tokenizer file or folder, or a repository such as org/name")
-    file = _file(path)
-    if file.name == EXTERNAL_FILE:
+    kind, files = detect(path)
+    if kind == "external":
         if options:
             raise UserError(f"{path} was saved by this program, so it takes no {next(iter(options))}")
-        found = ExternalTokenizer.load(file.parent)
+        found = ExternalTokenizer.load(files[0])
         return ExternalTokenizer(
             found.software,
             special_tokens=[*found.added, *specials],
@@ -161,33 +161,17 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Store
             reason=found.reason,
             provenance=found.provenance,
         )
-    # Mistral names them tokenizer.model.v3. A protocol buffer begins with a line feed, tiktoken's base64 does not.
-    if ".model" in file.suffixes and read_bytes(file)[:1] == b"\n":
-        model = SentencePiece(read_bytes(file), str(file))
+    if kind == "sentencepiece":
+        model = SentencePiece(read_bytes(files[0]), str(files[0]))
         return ExternalTokenizer(model, special_tokens=specials, reason="it is a SentencePiece model")
     try:
-        return formats.read(path, **options)
+        return read(path, **options)
     except UserError as error:
-        if file.suffix != ".json" or not isinstance(read_json(file).get("model"), dict):
+        if kind != "hf" or not isinstance(read_json(files[0]).get("model"), dict):
             raise
         reason = str(error)
     try:
-        software = HuggingFace(read_bytes(file), str(file))
+        software = HuggingFace(read_bytes(files[0]), str(files[0]))
         return ExternalTokenizer(software, special_tokens=specials, reason=reason)
     except UserError as error:
         raise UserError(f"{reason}; and {error}") from None
-
-
-def _file(path: Path) -> Path:
-    """The file that determines which software reads a path; the path itself if our core detects its format."""
-    if not path.is_dir():
-        return path
-    for name in (FILE, EXTERNAL_FILE, HF_FILE):
-        if (path / name).exists():
-            return path / name
-    if any((path / name).exists() for name in ("merges.txt", "vocab.bpe")):
-        return path
-    models = sorted(path.glob("*.model"))
-    if len(models) > 1:
-        raise UserError(f"{path} contains several models ({listed(file.name for file in models)}); name one of them")
-    return models[0] if models else path

@@ -12,6 +12,7 @@ from tokenizer.definition import Described
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
+from tokenizer.formats.folder import content, identity
 from tokenizer.formats.hf import needs_engine
 
 CARD = "README.md"
@@ -57,16 +58,15 @@ def push(
     with needs_extra("to upload a tokenizer: "):
         from huggingface_hub import HfApi, ModelCardData
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
-    about = _about(tokenizer)
     if to is not None:
         if Path(to).exists():
             raise UserError(f"{to} already exists; name a new folder")
         with new_folder(Path(to)) as partial:
-            _write(tokenizer, repository, partial, front, about)
+            _write(tokenizer, repository, partial, front)
         return str(to)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "tokenizer")
-        _write(tokenizer, repository, folder, front, about)
+        _write(tokenizer, repository, folder, front)
         api = HfApi()
         try:
             api.create_repo(repository, private=private, exist_ok=True)
@@ -85,7 +85,7 @@ def push(
     return str(done.commit_url)
 
 
-def _write(tokenizer: Described, repository: str, folder: Path, front: Any, about: dict[str, str]) -> None:
+def _write(tokenizer: Described, repository: str, folder: Path, front: Any) -> None:
     formats.write(tokenizer, folder, "superbpe")
     with suppress(UserError):  # tiktoken would give other ids
         formats.write(tokenizer, folder / TIKTOKEN, "tiktoken")
@@ -98,7 +98,7 @@ def _write(tokenizer: Described, repository: str, folder: Path, front: Any, abou
         registered = f"{auto}from tokenizer.hf import register\n\nregister()"
         ways["transformers and superbpe-framework"] = f"{registered}\ntokenizer = AutoTokenizer.{load}"
     lines = ["---", front.to_yaml(), "---", "", f"# {repository.rpartition('/')[2]}", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in about.items()]
+    lines += [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in _about(tokenizer).items()]
     lines += [line for way, code in ways.items() for line in ("", f"With {way}:", "", "```python", code, "```")]
     if (folder / formats.HF_FILE).exists() and needs_engine(formats.hf_json(tokenizer)["pre_tokenizer"]):
         lines += ["", _NEEDS_ENGINE]
@@ -116,9 +116,9 @@ def _about(tokenizer: Described) -> dict[str, str]:
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),
         "end of text": f"`{definition.end_of_text}`" if definition.end_of_text else "",
-        "pattern": definition.pattern.name,
-        "fence of phase 2": "" if definition.fence is None else definition.fence.name,
-        "sha256": formats.identity(definition),
+        "pattern": str(definition.pattern),
+        "fence of phase 2": str(definition.fence or ""),
+        "sha256": identity(content(definition)),
         # Without the folders, which mean nothing to others.
         "training text": ", ".join(dict.fromkeys(PurePath(name).name or name for name in names)),
     }

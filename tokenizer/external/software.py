@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.definition import MOST_IDS, unprintable
+from tokenizer.definition import BYTE_CHARACTERS, MOST_IDS, unprintable
 from tokenizer.errors import UserError, needs_extra, quoted, shortened
 from tokenizer.files import parse_json
 
 _META_SPACE = "▁"
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTES = {f"<0x{byte:02X}>": byte for byte in range(256)}
+"""The pieces that stand for bytes."""
 
 
 @contextmanager
@@ -36,17 +36,9 @@ def foreign(failure: str) -> Iterator[None]:
         raise UserError(f"{failure} ({shortened(error)})") from None
 
 
-class Encoded(NamedTuple):
-    """One encoded text.
-
-    Attributes:
-        ids: int64 [n].
-        spans: int64 [n, 2]: start and end of each token in the text's UTF-8. Tokens that share a character may have the
-            same span; dropped text is in no span.
-    """
-
-    ids: npt.NDArray[np.int64]
-    spans: npt.NDArray[np.int64]
+Encoded: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Ids of a text [n], and spans [n, 2]: start and end of each token in the text's UTF-8. Tokens that share a character
+may have the same span; dropped text is in no span."""
 
 
 class Software(ABC):
@@ -112,14 +104,14 @@ class SentencePiece(Software):
         self.special_tokens = {pieces[i]: i for i in sorted(special)}
         if int(model.eos_id()) in special:
             self.end_of_text = pieces[model.eos_id()]
-        in_bytes = {i: _byte(pieces[i]) for i in range(len(pieces)) if model.is_byte(i)}
-        self.byte_ids = _byte_ids(in_bytes)
+        in_bytes = {piece: i for i, piece in enumerate(pieces) if model.is_byte(i)}
+        self.byte_ids = tuple(in_bytes.get(name, -1) for name in _BYTES)
         self.vocab = [piece.replace(_META_SPACE, " ").encode() for piece in pieces]
         for i in range(len(pieces)):
             if model.is_unused(i):
                 self.vocab[i] = b""
-            elif i in in_bytes:
-                self.vocab[i] = bytes([in_bytes[i]])
+            elif model.is_byte(i):
+                self.vocab[i] = bytes([_BYTES[pieces[i]]])
             elif i in special:
                 self.vocab[i] = pieces[i].encode()
 
@@ -127,7 +119,7 @@ class SentencePiece(Software):
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
         with foreign("sentencepiece cannot encode the text"):
             found = [self._processor.encode_as_offset_mapping(text.encode()) for text in texts]
-        return [Encoded(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
+        return [(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
@@ -177,17 +169,15 @@ class HuggingFace(Software):
             self.vocab[i] = string.encode() if i in literal else spelled(string)
         falls_back = _has(parsed, "ByteFallback") or model.get("byte_fallback")
         byte_level = _has(parsed, "ByteLevel")
-        in_bytes = {i: _byte(string) for string, i in names.items() if falls_back and _BYTE.fullmatch(string)}
-        if byte_level:
-            in_bytes = {i: self.vocab[i][0] for i in by_id if i not in literal and len(self.vocab[i]) == 1}
-        self.byte_ids = _byte_ids(in_bytes)
+        in_bytes = [BYTE_CHARACTERS[byte] for byte in range(256)] if byte_level else [*_BYTES]
+        self.byte_ids = tuple(names.get(name, -1) if byte_level or falls_back else -1 for name in in_bytes)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""
         with foreign("tokenizers cannot encode the text"):
             found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
-            Encoded(_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
+            (_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
             for text, one in zip(texts, found, strict=True)
         ]
 
@@ -225,19 +215,6 @@ def _row(values: Any) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
-def _byte(piece: str) -> int:
-    found = _BYTE.fullmatch(piece)
-    assert found is not None
-    return int(found[1], 16)
-
-
-def _byte_ids(in_bytes: dict[int, int]) -> tuple[int, ...]:
-    ids = [-1] * 256
-    for i, byte in in_bytes.items():
-        ids[byte] = i
-    return tuple(ids)
-
-
 def _character_starts(text: str) -> npt.NDArray[np.int64]:
     """int64 [characters + 1]: start of each character in the text's UTF-8, and the end of the text."""
     data = np.frombuffer(text.encode(), np.uint8)
@@ -247,8 +224,7 @@ def _character_starts(text: str) -> npt.NDArray[np.int64]:
 def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
     """Returns a function from a token's name in the vocabulary to its bytes in text."""
     model = config["model"]
-    if _has(config, "ByteLevel"):
-        return lambda name: name.encode() if (found := unprintable(name)) is None else found
+    byte_level = _has(config, "ByteLevel")
     spaces = {part.get("replacement", _META_SPACE) for part in _parts(config) if part.get("type") == "Metaspace"}
     spaces |= {
         part["pattern"]["String"]
@@ -257,16 +233,19 @@ def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
     }
     falls_back = _has(config, "ByteFallback") or model.get("byte_fallback")
     prefix = model.get("continuing_subword_prefix") if model["type"] == "WordPiece" else None
-    suffix = model.get("end_of_word_suffix")
+    suffix = model.get("end_of_word_suffix") or ""
 
     def spell(name: str) -> bytes:
-        if falls_back and _BYTE.fullmatch(name):
-            return bytes([_byte(name)])
+        name = name.removesuffix(suffix)
+        if byte_level:
+            return name.encode() if (found := unprintable(name)) is None else found
+        if falls_back and name in _BYTES:
+            return bytes([_BYTES[name]])
         for space in spaces:
             name = name.replace(space, " ")
         if prefix is not None:  # decoding inserts a space before a word
             name = name.removeprefix(prefix) if name.startswith(prefix) else f" {name}"
-        return (name.removesuffix(suffix) if suffix else name).encode()
+        return name.encode()
 
     return spell
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ from tokenizer.documents import Texts
 from tokenizer.errors import UserError
 from tokenizer.external.software import SOFTWARE, Encoded, Software
 from tokenizer.files import parse_json, read_bytes
-from tokenizer.formats.checks import check_members, write_files
-from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike, n_words
+from tokenizer.formats.checks import reading, write_files
+from tokenizer.formats.files import EXTERNAL_FILE
+from tokenizer.interface import Ids, Offsets, Stream, TokenizerLike
 from tokenizer.special import END_OF_TEXT
 
-FILE = "external.json"
+FILE = EXTERNAL_FILE
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 2
-_ABOUT = {"software": str, "software_version": str, "special_tokens": list[str], "sha256": str, "provenance": dict}
 _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
@@ -61,17 +62,12 @@ class ExternalTokenizer(TokenizerLike):
         self.added = []
         for string in special_tokens:
             found = self.special_tokens.get(string)
-            if found is None or found in software.encode([string])[0].ids:
+            if found is None or found in software.encode([string])[0][0]:
                 self.special_tokens[string] = len(self.vocab)
                 self.vocab.append(string.encode())
                 self.added.append(string)
         ours = END_OF_TEXT if END_OF_TEXT in self.special_tokens else None
         self.end_of_text = end_of_text or software.end_of_text or ours
-
-    @property
-    def changes_text(self) -> bool:
-        """True: there may be unknown tokens, or normalization."""
-        return True
 
     @cached_property
     def sha256(self) -> str:
@@ -87,15 +83,10 @@ class ExternalTokenizer(TokenizerLike):
         """Ids of all tokens except special tokens and unused ids."""
         return np.flatnonzero(self.token_byte_lengths()).astype(np.int64)
 
-    def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of tokens of two or more words."""
-        special = {*self.special_tokens.values()}
-        return np.array([i for i, token in enumerate(self.vocab) if n_words(token) > 1 and i not in special], np.int64)
-
     def encode_ordinary(self, text: str) -> list[int]:
         """Ids of a text. Special strings are encoded as ordinary text."""
         documents.check_text(text)
-        ids: list[int] = self.software.encode([text])[0].ids.tolist()
+        ids: list[int] = self.software.encode([text])[0][0].tolist()
         return ids
 
     def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
@@ -109,7 +100,7 @@ class ExternalTokenizer(TokenizerLike):
             ids: uint32, concatenated ids of all texts.
             offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
         """
-        rows = [encoded.ids for _, encoded in self._encode(_strings(texts))]
+        rows = [ids for _, (ids, _) in self._encode(_strings(texts))]
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return np.concatenate([np.empty(0, np.int64), *rows]).astype(np.uint32), ends
 
@@ -117,26 +108,20 @@ class ExternalTokenizer(TokenizerLike):
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
     ) -> Stream:
         """`TokenizerLike.encode_stream`, with the number of bytes that each token covers, which depend on the text."""
-        ids: list[npt.NDArray[np.int64]] = []
-        covers: list[npt.NDArray[np.int64]] = []
-        changed, sizes, marked = [], [], None
-        for i, (text, encoded) in enumerate(self._encode(_strings(batch))):
-            ids += [np.array([mark]), encoded.ids]
-            covers += [np.zeros(1, np.int64), covered_bytes(encoded)]
-            sizes.append(len(text.encode()))
-            changed.append(self.decode(encoded.ids) != text)
-            if marked is None and mark in encoded.ids:
-                marked = i
+        rows = list(self._encode(_strings(batch)))
+        ids = [np.append(mark, row) for _, (row, _) in rows]
+        covered = [np.append(0, covered_bytes(spans)) for _, (_, spans) in rows]
+        spelled = np.array([cover.sum() for cover in covered], np.int64)
         stream = np.concatenate(ids)
-        spelled = np.array([int(row.sum()) for row in covers[1::2]], np.int64)
         return Stream(
             ids=stream.astype(np.uint16) if narrow else stream.astype(np.uint32),
-            ends=np.cumsum([1 + len(row) for row in ids[1::2]], dtype=np.int64),
+            ends=np.cumsum(list(map(len, ids)), dtype=np.int64),
             spelled=spelled,
-            marked=marked,
-            expected=np.minimum(spelled, sizes),  # text may be dropped, and is never counted twice
-            changed=np.array(changed, np.bool_),
-            covered=np.concatenate(covers).astype(np.uint32),
+            marked=next((i for i, (_, (row, _)) in enumerate(rows) if mark in row), None),
+            # Text may be dropped, and is never counted twice.
+            expected=np.minimum(spelled, [len(text.encode()) for text, _ in rows]),
+            changed=np.array([self.decode(row) != text for text, (row, _) in rows], np.bool_),
+            covered=np.concatenate(covered).astype(np.uint32),
         )
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
@@ -144,19 +129,10 @@ class ExternalTokenizer(TokenizerLike):
         row = documents.ids(ids, self.vocab_size).tolist()
         if row and max(row) >= self.vocab_size:  # uint32 arrays are not checked
             raise UserError(f"the id {max(row)} is not in the vocabulary: ids are below {self.vocab_size}")
-        runs: list[list[int]] = [[]]
-        added: list[str] = [""]
-        for token in row:
-            if token < len(self.software.vocab):
-                runs[-1].append(token)
-            else:
-                added.append(self.vocab[token].decode())
-                runs.append([])
-        return "".join(mark + text for mark, text in zip(added, self.software.decode(runs), strict=True))
-
-    def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
-        """`decode` as UTF-8."""
-        return self.decode(ids).encode()
+        own = len(self.software.vocab)
+        runs = [(added, list(run)) for added, run in groupby(row, lambda token: token >= own)]
+        texts = iter(self.software.decode([run for added, run in runs if not added]))
+        return "".join(b"".join(self.vocab[i] for i in run).decode() if added else next(texts) for added, run in runs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._opened, (self._about(), self.software.content)
@@ -188,15 +164,15 @@ class ExternalTokenizer(TokenizerLike):
                 installed.
         """
         path = Path(folder) / FILE
-        return cls._opened(read_bytes(path), None, path)
+        with reading(path):
+            return cls._opened(read_bytes(path), None, path)
 
     @classmethod
-    def _opened(cls, text: bytes, content: bytes | None, path: Path = Path("pickle") / FILE) -> ExternalTokenizer:
+    def _opened(cls, text: bytes, content: bytes | None, path: Path = Path(FILE)) -> ExternalTokenizer:
         """The tokenizer that `_about` describes. `content` is that of the model file; None to read it beside `path`."""
         about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
-        check_members(about, _ABOUT, path)
         kind = about["software"]
         if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")
@@ -232,12 +208,12 @@ class ExternalTokenizer(TokenizerLike):
         return f"<ExternalTokenizer {self.name}: {self.vocab_size} tokens, run by {self.software.version}>"
 
 
-def covered_bytes(encoded: Encoded) -> npt.NDArray[np.int64]:
+def covered_bytes(spans: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64 [tokens]: number of bytes of a text that each token covers.
 
     Bytes inside a token's span count once, all others never. If several tokens share a character, the first covers it.
     """
-    starts, ends = encoded.spans.T
+    starts, ends = spans.T
     before = np.append(0, np.maximum.accumulate(ends))[:-1]
     covered: npt.NDArray[np.int64] = np.maximum(ends - np.maximum(starts, before), 0)
     return covered

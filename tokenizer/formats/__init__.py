@@ -11,23 +11,8 @@
 
 from __future__ import annotations
 
-from tokenizer.formats.files import KINDS, named_tokens, read, write
-from tokenizer.formats.folder import FILE, dumps, identity, load, loads, save
-from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, TEMPLATE, hf_json
+from tokenizer.formats.files import KINDS, read, write
+from tokenizer.formats.folder import FILE
+from tokenizer.formats.hf import HF_FILE, hf_json
 
-__all__ = [
-    "FILE",
-    "HF_CONFIG_FILE",
-    "HF_FILE",
-    "KINDS",
-    "TEMPLATE",
-    "dumps",
-    "hf_json",
-    "identity",
-    "load",
-    "loads",
-    "named_tokens",
-    "read",
-    "save",
-    "write",
-]
+__all__ = ["FILE", "HF_FILE", "KINDS", "hf_json", "read", "write"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from tokenizer import patterns
 from tokenizer.errors import quoted, shortened
+from tokenizer.formats.checks import Unsupported
 
 _GPT2 = patterns.resolve("gpt2").regex
 # Patterns that match all text. HF's behaviours that drop unmatched text thus drop nothing.
@@ -14,10 +15,6 @@ COVERING = tuple(
     patterns.resolve(name).regex
     for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "spans-plus", "whitespace")
 )
-
-
-class Unsupported(Exception):
-    """Why a file cannot be read: the end of a message that begins with the file's name."""
 
 
 def regex(pre_tokenizer: Any) -> str:

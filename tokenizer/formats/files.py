@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import warnings
 from base64 import b64encode
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tokenizer.definition import Described, Stored
-from tokenizer.errors import UserError, check_choice
-from tokenizer.files import read_json
+from tokenizer.errors import UserError, check_choice, listed, quoted
+from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
-from tokenizer.formats.checks import check_members, conforms, write_files
+from tokenizer.formats.checks import write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.patterns import Pattern
+from tokenizer.special import END_OF_TEXT
 
 KINDS = ("superbpe", "hf", "tiktoken")
 """Formats that can be written; gpt2 can only be read."""
+OTHER_KINDS = ("external", "sentencepiece")
+EXTERNAL_FILE = "external.json"
+"""Names the software of a saved tokenizer of `tokenizer.external`."""
 _ABOUT = ".json"  # suffix of the file beside NAME.tiktoken with the pattern and special tokens
-_SPECIALS = dict[str, int]
 
 
 def read(
@@ -44,7 +48,9 @@ def read(
         UserError: the tokenizer does not exist, is damaged, or cannot be imported exactly, or an argument does not
             apply to its format.
     """
-    kind, files = _detect(Path(path))
+    kind, files = detect(Path(path))
+    if kind in OTHER_KINDS:
+        raise UserError(f"{path} is of the kind {kind}, which is not byte-level BPE; load_pretrained opens it")
     if pattern is not None and kind in ("superbpe", "hf"):
         raise UserError(f"{path} is of the kind {kind}, which takes no pattern")
     if special_tokens is not None and kind != "tiktoken":
@@ -53,7 +59,14 @@ def read(
         raise UserError(f"{missing[0]} is missing")
     if kind == "superbpe":
         return folder.load(files[0])
-    found = _read_other(kind, files, pattern, special_tokens)
+    if kind == "hf":
+        content = read_json(files[0])
+        is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
+        found = (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
+    elif kind == "gpt2":
+        found = gpt2.read(files[0], files[1], pattern or "gpt2")
+    else:
+        found = _read_ranks(files[0], pattern, special_tokens)
     definition = found.definition
     named = named_tokens(files[0].parent, {*definition.special_tokens, *definition.preparation.added_tokens})
     if (end := named.pop("eos_token", None)) is not None:
@@ -69,38 +82,38 @@ def named_tokens(folder: Path, tokens: Container[str]) -> dict[str, str]:
     return {name: token for name, token in strings.items() if isinstance(token, str) and token in tokens}
 
 
-def _read_other(
-    kind: str, files: list[Path], pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None
-) -> Stored:
-    if kind == "hf":
-        content = read_json(files[0])
-        is_tekken = "model" not in content and {"config", "vocab"} <= content.keys()
-        return (tiktoken.from_tekken if is_tekken else hf_import.parse)(content, files[0])
-    if kind == "gpt2":
-        return gpt2.read(files[0], files[1], pattern or "gpt2")
-    about = files[0].with_name(files[0].name + _ABOUT)
+def _read_ranks(path: Path, pattern: str | Pattern | None, special_tokens: Mapping[str, int] | None) -> Stored:
+    about = path.with_name(path.name + _ABOUT)
     stored = read_json(about) if about.exists() else {}
-    check_members(stored, {"pattern?": str, "special_tokens?": _SPECIALS}, about)
     pattern = pattern or stored.get("pattern")
     if pattern is None:
-        raise UserError(f"{files[0]} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
+        raise UserError(f"{path} contains no pattern; give one with pattern=NAME, such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
-    if not conforms(dict(specials) if isinstance(specials, Mapping) else specials, _SPECIALS):
+    pairs = specials.items() if isinstance(specials, Mapping) else [(None, None)]
+    if not all(isinstance(string, str) and type(i) is int for string, i in pairs):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
-    return tiktoken.from_ranks(tiktoken.parse(files[0]), pattern=pattern, special_tokens=specials)
+    end = next((string for string in specials if string == stored.get("end_of_text")), None)
+    return tiktoken.from_ranks(tiktoken.parse(path), pattern=pattern, special_tokens=specials, end_of_text=end)
 
 
-def _detect(path: Path) -> tuple[str, list[Path]]:
-    """The kind of a file or a folder, and the files to read."""
+def detect(path: Path) -> tuple[str, list[Path]]:
+    """The kind of a file or a folder, and the files to read. Other software runs the kinds in `OTHER_KINDS`."""
     if not path.exists():
         raise UserError(f"{path} does not exist; it must be a tokenizer file or folder")
     if path.is_dir():
-        names = [(folder.FILE,), (HF_FILE,), *gpt2.PAIRS, *((file.name,) for file in path.glob("*.tiktoken"))]
-        found = [each for each in names if all((path / name).exists() for name in each)]
-        if not found or (found[0][0].endswith(".tiktoken") and len(found) > 1):
-            listed = ", ".join([folder.FILE, HF_FILE, *(" and ".join(pair) for pair in gpt2.PAIRS)])
-            raise UserError(f"{path} contains no tokenizer: looked for {listed}, one .tiktoken file")
-        path = path / found[0][0]
+        names = [(folder.FILE,), (EXTERNAL_FILE,), (HF_FILE,), *gpt2.PAIRS]
+        single = sorted(file.name for suffix in ("tiktoken", "model") for file in path.glob(f"*.{suffix}"))
+        found = next((each for each in names if all((path / name).exists() for name in each)), single)
+        if not found or (found is single and len(single) > 1):
+            several = f" ({listed(single)} are several)" if single else ""
+            known = ", ".join([folder.FILE, HF_FILE, *(" and ".join(pair) for pair in gpt2.PAIRS)])
+            raise UserError(f"{path} contains no tokenizer: looked for {known}, one .tiktoken or .model file{several}")
+        path = path / found[0]
+    if path.name == EXTERNAL_FILE:
+        return "external", [path.parent]
+    # Mistral names them tokenizer.model.v3. A protocol buffer begins with a line feed, tiktoken's base64 does not.
+    if ".model" in path.suffixes and read_bytes(path)[:1] == b"\n":
+        return "sentencepiece", [path]
     if path.name == folder.FILE:
         return "superbpe", [path.parent]
     for pair in gpt2.PAIRS:
@@ -139,10 +152,13 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
         folder.save(tokenizer, path)
         return sorted(path.iterdir())
     target, files = path, {}
+    end = tokenizer.definition.end_of_text if tokenizer.definition.end_of_text != END_OF_TEXT else None
     if kind == "hf":
         files = {HF_FILE: json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)}  # the layout of HF's own `save`
         if path.suffix == ".json":
             target, files = path.parent, {path.name: files[HF_FILE]}
+            if end is not None:
+                warnings.warn(f"{path} does not say that {quoted(end)} ends documents; a folder does", stacklevel=2)
         else:
             files[HF_CONFIG_FILE] = json.dumps(hf_config(tokenizer), indent=2)
     else:
@@ -154,7 +170,7 @@ def write(tokenizer: Described, path: Path | str, kind: str) -> list[Path]:
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
             "pattern": cut.regex or "none",  # the original regex: pat_str also matches the gaps between its matches
-        }
+        } | ({} if end is None else {"end_of_text": end})
         ranks = "".join(f"{b64encode(token).decode()} {rank}\n" for token, rank in parts["mergeable_ranks"].items())
         target, files = path.parent, {path.name: ranks, path.name + _ABOUT: json.dumps(about, indent=2)}
     if target.exists() and not target.is_dir():

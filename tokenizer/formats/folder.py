@@ -14,7 +14,7 @@ from tokenizer import patterns
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
-from tokenizer.formats.checks import write_files
+from tokenizer.formats.checks import reading, write_files
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern
@@ -27,7 +27,7 @@ _REMEDY = "restore the file or train again"
 
 def content(definition: Definition) -> dict[str, Any]:
     """Everything that determines the ids of a text, as JSON values."""
-    known: dict[str, Any] = {
+    known = {
         "mode": definition.mode,
         "pattern": definition.pattern.regex,
         "fence": None if definition.fence is None else definition.fence.regex,
@@ -36,25 +36,19 @@ def content(definition: Definition) -> dict[str, Any]:
         "phase1_merges": definition.n_phase1_merges,
         "special_tokens": definition.special_tokens,
     }
+    optional = {
+        "eligible": definition.eligible,
+        "ignore_merges": definition.ignore_merges,
+        "end_of_text": None if definition.end_of_text == END_OF_TEXT else definition.end_of_text,
+        **definition.preparation.content(),
+        "unmerged": [[token.hex(), token_id] for token, token_id in sorted(definition.unmerged.items())],
+    }
     # Written only if used, so that the hashes of other tokenizers do not change.
-    if definition.eligible is not None:
-        known["eligible"] = definition.eligible
-    if definition.ignore_merges:
-        known["ignore_merges"] = True
-    if definition.end_of_text not in (None, END_OF_TEXT):
-        known["end_of_text"] = definition.end_of_text
-    known |= definition.preparation.content()
-    if definition.unmerged:
-        known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(definition.unmerged.items())]
-    return known
+    return known | {name: part for name, part in optional.items() if part}
 
 
-def identity(definition: Definition) -> str:
-    """Hash of `content`."""
-    return _identity(content(definition))
-
-
-def _identity(stored: Any) -> str:
+def identity(stored: Any) -> str:
+    """Hash of a definition's `content`."""
     return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
@@ -92,16 +86,16 @@ def dumps(tokenizer: Described, files: dict[str, str]) -> str:
         tokenizer: the tokenizer to write.
         files: the other files of the folder: name to SHA-256.
     """
-    definition = tokenizer.definition
+    definition, stored = tokenizer.definition, content(tokenizer.definition)
     about = {
         "format": "superbpe-tokenizer",
         "version": FORMAT_VERSION,
-        "sha256": identity(definition),
+        "sha256": identity(stored),
         "files": files,
         "pattern_name": definition.pattern.name,
         "fence_name": None if definition.fence is None else definition.fence.name,
         "provenance": tokenizer.provenance,
-        "content": content(definition),
+        "content": stored,
     }
     about[SEAL] = _seal(about)
     return json.dumps(about) + "\n"
@@ -134,15 +128,14 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
         UserError: the content is damaged, or was edited in a way that changes ids.
     """
     about = parse_json(text, path, _REMEDY)
-    end = f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
         raise UserError(f"{path} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
     changed = f"{path} was changed after it was written: its {{}} do not match their hash. Restore it or train again"
     if about.get(SEAL) != _seal(about):
         raise UserError(changed.format("names, provenance and files"))
-    if _identity(about.get("content")) != about.get("sha256"):
+    if identity(about.get("content")) != about.get("sha256"):
         raise UserError(changed.format("mode, patterns, ids, merges or special tokens"))
-    try:  # only a file that was forged has matching hashes and other content than ours
+    with reading(path):  # only a file that was forged has matching hashes and other content than ours
         stored, files = about["content"], dict(about["files"])
         definition = Definition(
             byte_ids=stored["byte_ids"],
@@ -159,12 +152,9 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
             end_of_text=stored.get("end_of_text"),
         )
         found = Stored(definition, dict(about.get("provenance") or {}))
-    except UserError:
-        raise
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
     if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE}):
-        raise UserError(f"{path} is damaged: it names the file {quoted(names[0])}, which no tokenizer folder has{end}")
+        what = f"it names the file {quoted(names[0])}, which no tokenizer folder has"
+        raise UserError(f"{path} is damaged: {what}; {_REMEDY}")
     return found, files
 
 
@@ -179,12 +169,9 @@ def _check_hf_file(path: Path, written: dict[str, str], tokenizer: Stored) -> No
     """Reject a tokenizer.json that no longer describes the tokenizer."""
     if HF_FILE not in written and path.exists():
         raise UserError(f"{path} must not exist: tokenizer.json cannot express this tokenizer exactly. Delete it")
-    if HF_FILE in written:
-        if not path.exists():
-            raise UserError(f"{path} is missing; restore it or train again")
-        if hashlib.sha256(read_bytes(path)).hexdigest() != written[HF_FILE]:
-            found, expected = read_json(path, _REMEDY), hf_json(tokenizer)
-            if parts := [part for part in expected if part != "version" and found.get(part) != expected[part]]:
-                raise UserError(
-                    f"{path} was changed in its {parts[0]!r}: it would give different ids than {FILE}. Restore it"
-                )
+    if HF_FILE in written and not path.exists():
+        raise UserError(f"{path} is missing; {_REMEDY}")
+    if HF_FILE in written and hashlib.sha256(read_bytes(path)).hexdigest() != written[HF_FILE]:
+        found, expected = read_json(path, _REMEDY), hf_json(tokenizer)
+        if parts := [part for part in expected if part != "version" and found.get(part) != expected[part]]:
+            raise UserError(f"{path} was changed in its {parts[0]!r}, which would change ids. Restore it")

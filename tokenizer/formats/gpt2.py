@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tokenizer import patterns
 from tokenizer.definition import BYTE_CHARACTERS, Stored
+from tokenizer.errors import UserError
 from tokenizer.files import read_json, read_text
 from tokenizer.formats import hf_import
 from tokenizer.formats.hf import BYTE_LEVEL, pre_tokenizer
@@ -33,6 +34,8 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     lines = read_text(merges_file).replace("\r\n", "\n").split("\n")
     merges = [line.split(" ") for line in lines[lines[0].startswith("#version") :] if line]
     ordinary = {*BYTE_CHARACTERS.values(), *map("".join, merges)}
+    if any(part.endswith("</w>") and part not in ordinary for merge in merges for part in merge):
+        raise UserError(f"{vocab_file} is not byte-level: its end-of-word suffix is '</w>'; {hf_import.REMEDY}")
     specials = [{"id": i, "content": name, "special": True} for name, i in vocab.items() if name not in ordinary]
     content = {
         "added_tokens": specials,

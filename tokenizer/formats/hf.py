@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import product
 from typing import Any
@@ -11,6 +11,7 @@ from tokenizer import _native
 from tokenizer.definition import Definition, Described, other_text, printable
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
+from tokenizer.formats.checks import Unsupported
 from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern, resolve
 
@@ -30,11 +31,8 @@ MODEL = {
     "fuse_unk": False,
     "byte_fallback": False,
 }
-_DIGITS = {
-    r"\p{N}+": {"type": "Digits", "individual_digits": False},
-    r"\p{N}": {"type": "Digits", "individual_digits": True},
-}
-"""Pre-tokenizers for regexes that readers without a regex engine, such as tokenizers 1.0, cannot run."""
+_DIGITS = {r"\p{N}+": False, r"\p{N}": True}
+"""Regexes written as `Digits`, for readers without a regex engine, such as tokenizers 1.0: whether individual."""
 _KNOWN = {resolve(name).regex for name in ("llama3", "digits1", "o200k")}
 """Regexes that these readers know by their text."""
 
@@ -88,12 +86,13 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     else:
         unknown = "no model can encode this; use SuperBPETokenizerFast"
         model = {"type": "WordLevel", "vocab": vocab | added, "unk_token": unknown}
+    forms = [{"type": form} for form in definition.preparation.forms]
     return {
         "version": "1.0",
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
         "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
-        "normalizer": normalizer(definition.preparation.forms),
+        "normalizer": forms[0] if len(forms) == 1 else {"type": "Sequence", "normalizers": forms} if forms else None,
         "pre_tokenizer": pre_tokenizer(cut, _parts(template, "pre_tokenizer")) if encodes else None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
@@ -149,12 +148,6 @@ def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str
     return [{"id": token_id, "content": string} | ADDED_TOKEN | tokens[string] for string, token_id in ordered]
 
 
-def normalizer(forms: Sequence[str]) -> dict[str, Any] | None:
-    """The normalizer for tokenizer.json that applies the forms in order."""
-    parts = [{"type": form} for form in forms]
-    return parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts} if parts else None
-
-
 def overlap(added: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a normalized and another added token can overlap in text.
 
@@ -186,14 +179,16 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
 
 def pre_tokenizer(cut: Pattern, as_read: dict[str, Any] | None = None) -> dict[str, Any]:
     """The pre-tokenizer for tokenizer.json: `as_read` if it cuts by the same pattern."""
-    with suppress(cuts.Unsupported, AttributeError, KeyError, TypeError):
+    with suppress(Unsupported, AttributeError, KeyError, TypeError):
         if as_read and cuts.regex(as_read) == cut.regex:
             return as_read
     if not cut.regex:
         return BYTE_LEVEL
     # Split before ByteLevel: the pattern applies to text, not to the byte alphabet.
     splits = [
-        _DIGITS.get(regex) or {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+        {"type": "Digits", "individual_digits": _DIGITS[regex]}
+        if regex in _DIGITS
+        else {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
         for regex in cut.regex.split("\n")
     ]
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}

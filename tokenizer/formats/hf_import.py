@@ -12,27 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import patterns
-from tokenizer.definition import (
-    BYTE_CHARACTERS,
-    MOST_IDS,
-    NO_TOKEN,
-    Definition,
-    Stored,
-    missing_byte,
-    unprintable,
-    unprintable_all,
-)
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.definition import BYTE_CHARACTERS, MOST_IDS, NO_TOKEN, Definition, Stored, missing_byte, unprintable
+from tokenizer.errors import quoted, shortened
 from tokenizer.formats import cuts
-from tokenizer.formats.checks import check_members
-from tokenizer.formats.cuts import Unsupported
+from tokenizer.formats.checks import Unsupported, reading
 from tokenizer.formats.hf import MODEL, TEMPLATE, overlap, taken_as_text
 from tokenizer.formats.portable import unportable_part
 from tokenizer.special import FORMS, Preparation, normalized
 
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "truncation", "padding")
-_MEMBERS: dict[str, Any] = {"model": dict, "added_tokens?": list[dict[str, Any]] | None}
-_MEMBERS |= {f"{part}?": dict | None for part in _PARTS}
 _MODEL_KEYS = {*MODEL, "vocab", "merges", "ignore_merges"}
 REMEDY = "a fast tokenizer of transformers writes a tokenizer.json with save_pretrained"
 """For files of other formats."""
@@ -53,77 +41,65 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
     Raises:
         UserError: the content is damaged, or a part of it is not supported.
     """
-    try:
-        return _stored(found, path, portable=portable)
-    except Unsupported as error:
-        raise UserError(f"{path} {error}") from None
-    except KeyError as error:
-        raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
-    except (AttributeError, IndexError, TypeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({quoted(error)})") from None
-
-
-def _stored(found: dict[str, Any], path: Path, *, portable: bool) -> Stored:
-    if "model" not in found:  # the JSON of another program, such as a vocab.json
-        raise Unsupported(f"is not a tokenizer.json: it has no 'model'; {REMEDY}")
-    check_members(found, _MEMBERS, path)
-    options = found["model"]
-    _check_options(options, path)
-    forms = _forms(found.get("normalizer"))
-    regex = cuts.regex(found.get("pre_tokenizer"))
-    pattern = patterns.resolve(regex or "none")
-    if portable and (part := unportable_part(pattern)) is not None:
-        raise Unsupported(
-            f"cannot be followed exactly: HF's regex engine may interpret {part} differently in {quoted(regex)}"
-        )
-    vocab = options["vocab"]
-    added = _added(found.get("added_tokens") or [], vocab, path)
-    # HF finds an added token in text, and its merges produce it as well.
-    produced = {*BYTE_CHARACTERS.values(), *("".join(merge).replace(" ", "") for merge in options["merges"])}
-    byte_ids, merges, unmerged = _model(options, added.keys() - produced)
-    for string in sorted(produced & added.keys() & vocab.keys()):
-        spelled, literal = unprintable(string), string.encode()
-        if spelled != literal or added[string].get("special"):
-            both = "text and a special token" if spelled == literal else f"the bytes {spelled!r} and {literal!r}"
+    with reading(path):
+        if "model" not in found:  # the JSON of another program, such as a vocab.json
+            raise Unsupported(f"is not a tokenizer.json: it has no 'model'; {REMEDY}")
+        options = found["model"]
+        _check_options(options)
+        forms = _forms(found.get("normalizer"))
+        regex = cuts.regex(found.get("pre_tokenizer"))
+        pattern = patterns.resolve(regex or "none")
+        if portable and (part := unportable_part(pattern)) is not None:
             raise Unsupported(
-                f"cannot be followed exactly: its added token {quoted(string)} is an ordinary token too, so its id "
-                f"would stand for {both}; remove it from added_tokens"
+                f"cannot be followed exactly: HF's regex engine may interpret {part} differently in {quoted(regex)}"
             )
-    if missing := missing_byte(lambda byte: byte_ids[byte] != NO_TOKEN):
-        raise Unsupported(f"is not byte-level: {missing}")
-    ignore_merges = options.get("ignore_merges") is True
-    inside = [string for string in added if string in vocab]
-    special = sorted(string for string in inside if added[string].get("special"))
-    if ignore_merges and (why := taken_as_text(inside, special, pattern)) is not None:
-        raise Unsupported(f"cannot be followed exactly: {why}")
-    _warn_of_what_is_not_applied(found, path)
-    template = {
-        **{part: found.get(part) for part in _PARTS if part != "normalizer"},
-        "added_tokens": {
-            string: {key: value for key, value in token.items() if key not in ("id", "content")}
-            for string, token in added.items()
-        },
-        "specials_in_vocab": inside,
-    }
-    definition = Definition(
-        byte_ids=byte_ids,
-        merge_ids=merges,
-        n_phase1_merges=len(merges),
-        pattern=pattern,
-        special_tokens={string: token["id"] for string, token in added.items() if token.get("special")},
-        ignore_merges=ignore_merges,
-        unmerged=unmerged,
-        preparation=_preparation(added, forms),
-    )
-    return Stored(definition, {"imported": {"format": "hf"}, TEMPLATE: template})
+        vocab = options["vocab"]
+        added = _added(found.get("added_tokens") or [], vocab)
+        # HF finds an added token in text, and its merges produce it as well.
+        produced = {*BYTE_CHARACTERS.values(), *("".join(merge).replace(" ", "") for merge in options["merges"])}
+        byte_ids, merges, unmerged = _model(options, added.keys() - produced)
+        for string in sorted(produced & added.keys() & vocab.keys()):
+            spelled, literal = unprintable(string), string.encode()
+            if spelled != literal or added[string].get("special"):
+                both = "text and a special token" if spelled == literal else f"the bytes {spelled!r} and {literal!r}"
+                raise Unsupported(
+                    f"cannot be followed exactly: its added token {quoted(string)} is an ordinary token too, so its id "
+                    f"would stand for {both}; remove it from added_tokens"
+                )
+        if missing := missing_byte(lambda byte: byte_ids[byte] != NO_TOKEN):
+            raise Unsupported(f"is not byte-level: {missing}")
+        ignore_merges = options.get("ignore_merges") is True
+        inside = [string for string in added if string in vocab]
+        special = sorted(string for string in inside if added[string].get("special"))
+        if ignore_merges and (why := taken_as_text(inside, special, pattern)) is not None:
+            raise Unsupported(f"cannot be followed exactly: {why}")
+        _warn_of_what_is_not_applied(found, path)
+        template = {
+            **{part: found.get(part) for part in _PARTS if part != "normalizer"},
+            "added_tokens": {
+                string: {key: value for key, value in token.items() if key not in ("id", "content")}
+                for string, token in added.items()
+            },
+            "specials_in_vocab": inside,
+        }
+        definition = Definition(
+            byte_ids=byte_ids,
+            merge_ids=merges,
+            n_phase1_merges=len(merges),
+            pattern=pattern,
+            special_tokens={string: token["id"] for string, token in added.items() if token.get("special")},
+            ignore_merges=ignore_merges,
+            unmerged=unmerged,
+            preparation=_preparation(added, forms),
+        )
+        return Stored(definition, {"imported": {"format": "hf"}, TEMPLATE: template})
 
 
-def _check_options(model: dict[str, Any], path: Path) -> None:
+def _check_options(model: dict[str, Any]) -> None:
     """Check the model's options and ids; the merges and the names only have the right types."""
     kind = model.get("type", "BPE")
     if kind != "BPE":
         raise Unsupported(f"has a model of the type {quoted(kind)}; only byte-level BPE can be read")
-    check_members(model, {"vocab": dict, "merges": list}, path, "model.")
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(part):
             raise Unsupported(f"is not byte-level: its {part} is {quoted(model[part])}")
@@ -158,7 +134,8 @@ def _name(part: Any, members: str) -> str:
 def _warn_of_what_is_not_applied(found: dict[str, Any], path: Path) -> None:
     """Warn about each component that changes HF's output but is not applied by `Tokenizer`."""
     unlike = {}
-    if adding := [part for part in cuts.flat(found.get("post_processor"), "processors") if _adds_tokens(part)]:
+    parts = [part for part in cuts.flat(found.get("post_processor"), "processors") if isinstance(part, dict)]
+    if adding := [part for part in parts if part["type"] != "ByteLevel" and part.get("special_tokens") != {}]:
         unlike[f"post-processor {' + '.join(part['type'] for part in adding)}"] = "adds special tokens to each text"
     if (decoder := _name(found.get("decoder"), "decoders")) != "ByteLevel":
         unlike[f"decoder {decoder}"] = "makes decoded text differ from the bytes of the tokens"
@@ -170,17 +147,10 @@ def _warn_of_what_is_not_applied(found: dict[str, Any], path: Path) -> None:
         warnings.warn(f"{path}: its {part} is kept for export but not applied: in HF it {effect}", stacklevel=2)
 
 
-def _adds_tokens(processor: Any) -> bool:
-    if not isinstance(processor, dict) or processor.get("type") == "ByteLevel":
-        return False
-    return processor.get("type") != "TemplateProcessing" or bool(processor.get("special_tokens"))
-
-
-def _added(listed: list[dict[str, Any]], vocab: dict[str, int], path: Path) -> dict[str, dict[str, Any]]:
+def _added(listed: list[dict[str, Any]], vocab: dict[str, int]) -> dict[str, dict[str, Any]]:
     added: dict[str, dict[str, Any]] = {}
     following = len(vocab)
-    for i, token in enumerate(listed):
-        check_members(token, {"content": str, "id": int}, path, f"added_tokens[{i}].")
+    for token in listed:
         string, token_id = token["content"], token["id"]
         if flags := [flag for flag in ("lstrip", "rstrip", "single_word") if token.get(flag)]:
             raise Unsupported(f"cannot be followed exactly: its added token {quoted(string)} has {flags[0]}")
@@ -188,8 +158,8 @@ def _added(listed: list[dict[str, Any]], vocab: dict[str, int], path: Path) -> d
         expected = vocab.get(string, following)
         if string in added or token_id != expected:
             raise Unsupported(f"is damaged: its added token {quoted(string)} has id {quoted(token_id)}, not {expected}")
-        following = max(following, token_id + 1)
-        added[string] = token
+        following = max(following, expected + 1)
+        added[string] = token | {"id": expected}
     return added
 
 
@@ -213,25 +183,19 @@ def _model(
     """The ids of the bytes, the merges and the tokens without one, as in `Definition`"""
     vocab: dict[str, int] = options["vocab"]
     names = [name for name in vocab if name not in added]
-    spelled = unprintable_all(names)
-    if spelled is None or not all(spelled):
-        wrong = next(name for name in names if not unprintable(name))
+    spelled = [unprintable(name) or b"" for name in names]
+    if b"" in spelled:
+        wrong = names[spelled.index(b"")]
         raise Unsupported(f"is not byte-level: its token {quoted(wrong)} is not in the byte alphabet")
     ids = {name: vocab[name] for name in names}
     byte_ids = [ids.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
-    as_strings = bool(options["merges"]) and isinstance(options["merges"][0], str)
     rows: list[int] = []
     for rank, entry in enumerate(options["merges"]):
-        pair = entry.split(" ") if isinstance(entry, str) else entry
-        if len(pair) != 2 or isinstance(entry, str) != as_strings:
-            raise Unsupported(f"is damaged: merge {rank} is {quoted(entry)}")
-        left, right = pair
         try:
+            left, right = entry.split(" ") if isinstance(entry, str) else entry
             rows += ids[left], ids[right], ids[left + right]
-        except KeyError:
-            raise Unsupported(
-                f"is damaged: merge {rank}, {quoted(left)} and {quoted(right)}, is not in its vocabulary"
-            ) from None
+        except (KeyError, ValueError):
+            raise Unsupported(f"is damaged: merge {rank}, {quoted(entry)}, is not in its vocabulary") from None
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     made = set(byte_ids) | set(merges[:, 2].tolist())
     unmerged = {token: ids[name] for name, token in zip(names, spelled, strict=True) if ids[name] not in made}

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
     rf"(?P<folded>\(\?i:{_FOLDED}(?:\|{_FOLDED})*\))|(?P<open>\((?:\?(?:[:=!>]|<[=!]))?(?!\?))|(?P<end>[|)])"
     rf"|(?P<set>{_SET})|(?P<character>{_ESCAPED}|[^\\^$*+?{{}}\[\]()|])|(?P<class>{_CLASS})"
 )
-_QUANTIFIER = re.compile(r"(?:[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{1,3})?)?\})([?+]?)")
+_QUANTIFIER = re.compile(r"[*+?][?+]?|\{0*[1-9][0-9]{0,2}\}|\{([0-9]{1,3}),([0-9]{1,3})?\}\??")
 _LIGATURES = re.compile("f[fil]|s[st]", re.IGNORECASE)  # the pairs of ASCII letters that fold to one character
 _OPERATOR = re.compile("&&|~~|--")
 _DEEPEST = 20
@@ -75,18 +75,10 @@ def _unportable(regex: str) -> str | None:
             at = quantifier.end()
             # Engines differ in how they leave a loop over empty matches.
             repeated = regex[start : quantifier.start()]
-            if behind or not _is_shared(quantifier) or regex[at : at + 1] in tuple("*+?{") or may_be_empty(repeated):
+            least, most = (int(number or -1) for number in quantifier.groups())
+            if behind or least >= most != -1 or regex[at : at + 1] in tuple("*+?{") or may_be_empty(repeated):
                 return regex[start : at + 1]
     return regex[groups[-1] :] if groups else None
-
-
-def _is_shared(quantifier: re.Match[str]) -> bool:
-    least, comma, most, suffix = quantifier.groups()
-    if least is None:
-        return True
-    if not comma or least == most:
-        return int(least) > 0 and not suffix
-    return suffix != "+" and (most is None or int(least) < int(most))
 
 
 def may_be_empty(regex: str) -> bool:

@@ -13,7 +13,6 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from tokenizer import _native, patterns
 from tokenizer.definition import MOST_IDS, NO_TOKEN, Definition, Described, Stored, missing_byte
 from tokenizer.errors import UserError, check_choice, needs_extra, quoted, shortened
 from tokenizer.files import read_text
-from tokenizer.formats.checks import check_members
+from tokenizer.formats.checks import reading
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.portable import may_be_empty
 from tokenizer.patterns import Pattern
 
-_FIRST_OF_TEKKEN = ("<unk>", "<s>", "</s>")
+_FIRST_OF_TEKKEN = {"<unk>": 0, "<s>": 1, "</s>": 2}
 """The first special tokens of a tekken.json that names none."""
 PREFIX = "tiktoken:"
 """Start of a source that names an encoding of tiktoken."""
@@ -61,6 +60,7 @@ def from_ranks(
     *,
     pattern: str | Pattern,
     special_tokens: Mapping[str, int] | None = None,
+    end_of_text: str | None = None,
 ) -> Stored:
     """Build the tokenizer that gives tiktoken's ids.
 
@@ -69,6 +69,7 @@ def from_ranks(
         pattern: the name of a pattern, or tiktoken's `pat_str`. Text that a regex does not match forms separate pieces;
             tiktoken drops it.
         special_tokens: string to id.
+        end_of_text: the special token that ends a document.
 
     Raises:
         UserError: a byte has no token, or a rank is a duplicate or out of range.
@@ -102,6 +103,7 @@ def from_ranks(
         unmerged={
             token: ranks[token] for token, is_made in zip(ordered, made, strict=True) if len(token) > 1 and not is_made
         },
+        end_of_text=end_of_text,
     )
     return Stored(definition, {"imported": {"format": "tiktoken"}})
 
@@ -112,31 +114,19 @@ def from_tekken(content: Mapping[str, Any], path: Path) -> Stored:
     Raises:
         UserError: the file is damaged; as for `from_ranks`.
     """
-    entries = list[dict[str, Any]]
-    check_members(content, {"config": dict[str, Any], "vocab": entries, "special_tokens?": entries | None}, path)
-    config, ranks = content["config"], dict[bytes, int]()
-    sizes = {"default_vocab_size": int, "default_num_special_tokens": int}
-    check_members(config, {"pattern": str, **sizes}, path, "config.")
-    n_tokens, first = (config[name] for name in sizes)
-    for entry in content["vocab"]:
-        check_members(entry, {"rank": int, "token_bytes": str}, path, "vocab.")
-        with suppress(ValueError):
+    with reading(path):
+        config, ranks = content["config"], dict[bytes, int]()
+        n_tokens, first = config["default_vocab_size"], config["default_num_special_tokens"]
+        for entry in content["vocab"]:
             if entry["rank"] < n_tokens - first:
                 ranks[base64.b64decode(entry["token_bytes"], validate=True)] = first + entry["rank"]
-    if len(ranks) != n_tokens - first:
-        raise UserError(f"{path} is damaged: it has {len(ranks)} different tokens, not {n_tokens - first}")
-    named = content.get("special_tokens") or [{"rank": i, "token_str": each} for i, each in enumerate(_FIRST_OF_TEKKEN)]
-    for entry in named:
-        check_members(entry, {"rank": int, "token_str": str}, path, "special_tokens.")
-    specials = {entry["token_str"]: entry["rank"] for entry in named}
-    found = from_ranks(ranks, pattern=config["pattern"], special_tokens=specials)
-    end = "</s>" if "</s>" in specials else None
-    return Stored(replace(found.definition, end_of_text=end), {"imported": {"format": "tekken"}})
-
-
-def from_encoding(encoding: Any) -> Stored:
-    """Build the tokenizer that gives the ids of a `tiktoken.Encoding`."""
-    return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
+        if len(ranks) != n_tokens - first:
+            raise UserError(f"{path} is damaged: it has {len(ranks)} different tokens, not {n_tokens - first}")
+        named = content.get("special_tokens") or []
+        specials = {entry["token_str"]: entry["rank"] for entry in named} or _FIRST_OF_TEKKEN
+        end = "</s>" if "</s>" in specials else None
+        found = from_ranks(ranks, pattern=config["pattern"], special_tokens=specials, end_of_text=end)
+    return found._replace(provenance={"imported": {"format": "tekken"}})
 
 
 def named_encoding(name: str) -> Stored:
@@ -155,7 +145,7 @@ def named_encoding(name: str) -> Stored:
             f"tiktoken cannot load {name} ({shortened(error)}); run once with network access, or set "
             "TIKTOKEN_CACHE_DIR to a folder that contains it"
         ) from None
-    return from_encoding(encoding)
+    return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
 
 
 def export(tokenizer: Described) -> dict[str, Any]:
@@ -221,15 +211,13 @@ def covering(pattern: Pattern) -> str:
         UserError: the pattern cannot be written as a single regex that matches all text.
     """
     regex = pattern.regex
-    known = patterns.equivalent(pattern)
-    if regex in COVERING or (known is not None and known.regex in COVERING):
+    if (known := patterns.equivalent(regex)) is not None and known.regex in COVERING:
         return regex
     if not regex:
         return r"[\s\S]+"
     if "\n" in regex:
         raise UserError(
-            f"the pattern {pattern.name} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken "
-            "takes one"
+            f"the pattern {pattern} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken takes one"
         )
     if may_be_empty(regex):
         raise UserError(

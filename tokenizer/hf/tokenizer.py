@@ -22,7 +22,8 @@ from transformers.utils import cached_file
 
 from tokenizer import files, formats
 from tokenizer.errors import UserError, quoted
-from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
+from tokenizer.formats.folder import save
+from tokenizer.formats.hf import HF_CONFIG_FILE, TEMPLATE, hf_config, overlap
 from tokenizer.hf.backend import Backend
 from tokenizer.special import Preparation
 from tokenizer.tokenizer import Tokenizer
@@ -128,10 +129,10 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
                 f"filename_prefix={quoted(filename_prefix)} is not supported: a folder contains one tokenizer"
             )
         folder = Path(save_directory)
-        config = files.read_json(folder / formats.HF_CONFIG_FILE)
+        config = files.read_json(folder / HF_CONFIG_FILE)
         # Name the stock class, so that it can open the folder too; `register` detects our file.
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
-        formats.save(self._with_added_tokens(), folder, config)
+        save(self._with_added_tokens(), folder, config)
         written = [folder / name for name in (formats.FILE, formats.HF_FILE)]
         return (*file_names, *(str(path) for path in written if path.exists()))
 

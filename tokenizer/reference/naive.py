@@ -124,12 +124,6 @@ def train_words(
     return merges
 
 
-def phase1_rules(max_token_bytes: int | None, special_tokens: Sequence[str]) -> Accept:
-    """Rules of phase 1: no token may be too long or spell a special token."""
-    special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
-    return lambda left, right, _: left + right not in special and len(left + right) <= longest
-
-
 def train_naive(
     counts: Mapping[bytes, int],
     n_merges: int,
@@ -145,7 +139,12 @@ def train_naive(
     >>> train_naive({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
     [(b'e', b'r', 8), (b'w', b'er', 8)]
     """
-    accept = phase1_rules(max_token_bytes, special_tokens)
+    special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
+
+    def accept(left: bytes, right: bytes, _: int) -> bool:
+        """Rules of phase 1: no token may be too long or spell a special token."""
+        return left + right not in special and len(left + right) <= longest
+
     return train(
         as_words(counts), n_merges, tokens=byte_alphabet(), tie_break=tie_break, min_count=min_count, accept=accept
     )

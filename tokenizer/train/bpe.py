@@ -74,12 +74,11 @@ def train_bpe(
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
     check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:
-        n_merges = merges_that_fit(vocab_size, special_tokens)
+        n_merges, strings = merges_that_fit(vocab_size, special_tokens), tuple(special_tokens)
     else:
         n_merges = _merges_on_top(start, vocab_size)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
-    strings = (*special_tokens, *(() if start is None else start.preparation.added_tokens))
-    if start is not None:
+        strings = (*special_tokens, *start.preparation.added_tokens)
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
     counts = _counted(counts, start, special_tokens, progress, counting)
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
@@ -124,7 +123,7 @@ def train_bpe(
         np.concatenate([start.ranks(), ranks]),
         pattern=counts.pattern,
         special_tokens=special_tokens,
-        special_layout=start.special_layout,
+        special_layout=start.definition.special_layout,
         end_of_text=start.end_of_text,
         provenance=start.provenance | provenance,
     )
@@ -157,8 +156,7 @@ def _counted(
         raise UserError(f"{next(iter(options))} is for counting a text, but these are counts; leave it out")
     if start is not None and start.pattern.regex != counts.pattern.regex:
         raise UserError(
-            f"start has the pattern {quoted(start.pattern.name)}, the counts have {quoted(counts.pattern.name)}; "
-            "count with the pattern of start"
+            f"start has the pattern {start.pattern}, the counts have {counts.pattern}; count with the pattern of start"
         )
     return counts
 

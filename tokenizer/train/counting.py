@@ -72,7 +72,7 @@ class PretokenCounts:
 
     def __repr__(self) -> str:
         return (
-            f"<PretokenCounts: {self.n_distinct:,} distinct of {self.n_total:,} pretokens, {self.pattern.name}, "
+            f"<PretokenCounts: {self.n_distinct:,} distinct of {self.n_total:,} pretokens, {self.pattern}, "
             f"{self.n_bytes:,} bytes in {self.n_documents:,} documents>"
         )
 
@@ -130,10 +130,8 @@ class PretokenCounts:
             return cls._read(path)
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `superbpe pipeline --until count`") from None
-        except UserError:
-            raise
         except parquet_errors() as error:
-            if not is_damage(error):
+            if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(
                 f"{path} is not a file of pretoken counts, or is damaged; `superbpe pipeline --until count` writes "

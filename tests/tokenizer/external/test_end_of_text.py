@@ -74,6 +74,14 @@ def test_a_named_token_comes_before_all_others_and_a_new_one_is_reported(tmp_pat
     assert load_pretrained(tmp_path / "new").tokenizer == new.tokenizer
 
 
+def test_an_export_keeps_it_or_says_that_it_is_lost(tmp_path):
+    tokenizer = byte_level("<s>", "</s>", end_of_text="</s>")
+    formats.write(tokenizer, tmp_path / "x.tiktoken", "tiktoken")
+    assert Tokenizer.from_file(tmp_path / "x.tiktoken").end_of_text == "</s>"
+    with pytest.warns(UserWarning, match="x.json does not say that '</s>' ends documents; a folder does"):
+        formats.write(tokenizer, tmp_path / "x.json", "hf")
+
+
 def test_merges_and_superwords_on_top_keep_it(tmp_path):
     superbpe = pytest.importorskip("superbpe")
     from tokenizer import train_bpe

@@ -14,13 +14,12 @@ from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
 from tokenizer import Batch, Tokenizer, UserError, formats, patterns
 from tokenizer.external.load import load_pretrained, load_saved
 from tokenizer.external.opening import is_repository_id
-from tokenizer.external.software import Encoded
 from tokenizer.external.tokenizer import ExternalTokenizer, covered_bytes
 
 END = "<|endoftext|>"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # Offsets leave out what these drop: white space (at the ends), control characters.
-DROPPING = {"unigram.model", "word_pieces", "words", "unigram"}
+DROPPING = {"unigram.model", "word_pieces", "words", "unigram", "clip"}
 EXACT = {"byte-fallback.model", "byte_fallback"}
 
 
@@ -95,7 +94,7 @@ def test_covered_bytes_add_up_and_changed_documents_are_found(opened, name):
     assert sums == found.spelled.tolist() == found.expected.tolist()
     assert (found.spelled <= sizes).all()
     # A document without white space, marks and control characters is covered by all of them.
-    assert found.spelled[10] == sizes[10] - (name in ("word_pieces", "words"))
+    assert found.spelled[10] == sizes[10] - (name in ("word_pieces", "words", "clip"))
     if name not in DROPPING:
         assert found.spelled.tolist() == sizes.tolist()
     rows = [found.ids[start + 1 : stop] for start, stop in pairwise(bounds)]
@@ -118,7 +117,7 @@ def test_each_token_covers_its_own_bytes_where_nothing_is_shared(opened, name):
 
 def test_tokens_that_share_characters_cover_them_once():
     def covered(*spans):
-        return covered_bytes(Encoded(np.arange(len(spans)), np.array(spans, np.int64).reshape(-1, 2))).tolist()
+        return covered_bytes(np.array(spans, np.int64).reshape(-1, 2)).tolist()
 
     assert covered((0, 3), (0, 3), (0, 3)) == [3, 0, 0]  # byte fallback
     assert covered((0, 1), (0, 2)) == [1, 1]  # a prefix space
@@ -180,6 +179,10 @@ def test_tokens_spell_text(opened):
     assert [fallback.vocab[i] for i in fallback.byte_ids] == [bytes([byte]) for byte in range(256)]
     lowercased = opened("lowercased_bytes")
     assert lowercased.vocab[lowercased.encode_ordinary(" the")[0]] == b" the"
+    clip = opened("clip")
+    assert [clip.vocab[i] for i in clip.encode_ordinary("The fox")] == [b"the", b"fox"]
+    assert [clip.vocab[i] for i in clip.byte_ids] == [bytes([byte]) for byte in range(256)]
+    assert opened("no-space.model").token_to_id("▁") is None
     words = [fallback.vocab[i].decode().split() for i in fallback.superword_ids()]
     assert words
     assert all(len(parts) > 1 for parts in words)

@@ -64,7 +64,7 @@ def test_half_a_surrogate_pair_is_rejected(trained, tmp_path):
 def test_a_pattern_that_is_no_string_is_rejected(pattern, trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     edit(tmp_path / "x.tiktoken.json", lambda about: about.update(pattern=pattern))
-    with pytest.raises(UserError, match=r"x\.tiktoken\.json is damaged: 'pattern' is .*, not str"):
+    with pytest.raises(UserError, match=r"the pattern .* is not a string"):
         Tokenizer.from_file(tmp_path / "x.tiktoken")
 
 

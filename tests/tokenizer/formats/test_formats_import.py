@@ -84,17 +84,6 @@ def test_imported_tokenizers_survive_in_our_folders(tmp_path):
     assert formats.hf_json(loaded)["added_tokens"] == flags
 
 
-def test_offsets_that_hf_would_trim_are_warned_of(tmp_path, recwarn):
-    tokenizer = Tokenizer.from_file(hf_file(tmp_path))  # its post-processor trims
-    assert not recwarn.list
-    with pytest.warns(UserWarning, match="offsets include the spaces of each token; HF's"):
-        tokenizer.encode_with_offsets(" a")
-    plain = Tokenizer.from_file(hf_file(tmp_path, post_processor=None))
-    recwarn.clear()
-    plain.encode_with_offsets(" a")
-    assert not recwarn.list
-
-
 def test_files_keep_settings_that_do_not_change_ids(tmp_path):
     post = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
     file = hf_file(
