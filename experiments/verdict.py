@@ -123,7 +123,7 @@ def detail(result: Result) -> str:
     compared = result.shown
     difference = f"{second} against {first}: {signed(compared.percent, 2)} % bits per byte"
     if compared.interval is None:
-        return f"{difference}; no interval, because one {compared.cluster} has all of the text.{_unequal(result)}"
+        return f"{difference}; no interval, because there are too few {compared.cluster}s.{_unequal(result)}"
     low, high = compared.interval
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
@@ -326,7 +326,7 @@ def _interval_of(gap: Gap, first: int, last: int) -> str:
 def _trend(gap: Gap) -> str:
     assert gap.slope is not None
     numbers = f"slope {_decimal(gap.slope.points, 2)} points per e-fold of FLOPs"
-    if gap.slope.interval is not None:
+    if gap.slope.interval is not None and (gap.slope.scatter or not gap.too_few):
         numbers += f", {100 * gap.confidence:g} % interval {' to '.join(_decimal(x, 2) for x in gap.slope.interval)}"
     if gap.slope.scatter:
         numbers += f", from the scatter of {len(gap.flops)} budgets around a line"

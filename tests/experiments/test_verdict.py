@@ -64,7 +64,7 @@ def test_the_detail_says_what_the_interval_holds():
     clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
     assert "the 40 sources of 1,000 held-out documents, which count as 17.2 of equal size" in clustered
     alone = compared(-0.2, interval=None, n_documents=1)
-    assert "no interval, because one document has all of the text" in detail(Result(result(-0.2).arms, {(0, 1): alone}))
+    assert "no interval, because there are too few documents" in detail(Result(result(-0.2).arms, {(0, 1): alone}))
 
 
 def test_the_detail_says_what_else_differs():
