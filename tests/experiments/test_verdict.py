@@ -27,6 +27,10 @@ def test_the_verdict_is_a_sentence():
         (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ):
         assert verdict(result(difference, apart=apart)).startswith(sentence)
+    equal = result(0.1, apart=False)
+    for each in equal.arms:
+        each.arm.settings["budget.mode"] = "equal_flops"
+    assert verdict(equal).startswith("At equal training compute, no significant difference between BPE and SuperBPE")
 
 
 def test_fewer_than_three_seeds_name_no_better_tokenizer():
@@ -188,5 +192,6 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
     answers = {name: Equivalent(name, "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
     assert worth_headline(answers, "bpe") == (
         "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "
-        "bpe; undecided whether undecided is worth it; no verdict about unknown"
+        "bpe at the same total cost; undecided whether undecided is worth it at the same total cost; no "
+        "verdict about unknown"
     )
