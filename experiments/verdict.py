@@ -395,7 +395,7 @@ def worth_headline(found: Mapping[str, Equivalent], reference: str) -> str:
         by.setdefault(each.answer, []).append(name)
     if len(by.get("withheld", [])) == len(found):
         return f"No verdict: {next(iter(found.values())).reason}"
-    parts, equal = [], "at the same total cost"
+    parts, equal = [], "at equal cost of training and serving"
     if yes := by.get("yes"):
         saved = max(-(found[name].percent or 0.0) for name in yes)
         most = "up to " if len(yes) > 1 else ""

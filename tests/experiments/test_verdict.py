@@ -190,8 +190,8 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
     (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
     assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
     answers = {name: Equivalent(name, "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
+    equal = "at equal cost of training and serving"
     assert worth_headline(answers, "bpe") == (
-        "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "
-        "bpe at the same total cost; undecided whether undecided is worth it at the same total cost; no "
-        "verdict about unknown"
+        f"yes is worth it: 3.2 % fewer bits per byte than bpe {equal}; no is not worth it instead of bpe {equal}; "
+        f"undecided whether undecided is worth it {equal}; no verdict about unknown"
     )
