@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := all,dev,docs
+EXTRAS := all dev docs
 READY := $(VENV)/.ready
 NATIVE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 # uv installs in a tenth of pip's time; the index and the certificates are those that pip is configured with.
@@ -31,15 +31,15 @@ $(READY): pyproject.toml constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "$(PYTHON) is older than Python 3.11: name another, as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'"; exit 2; }
 	@command -v cargo >/dev/null || { echo "no Rust toolchain: install one from https://rustup.rs"; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@if [ -e $@ ] && [ ! pyproject.toml -nt $@ ] && [ ! constraints.txt -nt $@ ]; then \
-	    echo "Building the Rust core (about a minute)"; \
-	    PATH="$(CURDIR)/$(BIN):$$PATH" $(INSTALL) --no-deps --no-build-isolation --editable .; \
-	else \
-	    echo "Installing into $(VENV), and building the Rust core: some three minutes the first time (PyTorch is large)"; \
+	@test -x $(BIN)/python || { \
+	    echo "1/3 Creating the environment $(VENV): some seconds"; $(PYTHON) -m venv $(VENV); }
+	@if [ ! -e $@ ] || [ pyproject.toml -nt $@ ] || [ constraints.txt -nt $@ ]; then \
+	    echo "2/3 Installing packages, 6 GB of which PyTorch is most: 2 to 8 minutes the first time"; \
 	    $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt uv; \
-	    $(INSTALL) --constraint constraints.txt --editable '.[$(EXTRAS)]'; \
+	    $(INSTALL) --constraint constraints.txt --requirements pyproject.toml $(EXTRAS:%=--extra %); \
 	fi
+	@echo "3/3 Building the Rust core: about a minute"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "Ready: source $(BIN)/activate; superbpe"
 

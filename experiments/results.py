@@ -284,7 +284,7 @@ class Scores(Contents):
 
     Attributes:
         bits_per_byte: Loss of the text, in bits per byte of the original documents.
-        bits_per_byte_interval: Confidence interval of the loss; None if one document has all of the text.
+        bits_per_byte_interval: Confidence interval of the loss; None with too few documents (or sources).
         confidence: Confidence level of the interval.
         eos_nats_per_document: Loss of the separator that ends each document.
         bytes_per_token: Bytes per token on the held-out text.

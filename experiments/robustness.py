@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cli.console import signed
+from lm.evaluate.comparison import enough
 from lm.evaluate.perturbations import SHARE
 from lm.evaluate.robustness import change_of_bits, change_of_tokens, perturb
 from tokenizer.durable import write_json
@@ -57,7 +58,8 @@ def measure(result: Result, reporter: Reporter, *, documents: int) -> dict[str, 
         confidence = arm.evaluations[0].config.confidence
         before = [evaluation.only(chosen) for evaluation in arm.evaluations]
         bits = change_of_bits(before, list(scores), version)
-        interval = bits.known_interval(confidence) or (None, None)
+        known = enough(bits.effective_units, before[0].cluster()[0])
+        interval = (bits.known_interval(confidence) if known else None) or (None, None)
         rows.append(
             {
                 "perturbation": version.perturbation.name,

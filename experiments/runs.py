@@ -35,7 +35,7 @@ class Run:
     def __str__(self) -> str:
         """Name of the run in the terminal, in metrics and on pages."""
         layers = "1 layer" if self.size == 1 else f"{self.size} layers"
-        return f"{self.arm} ({layers}, seed {self.seed}, {si(self.budget)})"
+        return f"{self.arm} ({layers}, seed {self.seed}, budget {si(self.budget)})"
 
 
 def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budgets: Iterable[int]) -> list[Run]:
@@ -45,7 +45,7 @@ def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], b
     budgets of an arm and a seed follow each other, smallest first, because they may share a trunk (`chains`).
 
     >>> [str(run) for run in list_runs(["bpe", "superbpe"], [4], [0], [12_000_000])]
-    ['bpe (4 layers, seed 0, 12M)', 'superbpe (4 layers, seed 0, 12M)']
+    ['bpe (4 layers, seed 0, budget 12M)', 'superbpe (4 layers, seed 0, budget 12M)']
     """
     return [
         Run(arm, size, seed, budget)

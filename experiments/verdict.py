@@ -43,6 +43,13 @@ ANSWERS: dict[Answer, str] = {
     "unknown": "not measured",
 }
 """Whether a tokenizer is worth it, in words."""
+BUDGETS = {
+    "equal_bytes": "equal bytes of training text",
+    "equal_tokens": "equal training tokens",
+    "equal_flops": "equal training compute",
+    "equal_deployed_flops": "equal compute of training the deployed model",
+}
+"""What the models have in common (`budget.mode`), in words."""
 
 
 # Tokenizers at one budget.
@@ -79,6 +86,7 @@ def _outcome(result: Result, names: str) -> str:
     of = "" if not result.withheld else "that of " if result.n_seeds == 1 else "those of "
     tested = sorted(result.tested.items(), key=lambda item: item[1].percent)
     reference, parts = of + result.labels[0], []
+    of_these = f"of these {_count(result)} models, " if result.withheld else ""
     for lower in ("B", "A", None):
         group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
@@ -95,13 +103,19 @@ def _outcome(result: Result, names: str) -> str:
             parts.append(f"{reference} {verb} held-out text better than {others}: {need}")
         elif len(tested) == 1:
             between = f"these {_count(result)} models" if result.withheld else names
-            return f"No significant difference between {between} in how well they predict held-out text"
+            parts.append(f"no significant difference between {between} in how well they predict held-out text")
+            of_these = ""
         else:
             parts.append(f"no significant difference between {reference} and {others}")
-    sentence = "; ".join(parts)
-    if result.withheld:
-        return f"Of these {_count(result)} models, {sentence}"
-    return "N" + sentence[1:] if sentence.startswith("no significant") else sentence
+    start = _budget(result) + of_these
+    sentence = start + "; ".join(parts)
+    return sentence[0].upper() + sentence[1:] if start or sentence.startswith("no significant") else sentence
+
+
+def _budget(result: Result) -> str:
+    """What the judged models have in common, for the start of a sentence; empty if their settings differ."""
+    modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
+    return f"at {BUDGETS[mode]}, " if len(modes) == 1 and (mode := modes.pop()) else ""
 
 
 def _count(result: Result) -> str:
@@ -123,7 +137,7 @@ def detail(result: Result) -> str:
     compared = result.shown
     difference = f"{second} against {first}: {signed(compared.percent, 2)} % bits per byte"
     if compared.interval is None:
-        return f"{difference}; no interval, because one {compared.cluster} has all of the text.{_unequal(result)}"
+        return f"{difference}; no interval, because there are too few {compared.cluster}s.{_unequal(result)}"
     low, high = compared.interval
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
@@ -326,7 +340,7 @@ def _interval_of(gap: Gap, first: int, last: int) -> str:
 def _trend(gap: Gap) -> str:
     assert gap.slope is not None
     numbers = f"slope {_decimal(gap.slope.points, 2)} points per e-fold of FLOPs"
-    if gap.slope.interval is not None:
+    if gap.slope.interval is not None and (gap.slope.scatter or not gap.too_few):
         numbers += f", {100 * gap.confidence:g} % interval {' to '.join(_decimal(x, 2) for x in gap.slope.interval)}"
     if gap.slope.scatter:
         numbers += f", from the scatter of {len(gap.flops)} budgets around a line"
@@ -381,16 +395,16 @@ def worth_headline(answers: Mapping[str, Equivalent], reference: str) -> str:
         by.setdefault(equivalent.answer, []).append(name)
     if len(by.get("withheld", [])) == len(answers):
         return f"No verdict: {next(iter(answers.values())).reason}"
-    parts = []
+    parts, equal = [], "at equal cost of training and serving"
     if yes := by.get("yes"):
         saved = max(-(answers[name].percent or 0.0) for name in yes)
         most = "up to " if len(yes) > 1 else ""
-        cost = f"{most}{saved:.1f} % fewer bits per byte than {reference} at the same total cost"
+        cost = f"{most}{saved:.1f} % fewer bits per byte than {reference} {equal}"
         parts.append(f"{_listed(yes)} {_are(yes)} worth it: {cost}")
     if no := by.get("no"):
-        parts.append(f"{_listed(no)} {_are(no)} not worth it instead of {reference}")
+        parts.append(f"{_listed(no)} {_are(no)} not worth it instead of {reference} {equal}")
     if undecided := by.get("undecided"):
-        parts.append(f"{'u' if parts else 'U'}ndecided whether {_listed(undecided)} {_are(undecided)} worth it")
+        parts.append(f"{'u' if parts else 'U'}ndecided whether {_listed(undecided)} {_are(undecided)} worth it {equal}")
     if rest := [*by.get("withheld", []), *by.get("unknown", [])]:
         parts.append(f"{'n' if parts else 'N'}o verdict about {_listed(rest)}")
     return "; ".join(parts)

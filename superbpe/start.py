@@ -128,6 +128,11 @@ def _check_transition(n_kept: int, n_merges: int, vocab_size: int, tokenizer: To
             f"the transition {t} is outside the vocabulary: "
             f"with vocab_size={vocab_size} it must be from 256 to {256 + n_merges}"
         )
+    if t > have and (tokenizer.provenance.get("phase1") or {}).get("ran_out_of_pairs"):
+        raise UserError(
+            f"the text is too small: its pairs gave {have - 256} phase-1 merges, the transition {t} needs {n_kept}; "
+            f"use more text, or at most vocab_size={have}"
+        )
     if t > have:
         raise UserError(
             f"the transition {t} needs {n_kept} phase-1 merges, but the tokenizer has {have - 256}; "

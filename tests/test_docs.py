@@ -129,5 +129,5 @@ def test_every_option_exists():
 
 
 def test_the_comment_on_phase_1_of_the_python_page_is_true():
-    assert '**PHASE1["uw-2025"])  # pattern="superbpe", unit="line"' in (_ROOT / "docs" / "python.md").read_text()
-    assert PHASE1["uw-2025"] == {"pattern": "superbpe", "unit": "line"}
+    assert '**PHASE1["digits"])  # pattern="o200k", unit="document"' in (_ROOT / "docs" / "python.md").read_text()
+    assert PHASE1["digits"] == {"pattern": "o200k", "unit": "document"}

@@ -26,6 +26,7 @@ TOKENIZER = "folder or file in any known format, repository of the Hugging Face 
 TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
+_READING = {"format": None, "field": "text", "separator": None, "on_invalid_utf8": "error", "on_error": "error"}
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]B)\b", re.IGNORECASE)
 
@@ -171,8 +172,14 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
     """
     from tokenizer import Corpus, CorpusConfig
 
-    read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8", "on_error")}
+    read = {name: getattr(arguments, name) for name in _READING}
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
+
+
+def text_options(arguments: argparse.Namespace, paths: Sequence[str]) -> list[str]:
+    """The option `--text` of another command, and the options that say how `open_text` read these paths."""
+    given = [(name, getattr(arguments, name)) for name in _READING if getattr(arguments, name) != _READING[name]]
+    return ["--text", *paths, *(word for name, value in given for word in (f"--{name.replace('_', '-')}", value))]
 
 
 def open_any(source: str, **options: Any) -> Pretrained:

@@ -37,8 +37,6 @@ _QUIET_INTERVAL = 15.0
 # Seconds over which speed is measured, and between two measurements.
 _WINDOW, _SPACING = 30.0, 0.5
 
-_logger = logging.getLogger(__name__)
-
 # Wide enough for every table where no terminal limits the width. Python has no stdout if it was closed (`>&-`).
 _WIDTH = None if (sys.stdout is not None and sys.stdout.isatty()) or "COLUMNS" in os.environ else 160
 console = Console(highlight=False, width=_WIDTH)
@@ -200,13 +198,9 @@ def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
     """
     if written:
         console.print(Text(f"wrote: {', '.join(map(str, written))}"), soft_wrap=True)
-    if then:
-        console.print(Text(f"next:  superbpe {' '.join(map(_quoted, then))}"), soft_wrap=True)
-
-
-def _quoted(word: Path | str) -> str:
-    """A word for the shell; a name in capitals that the user replaces stays as it is."""
-    return str(word) if str(word).isupper() else shlex.quote(without_credentials(word))
+    if then:  # a name in capitals, which the user replaces, stays as it is
+        words = (str(word) if str(word).isupper() else shlex.quote(without_credentials(word)) for word in then)
+        console.print(Text(f"next:  superbpe {' '.join(words)}"), soft_wrap=True)
 
 
 def print_table(
@@ -305,8 +299,7 @@ class Reporter:
     def stage(self, name: str) -> Iterator[None]:
         """Show the progress of one step while the block runs; without a terminal, every `_QUIET_INTERVAL` seconds."""
         with self._lock:
-            self._stage, self._spoke = name, time.monotonic()
-            self._note = ""
+            self._stage, self._note, self._spoke = name, "", time.monotonic()
             self._reset("", 0, None)
         try:
             if self._may_draw:
@@ -355,7 +348,7 @@ class Reporter:
 
     def detail(self, text: str) -> None:
         """Write a line that only a developer needs to the log."""
-        _logger.info(text.strip())
+        logging.getLogger(__name__).info(text.strip())
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
         """Print that a step is done or reused."""

@@ -69,8 +69,8 @@ def summarize(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Reco
     facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
     facts += [f"{unfinished} of {n_cells} cells did not finish"] if unfinished else []
     if facts:
-        remedy = f"{'; '.join(facts)}; the same command repeats only what is missing"
-        stderr.print(Text(remedy), style="red", soft_wrap=True)
+        facts[-1] += "; the same command repeats only what is missing"
+        stderr.print(Text("; ".join(facts)), style="red", soft_wrap=True)
     return cells
 
 

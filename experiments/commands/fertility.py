@@ -25,6 +25,7 @@ from experiments.cli.arguments import (
     open_any,
     open_text,
     out_folder,
+    text_options,
     tokenizers_of,
 )
 from experiments.cli.console import Reporter, finish
@@ -132,7 +133,10 @@ def run(arguments: argparse.Namespace) -> None:
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     first = next(named(entry)[1] for entry in arguments.given if not _is_text(entry))
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", first])
+    finish(
+        *(arguments.out / name for name in (PAGE, TABLE, NUMBERS)),
+        then=["inspect", first, *text_options(arguments, [named(entry)[1] for entry in entries])],
+    )
 
 
 def _is_text(entry: str) -> bool:

@@ -25,7 +25,7 @@ from experiments.cli.arguments import (
     tokenizers_of,
     whole,
 )
-from experiments.cli.console import finish, print_table
+from experiments.cli.console import finish, print_table, si
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.vocabulary import Side
 from superbpe.inspection import history
@@ -79,7 +79,10 @@ def run(arguments: argparse.Namespace) -> None:
             vocabulary.side(label, path, tokenizer, batches, alpha=arguments.alpha)
             for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
         ]
-        report = vocabulary.gather(sides, ", ".join(arguments.text) or None)
+        measured, text = sides[0].measured, ", ".join(arguments.text)
+        if measured is not None and measured.bytes >= arguments.max_bytes:
+            text += f", of which the first {si(measured.bytes)}B (--max-bytes)"
+        report = vocabulary.gather(sides, text or None)
         written = _write(arguments, report, sides)
         _print(report)
         if arguments.history:
@@ -122,7 +125,8 @@ def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequenc
 
 def _print(report: dict[str, Any]) -> None:
     rows = report["tokenizers"]
-    print_table(report["title"], ["", *(row["label"] for row in rows)], vocabulary.numbers(report))
+    measured = f", measured on {report['text']}" if report["text"] else ""
+    print_table(report["title"] + measured, ["", *(row["label"] for row in rows)], vocabulary.numbers(report))
     if report["superwords"]["n"]:
         kinds = [
             [

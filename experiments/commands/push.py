@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, add_tokenizer, open_exact, out_folder
-from experiments.cli.console import finish
+from experiments.cli.console import console, finish
 from tokenizer.errors import UserError
 from tokenizer.external.opening import is_repository_id
 from tokenizer.external.push import push
@@ -25,7 +25,7 @@ def parser() -> Parser:
     add = options.add_argument
     add_tokenizer(options)
     add("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
-    add("--to", type=Path, metavar="FOLDER", help="write the files into a new folder, do not upload")
+    add("--to", type=Path, metavar="FOLDER", help="write the files into a new folder instead of uploading")
     add("--license", help="license for the card, such as apache-2.0 (left to you)")
     add("--private", action="store_true", default=None, help="create a private repository")
     return options
@@ -42,5 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
         pushed = push(
             tokenizer, arguments.repository, to=arguments.to, license=arguments.license, private=arguments.private
         )
+    if arguments.to is not None:
+        console.print("nothing was uploaded; the next command uploads to huggingface.co")
     uploading = ["push", arguments.tokenizer, arguments.repository, "--license", "LICENSE"]
     finish(pushed, then=["inspect", arguments.repository] if arguments.to is None else uploading)

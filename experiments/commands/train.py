@@ -12,6 +12,7 @@ from experiments.cli.arguments import (
     open_text,
     out_folder,
     size,
+    text_options,
     transition,
     whole,
 )
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
             tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
-    finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])
+    finish(arguments.to, then=["inspect", arguments.to, *text_options(arguments, arguments.text)])
 
 
 def _rules(arguments: argparse.Namespace) -> Rules | None:

@@ -71,26 +71,28 @@ def next_step(
     units = max([n_units, *(pair.clusters for pair in needed)])
     if one.too_few:
         units = max(units, math.ceil(fewest / max(one.effective_clusters, 1) * n_units))
-    changes, whats, seconds = [], [], 0.0
+    changes, whats, yours, seconds = [], [], "", 0.0
     if seeds > one.n_seeds:
         changes.append(f"lm.n_seeds={seeds}")
         whats.append(f"train {seeds} seeds instead of {one.n_seeds}")
         seconds = seed_seconds * (seeds - one.n_seeds)
     if units > n_units:
-        what = f"hold out about {units:,} {unit}s instead of {n_units:,}"
+        more = f"hold out about {units:,} {unit}s instead of {n_units:,}"
         sample = settings.get("corpus.heldout_sample", 1.0) * units / n_units
         share = (settings.get("corpus.heldout_fraction") or math.inf) * units / n_units
         if unit == SOURCE:
-            what += "; if the sources are parts of one collection, eval.cluster=document compares documents instead"
+            yours = f"{more} (or set eval.cluster=document, if the sources are arbitrary parts of one collection)"
         elif sample <= 1:
             changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")
+            whats.append(more)
         elif share <= _MOST_HELDOUT and not settings.get("corpus.heldout_paths"):
             changes.append(f"corpus.heldout_fraction={math.ceil(100 * share) / 100:g}")
-            what += ", which changes the training text"
+            whats.append(f"{more}, which changes the training text")
             seconds = seed_seconds * seeds
         else:
-            what += " with corpus.heldout_paths"
-        whats.append(what)
+            yours = f"{more} with corpus.heldout_paths"
+    if yours:  # the command cannot name the user's further text
+        whats.append(yours + ", which this command leaves to you" * bool(changes))
     if not whats:
         return None
     why = f"to show a difference of {100 * DETECTABLE:g} % with a probability of 80 %"

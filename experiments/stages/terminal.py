@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.console import percent_change, si
 from experiments.stages.contamination import sentence
-from experiments.verdict import at_scale, detail, verdict
+from experiments.verdict import BUDGETS, at_scale, detail, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,12 +53,9 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     """
     for arm in result.arms:
         context.tracker.log(f"result/{arm.key}", {**arm.scores.save(), "flops": arm.lm.contents.summary.flops})
-    what = mode.removeprefix("equal_")
-    names = {"flops": "FLOPs of training", "deployed_flops": "FLOPs of training the deployed model"}
-    equal = names.get(what, f"{what} of training" + " text" * (what == "bytes"))
     say = context.reporter.say
     say("")
-    context.reporter.table(f"Held-out text, equal {equal}", *result_table(result))
+    context.reporter.table(f"Held-out text, {BUDGETS[mode]}", *result_table(result))
     say(verdict(result), style="bold")
     say(detail(result))
     if result.overlap is not None:

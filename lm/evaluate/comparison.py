@@ -170,7 +170,7 @@ class Comparison(Difference):
         bits_per_byte_a: Bits per byte of A, mean over its seeds.
         bits_per_byte_b: Bits per byte of B, mean over its seeds.
         percent: The difference, mean over the seeds; negative means that B is better.
-        interval: Its interval at `level`; None if a single document (or source) has all of the text.
+        interval: Its interval at `level`; None with too few documents (or sources).
         n_documents: Number of documents.
         by_seed: Difference of each pair of runs.
         p_value: Two-sided p-value against no difference, corrected like `level`; None without an interval.
@@ -280,16 +280,13 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     and documents as in `compare`.
     """
     evaluations = _runs(runs)
-    summary = evaluations[0].summary()
-    values = [evaluation.bits_per_byte for evaluation in evaluations]
+    base, values = evaluations[0], [evaluation.bits_per_byte for evaluation in evaluations]
+    interval = _interval(base.ratio([run.text_nats for run in evaluations]), base, base.config.confidence)
+    summary = base.summary() | {"bits_per_byte_interval": interval and list(interval)}
     if len(values) == 1:
         return summary
-    base = evaluations[0]
-    mean = float(np.mean(values))
-    interval = base.ratio([run.text_nats for run in evaluations]).known_interval(base.config.confidence)
     return summary | {
-        "bits_per_byte": mean,
-        "bits_per_byte_interval": None if interval is None else list(interval),
+        "bits_per_byte": float(np.mean(values)),
         "eos_nats_per_document": float(np.mean([run.eos_nats.mean() for run in evaluations])),
         "seeds": {"bits_per_byte": values, "standard_deviation": float(np.std(values, ddof=1))},
     }
@@ -323,7 +320,7 @@ def _comparison(
     """Describe a comparison; `family` is the number of comparisons that are tested together, 0 if this one is not."""
     base = first[0]
     level = family_level(base.config.confidence, family)
-    interval = ratio.known_interval(level)
+    interval = _interval(ratio, base, level)
     described: dict[str, Any] = {}
     if interval is not None:
         described = {"document_error": math.sqrt(ratio.unit_variance), "needed": ratio.needed(100 * DETECTABLE, level)}
@@ -347,6 +344,10 @@ def _comparison(
         barred=barred,
         **described,
     )
+
+
+def _interval(ratio: Ratio, scored: Evaluation, confidence: float) -> tuple[float, float] | None:
+    return ratio.known_interval(confidence) if enough(ratio.effective_units, scored.cluster()[0]) else None
 
 
 def _runs(runs: Runs) -> list[Evaluation]:

@@ -42,7 +42,7 @@ class Equivalent(NamedTuple):
         flops: Training FLOPs of the arm; None if it is not measured.
         bits_per_byte: Bits per byte of the arm there.
         percent: Difference in percent of the reference's bits per byte there; negative is better.
-        interval: Its interval; None if one document has all of the text.
+        interval: Its interval; None with too few documents (or sources).
     """
 
     answer: Answer
@@ -110,7 +110,7 @@ def answered(gap: Gap, at: Place, change: Ratio, bits_per_byte: float) -> Equiva
         change: The difference there.
         bits_per_byte: Bits per byte of the arm there.
     """
-    interval = change.known_interval(gap.level)
+    interval = None if gap.intervals is None else change.known_interval(gap.level)
     answer: Answer = "undecided"
     if gap.withheld:
         answer = "withheld"

@@ -71,7 +71,7 @@ class Gap(Difference):
         reference: Name of the reference.
         flops: Training FLOPs of the budgets (the reference's `Points.flops`).
         percent: Gap at each budget, mean over the seeds.
-        intervals: Interval of each; None if one document has all of the text.
+        intervals: Interval of each; None with too few documents (or sources).
         signs: For each budget, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_arms`.
         slope: Slope over the budgets, at the level `confidence`; None with a single one.
         crossings: Changes of sign between budgets.
@@ -176,26 +176,25 @@ def _gap(
     level = confidence if barred else level
     percent = tuple(float(ratio.value) for ratio in at_budgets)
     intervals = tuple(interval for ratio in at_budgets if (interval := ratio.known_interval(level)) is not None)
-    complete, effective, n_seeds = len(intervals) == n, float(last.effective_units), len(arm.seeds)
-    decides = not barred and complete and enough(effective, cluster)
+    intervals = intervals if len(intervals) == n and enough(last.effective_units, cluster) else ()
     return Gap(
         arm=arm.name,
         reference=reference.name,
         flops=tuple(map(float, reference.flops)),
         percent=percent,
-        intervals=intervals if complete else None,
-        signs=_shown(intervals) if decides else (0,) * n,
+        intervals=intervals or None,
+        signs=_shown(() if barred else intervals) or (0,) * n,
         confidence=confidence,
         level=level,
-        n_seeds=n_seeds,
+        n_seeds=len(arm.seeds),
         n_clusters=last.n_units,
-        effective_clusters=effective,
+        effective_clusters=float(last.effective_units),
         cluster=cluster,
         barred=barred,
         slope=_slope(estimates[n], reference.flops, percent, confidence) if n > 1 else None,
-        crossings=_crossings(reference.flops, percent, intervals if decides else ()),
-        needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if complete else None,
-        pooled=pooled if arm.name in pooled and last.seed_degrees >= n_seeds else (),
+        crossings=_crossings(reference.flops, percent, () if barred else intervals),
+        needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if intervals else None,
+        pooled=pooled if arm.name in pooled and last.seed_degrees >= len(arm.seeds) else (),
     )
 
 

@@ -27,6 +27,10 @@ def test_the_verdict_is_a_sentence():
         (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ):
         assert verdict(result(difference, apart=apart)).startswith(sentence)
+    equal = result(0.1, apart=False)
+    for each in equal.arms:
+        each.arm.settings["budget.mode"] = "equal_flops"
+    assert verdict(equal).startswith("At equal training compute, no significant difference between BPE and SuperBPE")
 
 
 def test_fewer_than_three_seeds_name_no_better_tokenizer():
@@ -64,7 +68,7 @@ def test_the_detail_says_what_the_interval_holds():
     clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
     assert "the 40 sources of 1,000 held-out documents, which count as 17.2 of equal size" in clustered
     alone = compared(-0.2, interval=None, n_documents=1)
-    assert "no interval, because one document has all of the text" in detail(Result(result(-0.2).arms, {(0, 1): alone}))
+    assert "no interval, because there are too few documents" in detail(Result(result(-0.2).arms, {(0, 1): alone}))
 
 
 def test_the_detail_says_what_else_differs():
@@ -184,7 +188,8 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
     (priced,) = Study(arms, HeldOut.of(SIZES, SOURCES)).at(Deployment())[1:]
     assert worth_headline({"lower": priced.equivalents["decode"]}, "ref") == "No verdict: lower changes or loses text"
     answers = {name: Equivalent(name, "", percent=-3.25) for name in ("yes", "no", "undecided", "unknown")}
+    equal = "at equal cost of training and serving"
     assert worth_headline(answers, "bpe") == (
-        "yes is worth it: 3.2 % fewer bits per byte than bpe at the same total cost; no is not worth it instead of "
-        "bpe; undecided whether undecided is worth it; no verdict about unknown"
+        f"yes is worth it: 3.2 % fewer bits per byte than bpe {equal}; no is not worth it instead of bpe {equal}; "
+        f"undecided whether undecided is worth it {equal}; no verdict about unknown"
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from superbpe import PRESETS, Rules, train_superbpe
 from tests.properties import examples
 from tests.superbpe.oracle import CORPORA, RULES, SMALL_RULES, SPECIALS, batches, expected_lists, pairs, small, train
-from tokenizer import definition, patterns, train_bpe
+from tokenizer import UserError, definition, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -84,6 +84,10 @@ def test_running_out_of_pairs_warns_and_is_recorded(phase1):
         tokenizer = train_superbpe(phase1, batches(["a b c"]), vocab_size=901, transition=356, rules=Rules())
     assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] is True
     assert tokenizer.vocab_size < 901
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        short = train_bpe(["a b c"], 400)
+    with pytest.raises(UserError, match="the text is too small: its pairs gave 2 phase-1 merges"):
+        train_superbpe(short, ["a b c"], vocab_size=400, transition=300, rules=Rules())
 
 
 def test_no_superword_exceeds_the_longest_token():

@@ -85,6 +85,14 @@ def test_without_a_setting_the_change_is_named():
     ):
         step = next_step([_compared(**FEW | changes)], SETTINGS | settings, "superbpe pipeline", 100.0)
         assert (step.command, what in step.what) == ("", True)
+    step = next_step(
+        [_compared(too_few=True, effective_clusters=4.0, cluster="source", n_seeds=1)],
+        SETTINGS,
+        "superbpe pipeline",
+        100.0,
+    )
+    assert step.command == "superbpe pipeline lm.n_seeds=3"
+    assert step.what.endswith(", which this command leaves to you")
 
 
 def test_a_settled_or_barred_comparison_has_no_next_step():

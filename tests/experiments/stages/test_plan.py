@@ -61,11 +61,11 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
     plans = planned(monkeypatch, [BYTES, "budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.seed=7", "lm.sizes=[3,2]"])
     assert len(plans) == 2 * 2 * 2 * 2
     assert [str(run) for run in list(plans)[:3]] == [
-        "bpe (2 layers, seed 7, 4.1M)",
-        "bpe (2 layers, seed 7, 8.19M)",
-        "superbpe (2 layers, seed 7, 4.1M)",
+        "bpe (2 layers, seed 7, budget 4.1M)",
+        "bpe (2 layers, seed 7, budget 8.19M)",
+        "superbpe (2 layers, seed 7, budget 4.1M)",
     ]
-    assert str(Run("bpe", 1, 0, 12_000_000)) == "bpe (1 layer, seed 0, 12M)"
+    assert str(Run("bpe", 1, 0, 12_000_000)) == "bpe (1 layer, seed 0, budget 12M)"
     assert len({str(run_) for run_ in plans}) == len(plans)
     for run_, settings in plans.items():
         assert (settings.seed, settings.train_bytes) == (run_.seed, run_.budget)
@@ -135,4 +135,4 @@ def test_runs_are_equal_in_flops(tiny, tmp_path, capsys):
     names = {"bytes", "tokens", "steps", "flops", "epochs", "parameters_total", "parameters_non_embedding"}
     assert len(done) == 2
     assert all(names <= set(row) for row in done)
-    assert "equal FLOPs of training" in capsys.readouterr().out
+    assert "equal training compute" in capsys.readouterr().out
