@@ -10,7 +10,6 @@ use pyo3::types::PyString;
 
 use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
-use super::texts::utf8;
 use crate::runtime::interrupt::poll;
 use crate::text::filter::{Filter, Split};
 use crate::text::overlap::{Found, Overlap};
@@ -293,4 +292,13 @@ impl Reader {
         let skipped = reader.skipped().iter();
         skipped.map(|(path, found)| (path.display().to_string(), found.count, found.places.clone())).collect()
     }
+}
+
+/// The UTF-8 of text number `i` of a batch. If it is not a string or has lone surrogates, `check_text` says so.
+pub fn utf8<'a>(i: usize, text: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
+    let string = text.cast::<PyString>().map_err(PyErr::from).and_then(|text| text.to_str());
+    string.map(str::as_bytes).or_else(|error| {
+        text.py().import("tokenizer.documents")?.call_method1("check_text", (text, format!("text {i}")))?;
+        Err(error)
+    })
 }

@@ -2,10 +2,11 @@
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyList;
 
+use super::arrays;
 use super::calls::{brief, detached};
-use super::{arrays, text::Batch};
+use super::text::{utf8, Batch};
 use crate::text::documents::{check_utf8, slices};
 
 /// Documents from Python.
@@ -46,13 +47,4 @@ impl Texts<'_> {
             }
         }
     }
-}
-
-/// The UTF-8 of text number `i` of a batch. If it is not a string or has lone surrogates, `check_text` says so.
-pub fn utf8<'a>(i: usize, text: &'a Bound<'_, PyAny>) -> PyResult<&'a [u8]> {
-    let string = text.cast::<PyString>().map_err(PyErr::from).and_then(|text| text.to_str());
-    string.map(str::as_bytes).or_else(|error| {
-        text.py().import("tokenizer.documents")?.call_method1("check_text", (text, format!("text {i}")))?;
-        Err(error)
-    })
 }
