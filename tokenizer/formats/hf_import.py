@@ -44,6 +44,8 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
     with reading(path):
         if "model" not in found:  # the JSON of another program, such as a vocab.json
             raise Unsupported(f"is not a tokenizer.json: it has no 'model'; {REMEDY}")
+        if wrong := [part for part in _PARTS if not isinstance(found.get(part), dict | None)]:
+            raise Unsupported(f"is damaged: {wrong[0]!r} is {quoted(found[wrong[0]])}, not an object")
         options = found["model"]
         _check_options(options)
         forms = _forms(found.get("normalizer"))
