@@ -5,7 +5,7 @@ Training reads the text several times, so a text that can be read only once is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,6 +16,8 @@ from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 
+MOST_BYTES = 1 << 32
+"""Limit of the text of an iterator."""
 MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
 
 
@@ -97,7 +99,23 @@ def opened(text: Text | Source | Sequence[Source], *, field: str = "text") -> Se
         text: one text, or sources.
         field: field that holds the text of rows and of records in files.
     """
-    return [replace(source, batches=texts.rereadable(source.batches, field=field)) for source in sources_of(text)]
+    return [replace(source, batches=_rereadable(source.batches, field)) for source in sources_of(text)]
+
+
+def _rereadable(text: Text, field: str) -> Callable[[], Iterator[_native.Batch]]:
+    """A function that returns the batches of a text from the start on each call. An iterator is read into memory."""
+    if not isinstance(text, Iterator):
+        return partial(texts.batches, text, field=field)
+    batches, n_bytes = [], 0
+    for batch in texts.batches(text, field=field):
+        batches.append(batch)
+        n_bytes += batch.n_bytes
+        if n_bytes > MOST_BYTES:
+            raise UserError(
+                f"the text is an iterator, which is kept in memory, and has more than {MOST_BYTES >> 30} GiB: pass a "
+                "function that returns it from the start on each call, or a Corpus of files"
+            )
+    return partial(texts.batches, batches)
 
 
 def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:

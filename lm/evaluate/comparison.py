@@ -364,7 +364,7 @@ def _check_comparable(a: Evaluation, b: Evaluation) -> None:
     one, two = (dataclasses.replace(run.config, batch_tokens=1) for run in (a, b))
     if one != two:
         raise UserError(f"the two evaluations have different settings ({a.config} and {b.config}); use the same")
-    (_, group_a), (_, group_b) = a.cluster(), b.cluster()
+    group_a, group_b = a.cluster()[1], b.cluster()[1]
     if (group_a is None) != (group_b is None) or (
         group_a is not None and group_b is not None and not np.array_equal(group_a.index, group_b.index)
     ):

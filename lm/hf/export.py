@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from lm.hf.export_check import probes, validate
 from lm.model.weights import model_tensors, write_tensors
-from tokenizer import formats
 from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
 from tokenizer.formats.folder import save
-from tokenizer.formats.hf import TEMPLATE, hf_config
+from tokenizer.formats.hf import HF_FILE, TEMPLATE, hf_config
 from tokenizer.tokenizer import Tokenizer, byte_level_bpe
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
         config = hf_config(tokenizer) | {"model_max_length": model.context_tokens}
         config |= dict.fromkeys(("bos_token", "eos_token", "pad_token"), tokenizer.end_of_text)
         save(_beginning_documents(tokenizer), folder, config)
-    if (folder / formats.HF_FILE).exists():
+    if (folder / HF_FILE).exists():
         return ""
     why = str(caught[0].message) if caught else "no tokenizer.json can express a two-pass tokenizer"
     return f"{why}; AutoTokenizer fails on this folder, and gives the right ids after `tokenizer.hf.register()`"

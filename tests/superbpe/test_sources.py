@@ -158,6 +158,12 @@ def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
     assert found.provenance["phase2"]["corpus_documents"] == len(english)
 
 
+def test_a_long_iterator_is_rejected(phase1, english, monkeypatch):
+    monkeypatch.setattr("superbpe.sources.MOST_BYTES", 1 << 10)
+    with pytest.raises(UserError, match="kept in memory, and has more than"):
+        train(phase1, iter(english), RULES["uw-2025"])
+
+
 def test_mistakes_with_the_arguments_are_named(phase1, english):
     with pytest.raises(UserError, match=r"phase 2 starts from a Tokenizer, not from a list: write train_superbpe\("):
         train(english, phase1, RULES["uw-2025"])

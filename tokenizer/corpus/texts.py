@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -100,11 +99,3 @@ def _checked(batch: object) -> _native.Batch:
     if not isinstance(batch, _native.Batch):
         raise UserError(f"the text contains {type(batch).__name__} after a Batch; pass batches only")
     return batch
-
-
-def rereadable(text: Text, *, field: str = "text") -> Callable[[], Iterator[_native.Batch]]:
-    """A function that returns the batches of a text from the start on each call.
-
-    An iterator, which can be read only once, is read into memory.
-    """
-    return partial(batches, list(batches(text, field=field)) if isinstance(text, Iterator) else text, field=field)
