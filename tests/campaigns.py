@@ -277,7 +277,8 @@ def parsed(lines: list[bytes]) -> tuple[list[str], bool]:
     found, wrong = [], False
     for line in (line for number, line in enumerate(lines) if line.strip()):
         try:
-            text = json.loads(line.decode("utf-8-sig" if line is lines[0] else "utf-8"))["text"]
+            decoded = line.decode("utf-8-sig" if line is lines[0] else "utf-8")
+            text = json.loads(decoded, strict=False)["text"]  # control characters in strings are read
             found += [text] if text.encode() else []
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             wrong = True
