@@ -140,7 +140,7 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
         near = did_you_mean(repository, [path.name for path in Path().glob("*")])
         raise UserError(
             f"{what}{near} is neither a local file or folder nor in the cache of huggingface_hub, and cannot be "
-            f"downloaded ({shortened(error)}); check the name and the network, accept the terms at "
+            f"downloaded ({shortened(error.__cause__ or error)}); check the name and the network, accept the terms at "
             f"https://huggingface.co/{repository} if it is gated, and run `hf auth login` if it is private"
         ) from None
     return Path(folder), Path(folder).name
