@@ -1,6 +1,6 @@
 """The specification of byte-level BPE in plain Python. Every fast implementation must give the same results.
 
-- `text`: cutting text into pretokens by special strings, units and the pattern, and counting them.
+- `text`: the held-out split; cutting text into pretokens by special strings, units and the pattern; counting them.
 - `naive`: training by its definition.
 - `encoding`: one-pass encoding, and two-pass encoding: phase-1 merges, then phase-2 merges.
 """
@@ -27,5 +27,5 @@ from tokenizer.reference.naive import (
     train_naive,
     train_words,
 )
-from tokenizer.reference.text import boundaries, count_pretokens, cut_at_special, cut_into_units, split
+from tokenizer.reference.text import boundaries, count_pretokens, cut_at_special, cut_into_units, is_chosen, split
 from tokenizer.train.bpe import TIE_BREAKS

@@ -1,4 +1,4 @@
-"""Cutting text by special strings, then units, then the pattern, and counting the pieces."""
+"""The held-out split; cutting text by special strings, then units, then the pattern, and counting the pieces."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import regex
+import xxhash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,3 +86,12 @@ def count_pretokens(
             for part in cut_into_units(text, unit):
                 counts.update(piece.encode() for piece in split(part, pattern))
     return counts
+
+
+def is_chosen(document: str, fraction: float, salt: str) -> bool:
+    """Whether a document is held out, or in a sample: a coin that its text and the salt determine.
+
+    With `heldout_near_duplicates` the smallest hash of its sequences of words takes the place of the text.
+    """
+    hashed = xxhash.xxh3_64_intdigest(document.encode(), seed=xxhash.xxh3_64_intdigest(salt.encode()))
+    return hashed >> 11 < fraction * (1 << 53)

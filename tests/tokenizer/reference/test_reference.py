@@ -10,7 +10,7 @@ from experiments.benchmarks import ladder
 from tests.parity.peers import hf_model, hf_trained
 from tests.properties import examples
 from tests.tokenizer.train.small import pairs
-from tokenizer import reference
+from tokenizer import Batch, _native, reference
 from tokenizer.definition import unprintable
 from tokenizer.reference import TIE_BREAKS, byte_alphabet, count_pretokens, encode, encode_two_pass, replace_pair, split
 
@@ -233,3 +233,12 @@ def test_lowest_ids_is_the_tie_break_of_hf_tokenizers(pattern):
 def test_the_last_rank_of_a_pair_listed_twice_counts():
     assert reference.ranks_of([(b"a", b"b"), (b"b", b"c"), (b"a", b"b")]) == {(b"a", b"b"): 2, (b"b", b"c"): 1}
     assert reference.merge_by_rank([b"a", b"b", b"c"], {(b"a", b"b"): 2, (b"b", b"c"): 1}) == [b"a", b"bc"]
+
+
+def test_documents_are_held_out_by_a_hash_of_their_text():
+    documents = [f"{i} {topic}" for i, topic in enumerate(topics.values())]
+    chosen = [text for text in documents if reference.is_chosen(text, 0.3, "salt")]
+    keep = _native.DocumentFilter(split="heldout", heldout_fraction=0.3, heldout_salt="salt")
+    batch, _ = keep.apply(Batch.from_texts(documents))
+    assert [batch.text(i) for i in range(len(batch))] == chosen
+    assert 0 < len(chosen) < len(documents)
