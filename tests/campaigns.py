@@ -275,9 +275,11 @@ def corpora(_: Experiment, rng: random.Random) -> str:
 def parsed(lines: list[bytes]) -> tuple[list[str], bool]:
     """Documents of the lines by Python's parser, and whether a line is not a document with a text in UTF-8."""
     found, wrong = [], False
-    for line in (line for number, line in enumerate(lines) if line.strip()):
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
         try:
-            decoded = line.decode("utf-8-sig" if line is lines[0] else "utf-8")
+            decoded = line.decode("utf-8" if number else "utf-8-sig")
             text = json.loads(decoded, strict=False)["text"]  # control characters in strings are read
             found += [text] if text.encode() else []
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
