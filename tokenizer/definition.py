@@ -296,6 +296,8 @@ class Definition:
 
     def with_special_tokens(self, strings: Sequence[str]) -> Definition:
         """Make strings special tokens. An added token keeps its id; strings that are no tokens get new ids."""
+        if self.special_tokens.keys() >= set(strings):
+            return self
         ids, added, new = self.special_tokens.copy(), dict(self.preparation.added_tokens), count(self.vocab_size)
         for string in strings:
             if string not in ids:

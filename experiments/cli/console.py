@@ -70,7 +70,7 @@ def si(value: float, digits: int = 3) -> str:
     >>> si(94_200_000), si(512), si(0)
     ('94.2M', '512', '0')
     """
-    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for limit, suffix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit * 0.9995:
             return f"{value / limit:.{digits}g}{suffix}"
     return f"{value:.{digits}g}"

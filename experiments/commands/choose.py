@@ -34,6 +34,7 @@ from experiments.fertility import measures
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.fertility.tallies import read, tally, text_of
+from experiments.fertility.trained_on import trained_on
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import SOURCE
@@ -107,6 +108,12 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--reference {arguments.reference!r} is not a tokenizer; the names are {', '.join(names)}")
     existing = {name: open_any(path) for name, path in paths.items()}
     corpus = text_of(arguments, arguments.text)
+    for name, loaded in existing.items():
+        if seen := trained_on(loaded.tokenizer, corpus.files):
+            raise UserError(
+                f"--against {name}: it was trained on {seen[0]}, so it would seem too good for this text; give text "
+                "that it has not seen, or leave it out"
+            )
     share = min(HELD_OUT, float(f"{HELD_OUT_BYTES / max(sum(corpus.sizes()), 1):.2g}"))
     corpus = Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))
     split = {
@@ -190,6 +197,12 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
         reporter.say(f"comparing their models takes about {duration(report['bakeoff']['seconds'])} on two cores")
+    if "eval.cluster=document" in report["bakeoff"]["command"]:
+        reporter.say(
+            "the text has too few sources for a verdict by sources, so the next command takes documents to be "
+            "independent (eval.cluster=document); for files of different kinds of text its intervals are too narrow",
+            style="yellow",
+        )
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=report["bakeoff"]["command"])
 
 

@@ -31,13 +31,14 @@ from experiments.cli.arguments import (
 from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
 from experiments.fertility.tallies import SOURCE, read, tally, text_of
+from experiments.fertility.trained_on import recorded_text
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
 from tokenizer import UserError
 from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.durable import write_json, write_whole
-from tokenizer.files import digest, weighted
+from tokenizer.files import digest
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -157,12 +158,10 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
         corpora = [open_text(arguments, [text]) for of, text in training if of in (None, name)]
         trained_on = None
         if not corpora:  # the training text that the tokenizer's own folder names, if it can still be read
-            about = getattr(loaded.tokenizer, "provenance", {})
-            phases = [about.get(phase) for phase in ("phase1", "phase2", "choose")]
-            recorded = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
-            trained_on = [weighted(str(entry), "text")[0] for entry in dict.fromkeys(recorded)] or None
+            trained_on = recorded_text(loaded.tokenizer) or None
             with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
-                share = about.get("choose", {}).get("heldout_fraction", 0.0)
+                split = getattr(loaded.tokenizer, "provenance", {}).get("choose", {})
+                share = split.get("heldout_fraction", 0.0)
                 corpora = [open_text(arguments, trained_on, heldout_fraction=share)] if trained_on else []
         files = [corpus.source(file) for corpus in corpora for file, _ in corpus.files]
         arms.append(Arm(name, loaded, corpora, files or trained_on))

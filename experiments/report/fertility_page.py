@@ -55,7 +55,7 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
     text, reference = report["text"], report["reference"]
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
     header = ["tokenizer", "tokens", "bytes per\ntoken", "tokens per\nword", f"tokens against\n{reference}"]
-    header += ["vocabulary\nused", f"Rényi efficiency\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]
+    header += ["vocabulary", f"Rényi efficiency\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]
     compared = []
     for arm in report["tokenizers"]:
         row, superwords = overall[arm["name"]], f"\n{arm['superwords']:,} superwords" if arm["superwords"] else ""

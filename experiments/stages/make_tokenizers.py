@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.fertility.trained_on import trained_on
 from experiments.results import TokenizerFolder
 from experiments.stages import phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
@@ -102,7 +103,14 @@ def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
 
 
 def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text) -> None:
-    """Raise a UserError if this run would score text by which `superbpe choose` trained or chose the tokenizer."""
+    """Raise a UserError if this run would score text on which the tokenizer was trained, or by which it was chosen."""
+    corpus = text.corpus
+    if seen := trained_on(tokenizer, corpus.heldout_files or corpus.files):
+        raise UserError(
+            f"arms.{arm.name}: {arm.source} was trained on {seen[0]}, of which this run holds documents out, so its "
+            "score would be too good; name text that no tokenizer has seen with corpus.heldout_paths=[FILE,...], or "
+            f"let this run train it: arms.{arm.name}.recipe=bpe or superbpe instead of a file"
+        )
     split = getattr(tokenizer, "provenance", {}).get("choose")
     if split is None or (split["corpus"] == text.hash and text.corpus.config.heldout_sample <= split["test_share"]):
         return

@@ -81,6 +81,15 @@ def test_names_of_arms_are_plain_words_and_files_are_not_asked_for_on_the_hub(ti
     assert "arms.x.file=org/tokenizr does not exist" in mistake("pipeline", "--until", "train-bpe", *tiny, *absent)
 
 
+def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, corpus, tmp_path, mistake):
+    assert main.run(["train", str(corpus), "--vocab-size", "400", "--to", str(tmp_path / "mine")]) == 0
+    arms = [*tiny, "arms=[bpe,mine]", f"arms.mine.file={tmp_path / 'mine'}"]
+    assert f"was trained on {corpus}" in mistake("pipeline", "--until", "train-bpe", *arms)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "unseen"}\n')
+    assert run("train_bpe", [*arms, "corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]) == 0
+
+
 def test_cfg_job_shows_every_arm(tiny):
     command = [sys.executable, "-m", "experiments", "pipeline", "--cfg", "job", *tiny]
     command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]

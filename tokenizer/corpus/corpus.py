@@ -211,23 +211,25 @@ class Corpus:
 
     def _why_empty(self, split: Split) -> str:
         """Error message for a split without documents."""
-        config = self.config
+        config, lacking = self.config, []
         where = config.dataset or config.places
+        if config.score_field is not None:
+            lacking.append(f"those without a number in score_field={config.score_field} do not pass: check its name")
+        if self.skipped.count:
+            lacking.append(self.skipped.sentence())
         if split == "heldout" and not config.heldout_paths and config.heldout_sample == 1:
-            return (
+            why = (
                 f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
                 "A .txt file is one document unless separator=STRING names the string between documents; or name files "
                 "of held-out text with heldout_paths=[FILE,...]"
             )
+            return "; ".join([why, *lacking])
         settings = asdict(config).items()
-        chosen = [f"{name}={value}" for name, value in settings if name in _CHOOSING and value != _DEFAULTS[name]]
-        why = f"none passes {', '.join(chosen)}" if chosen else "all are empty"
-        if config.score_field is not None:
-            why += f" (documents without a number in score_field={config.score_field} do not pass: check its name)"
-        if self.skipped.count:
-            why += f"; {self.skipped.sentence()}"
-        return f"the corpus is empty: of the documents of {where}, {why}"
+        names = [name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")]
+        chosen = [f"{name}={value}" for name, value in settings if name in names and value != _DEFAULTS[name]]
+        why = f"none passes {', '.join(chosen)}" if chosen else "none is left" if lacking else "all are empty"
+        return f"the corpus is empty: of the documents of {where}, {'; '.join([why, *lacking])}"
 
     def filter(self, split: Split) -> _native.DocumentFilter:
         """Filter that selects the documents of a split. It must see all documents in order.
@@ -256,8 +258,7 @@ class Corpus:
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
-        config = replace(self.config, field=field, max_document_bytes=None)
-        yield from read_files(self.skipped, [file], config)
+        yield from read_files(self.skipped, [file], replace(self.config, field=field), aligned=True)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:

@@ -28,8 +28,9 @@ def read_files(
     config: CorpusConfig,
     readers: int = 1,
     in_order: bool = True,
+    aligned: bool = False,
 ) -> Generator[_native.Batch]:
-    """Documents of files (None: of the dataset) before the filter, without those that it would drop as too long."""
+    """Documents of files (None: of the dataset) before the filter; unless `aligned`, without too long ones."""
     for native, group in groupby(files, key=lambda file: file is not None and file[1] in ("txt", "jsonl")):
         if not native:
             yield from _ahead(_rows(list(group), config, lacking := Skipped()), lacking, skipped)
@@ -46,7 +47,7 @@ def read_files(
                 skip_damaged=config.on_error == "skip",
                 batch_bytes=config.batch_bytes,
                 document_limit_bytes=config.document_limit_bytes,
-                skip_above=config.skip_above,
+                skip_above=None if aligned else config.skip_above,
                 threads=readers,
                 in_order=in_order,
             )

@@ -127,7 +127,8 @@ def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
     """
     scheme, addresses = url.partition("://")[0].lower(), [url]
     if scheme not in _WEB:
-        entries = attempted(shown(url), lambda: _entries(url, *_system(url)))
+        system, path = _system(url)  # this thread's, while Ctrl-C need not wait for another
+        (entries,) = concurrently(lambda path: attempted(shown(url), lambda: _entries(url, system, path)), [path], 1)
         addresses = [f"{scheme}://{name}" for name, about in entries.items() if about["type"] == "file"]
     files = [RemoteFile(shown(address), Stat(0, ""), address) for address in addresses]
     if len(files) > 1 and not has_magic(url):

@@ -48,6 +48,8 @@ def parse(found: dict[str, Any], path: Path = Path("tokenizer.json"), *, portabl
             raise Unsupported(f"is damaged: {wrong[0]!r} is {quoted(found[wrong[0]])}, not an object")
         options = found["model"]
         _check_options(options)
+        if not isinstance(options["merges"], list) or not isinstance(found.get("added_tokens"), list | None):
+            raise Unsupported("is damaged: its merges and its added_tokens are not lists")
         forms = _forms(found.get("normalizer"))
         regex = cuts.regex(found.get("pre_tokenizer"))
         pattern = patterns.resolve(regex or "none")

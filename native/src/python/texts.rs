@@ -43,7 +43,7 @@ impl Texts<'_> {
                 let texts: Vec<_> = list.iter().collect();
                 let documents =
                     texts.iter().enumerate().map(|(i, text)| utf8(i, text)).collect::<PyResult<Vec<_>>>()?;
-                brief(py, documents.iter().map(|text| text.len()).sum(), || work(&documents))
+                brief(py, documents.iter().map(|text| text.len() + 1).sum(), || work(&documents))
             }
         }
     }

@@ -220,6 +220,12 @@ def test_mistakes_are_one_line(text, tmp_path, more, message, mistake):
     assert message in mistake(*command_line(text, tmp_path / "out", *more))
 
 
+def test_a_tokenizer_that_was_trained_on_the_text_is_not_compared(text, tmp_path, mistake):
+    assert main.run(["train", str(text), "--vocab-size", "400", "--to", str(tmp_path / "seen")]) == 0
+    given = command_line(text, tmp_path / "out", "--against", f"seen={tmp_path / 'seen'}")
+    assert f"--against seen: it was trained on {text}" in mistake(*given)
+
+
 def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):
     def stop(*_, **__):
         raise KeyboardInterrupt
