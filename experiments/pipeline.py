@@ -24,7 +24,7 @@ from experiments.runs import chains, list_runs
 from experiments.settings import resolved
 from experiments.stages import STAGES, contamination, corpus, heldout
 from experiments.stages.context import Context
-from experiments.stages.make_tokenizers import make_tokenizers
+from experiments.stages.make_tokenizers import check_files, make_tokenizers
 from experiments.store import records
 from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
@@ -119,6 +119,8 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
 
         resolve_device(config.lm.train.device)  # fails early if the device is missing
     arms = resolve_arms(config)
+    if "train_bpe" in stages:
+        check_files(arms)
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
     text = corpus.prepare(context, config.corpus, config.budget if "train_lm" in stages else None)
     tokenizers = make_tokenizers(context, text, arms, stages)

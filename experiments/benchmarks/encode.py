@@ -153,8 +153,10 @@ def by_kind(options: argparse.Namespace) -> bool:
     return equal
 
 
-def add_options(options: argparse.ArgumentParser) -> None:
-    """Add the options of encoding."""
+@harness.command
+def main(argv: list[str]) -> int:
+    """Run the tables; return 1 if our ids differ from HF's, 2 for a user error."""
+    options = harness.parser("Encoding by kind of text beside other encoders.")
     options.set_defaults(max_bytes=2_000_000)
     options.add_argument(
         "--tokenizers", nargs="+", default=list(TOKENIZERS), help=f"folders, or {', '.join(TOKENIZERS)} to train"
@@ -164,13 +166,6 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--degenerate-bytes", type=size, metavar="SIZE", help="size of text constructed to be slow (none)"
     )
-
-
-@harness.command
-def main(argv: list[str]) -> int:
-    """Run the tables; return 1 if our ids differ from HF's, 2 for a user error."""
-    options = harness.parser("Encoding by kind of text beside other encoders.")
-    add_options(options)
     harness.add_peers(options, PEERS)
     arguments: Any = harness.parse_peers(options, argv)
     return 0 if by_kind(arguments) else 1

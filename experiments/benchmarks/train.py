@@ -1,8 +1,7 @@
 """Training beside other trainers: `python -m experiments.benchmarks.train FILES`.
 
 Three tables, chosen by `--tables`. `peers`: phase 1 beside other trainers, with merges compared. `sizes`: both phases
-by amount of text (`--sizes`). `degenerate`: text that is constructed to be slow, at half and at full size
-(`--degenerate-bytes`).
+by amount of text (`--sizes`). `degenerate`: text that is constructed to be slow (`--degenerate-bytes`).
 
 All trainers read the same text. Those that read only plain text get it from `--cache`, where it is written once. Some
 read whole documents and others lines, which changes the merges; ours does both, so each peer is compared with the
@@ -120,46 +119,29 @@ def by_size(options: argparse.Namespace) -> None:
 
 
 def degenerate(options: argparse.Namespace) -> None:
-    """Print seconds and memory on text that is constructed to be slow, for phase 1, both phases and the other trainers.
-
-    Ours also reads half of each text: `growth` is the ratio of the times, about 2 where time is linear in the text.
-    """
-    full, transition = options.degenerate_bytes, resolve_transition(options.vocab_size, options.transition)
-    whole, halves = (harness.degenerate(options.cache, n) for n in (full, full // 2))
-    rules = {"phase 1": None, f"with {options.rules}": options.rules}
+    """Print seconds and memory on text that is constructed to be slow, for phase 1, both phases and other trainers."""
+    transition, n_bytes = resolve_transition(options.vocab_size, options.transition), options.degenerate_bytes
     rows = []
-    for name, path in whole.items():
-        jobs = {
-            column + half: ours(
-                f"{name}, {column}{half}",
-                options,
-                rules=rule,
-                transition=transition,
-                corpus={"paths": [str(text[name])]},
-            )
-            for column, rule in rules.items()
-            for half, text in (("", whole), (" half", halves))
-        }
+    for name, path in harness.degenerate(options.cache, n_bytes).items():
         given = {"vocab_size": options.vocab_size, "regexes": [patterns.resolve("gpt2").regex], "paths": [str(path)]}
         given["separator"] = harness.SEPARATOR
-        for peer in (peer for peer in options.peers if peer in TRAINERS):
-            jobs[peer] = Job(f"{name}, {peer}", f"train {peer}", given, options.python, limit=60)
-        harness.in_turn(list(jobs.values()), options.rounds)
-        row = {"": name}
-        for column, job in jobs.items():
-            if column.endswith(" half"):
-                row[f"{column.removesuffix(' half')}: growth"] = (
-                    f"{jobs[column.removesuffix(' half')].median('seconds') / job.median('seconds'):.1f}"
-                )
-            else:
-                row[column] = job.refused or f"{job.median('seconds'):.1f} s, {job.median('peak_mb'):,.0f} MB"
-        rows.append(row)
-    title = f"Training on {full / 1e6:g} MB of text that is constructed to be slow, {options.vocab_size:,} tokens"
-    harness.print_table(title, rows, f"{_CAPTION}; growth: time as a multiple of that on half of the text")
+        changes: dict[str, Any] = {"transition": transition, "corpus": {"paths": [str(path)]}}
+        jobs = [ours("phase 1", options, **changes), ours("both phases", options, rules=options.rules, **changes)]
+        peers = (peer for peer in options.peers if peer in TRAINERS)
+        jobs += [Job(peer, f"train {peer}", given, options.python, limit=60) for peer in peers]
+        harness.in_turn(jobs, options.rounds)
+        shown = "{:.1f} s, {:,.0f} MB"
+        rows.append({"": name})
+        for job in jobs:
+            rows[-1][job.name] = job.refused or shown.format(job.median("seconds"), job.median("peak_mb"))
+    title = f"Training on {n_bytes / 1e6:g} MB of text that is constructed to be slow, {options.vocab_size:,} tokens"
+    harness.print_table(title, rows, _CAPTION)
 
 
-def add_options(options: argparse.ArgumentParser) -> None:
-    """Add the options of training."""
+@harness.command
+def main(argv: list[str]) -> int:
+    """Run the tables; return 1 if merges differ unexpectedly, 2 for a user error."""
+    options = harness.parser("Training beside other trainers.")
     options.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     options.add_argument("--vocab-size", type=whole(), default=50_000)
     options.add_argument("--transition", type=float, default=40_000, help="a share, or tokens (default 40000)")
@@ -169,13 +151,6 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--threads", type=whole(), default=None, help="our threads (default: all cores)")
     options.add_argument("--memory", type=size, metavar="SIZE", help="our limit in phase 2 (default: none)")
     options.add_argument("--degenerate-bytes", type=size, default="10MB", metavar="SIZE", help="(default 10MB)")
-
-
-@harness.command
-def main(argv: list[str]) -> int:
-    """Run the tables; return 1 if merges differ unexpectedly, 2 for a user error."""
-    options = harness.parser("Training beside other trainers.")
-    add_options(options)
     harness.add_peers(options, TRAINERS)
     arguments = harness.parse_peers(options, argv)
     t = resolve_transition(arguments.vocab_size, arguments.transition)

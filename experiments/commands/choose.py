@@ -33,8 +33,7 @@ from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
-from experiments.fertility.tallies import read, tally, text_of
-from experiments.fertility.trained_on import trained_on
+from experiments.fertility.tallies import read, tally, text_of, trained_on
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import SOURCE

@@ -30,8 +30,7 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, finish
 from experiments.fertility import measures
-from experiments.fertility.tallies import SOURCE, read, tally, text_of
-from experiments.fertility.trained_on import recorded_text
+from experiments.fertility.tallies import SOURCE, read, recorded_text, tally, text_of
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
@@ -13,18 +14,19 @@ import numpy as np
 
 from experiments.cli.arguments import named, open_text
 from lm.data.survey import survey
-from tokenizer import Batch
+from tokenizer import Batch, Corpus, CorpusConfig
 from tokenizer.errors import UserError, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
+from tokenizer.files import weighted
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from tokenizer import Corpus
+    from tokenizer.corpus.remote import File
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
@@ -190,3 +192,22 @@ def tally(
             first += sum(map(len, group))
     assert first == n, "the text has other documents than the survey found"
     return tallies
+
+
+def recorded_text(tokenizer: TokenizerLike) -> list[str]:
+    """The paths that the tokenizer's training was given, as they were written."""
+    about = getattr(tokenizer, "provenance", {})
+    phases = [about.get(phase) for phase in ("phase1", "phase2", "choose")]
+    recorded = [entry for phase in phases if isinstance(phase, dict) for entry in phase.get("text", [])]
+    return [weighted(str(entry), "text")[0] for entry in dict.fromkeys(recorded)]
+
+
+def trained_on(tokenizer: TokenizerLike, files: Iterable[tuple[File, str]]) -> list[str]:
+    """Those of the files on which the tokenizer was trained. `superbpe choose` records its split, not checked here."""
+    names = recorded_text(tokenizer)
+    if not names or "choose" in getattr(tokenizer, "provenance", {}):
+        return []
+    with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
+        known = {file.resolve() for file, _ in Corpus(CorpusConfig(paths=names)).files}
+        return [str(file) for file, _ in files if file.resolve() in known]
+    return []

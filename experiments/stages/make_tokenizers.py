@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.fertility.trained_on import trained_on
+from experiments.fertility.tallies import trained_on
 from experiments.results import TokenizerFolder
 from experiments.stages import phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, did_you_mean
 from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
 from tokenizer.special import END_OF_TEXT
@@ -25,6 +25,21 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from tokenizer.interface import TokenizerLike
+
+
+def check_files(arms: Sequence[Arm]) -> None:
+    """Check that the tokenizers that are files exist, before any work.
+
+    Raises:
+        UserError: If one does not.
+    """
+    for arm in arms:
+        if arm.recipe == "file" and arm.source is not None and not Path(arm.source).exists():
+            near = did_you_mean(arm.source, [path.name for path in Path().glob("*")])
+            raise UserError(
+                f"arms.{arm.name}.file={arm.source} does not exist{near}; a repository of the Hugging Face Hub is "
+                f"named with arms.{arm.name}.pretrained"
+            )
 
 
 def make_tokenizers(
@@ -78,11 +93,6 @@ def _existing(context: Context, arm: Arm, text: Text) -> ArmTokenizer:
     assert arm.source is not None
     with context.reporter.stage(arm.name):
         from_hub = arm.recipe == "pretrained"
-        if not from_hub and not Path(arm.source).exists():
-            raise UserError(
-                f"arms.{arm.name}.file={arm.source} does not exist; a repository of the Hugging Face Hub is named with "
-                f"arms.{arm.name}.pretrained"
-            )
         loaded = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, end_of_text=arm.end_of_text)
         _check_split(arm, loaded.tokenizer, text)
         if loaded.tokenizer.end_of_text is None:

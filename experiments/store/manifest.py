@@ -26,8 +26,7 @@ FORMAT = 3
 MANIFEST = "manifest.json"
 # Errors of reading a manifest that is damaged, or that was written by another version.
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
-# Environment variable with the user's command, for processes that a launcher starts with its own command.
-COMMAND = "SUPERBPE_COMMAND"
+COMMAND = "SUPERBPE_COMMAND"  # environment variable with the user's command, for processes of a launcher
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
 
 
@@ -82,7 +81,8 @@ class Manifest:
 
 def command_line() -> str:
     """Return the command that started this process, or that of the sweep that it belongs to."""
-    return os.environ.get(COMMAND) or shlex.join(["python", *sys.orig_argv[1:]])
+    words = ["superbpe", *sys.argv[1:]] if Path(sys.argv[0]).name == "superbpe" else ["python", *sys.orig_argv[1:]]
+    return os.environ.get(COMMAND) or shlex.join(words)
 
 
 def origin() -> Mapping[str, Any]:

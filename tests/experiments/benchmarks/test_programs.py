@@ -1,5 +1,6 @@
 """The benchmarks on a tiny corpus: their tables, what they compare, and how they report mistakes."""
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -56,9 +57,8 @@ def test_a_mistake_is_one_line(corpus, tmp_path, capsys):
 
 
 def test_our_job_reports_the_numbers_in_the_tokenizer(corpus):
-    options = harness.parser("")
-    train.add_options(options)
-    arguments = options.parse_args([str(corpus), *SMALL[:-2]])
+    given = {"paths": [str(corpus)], "field": "text", "max_bytes": None, "threads": None, "memory": None}
+    arguments = argparse.Namespace(**given, vocab_size=400, transition=330)
     job = train.ours("ours", arguments, rules="uw-2025", pattern="superbpe", unit="line")
     job.run()
     facts = job.facts
@@ -70,12 +70,8 @@ def test_our_job_reports_the_numbers_in_the_tokenizer(corpus):
 def test_no_document_is_both_trained_on_and_encoded(tmp_path):
     documents = [f"x = {i}\n" * 10 for i in range(20)]
     (tmp_path / "code.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
-    options = harness.parser("")
-    encode.add_options(options)
-    harness.add_peers(options, [])
-    words = [str(tmp_path / "code.jsonl"), "--max-bytes", "500", "--cache", str(tmp_path / "cache")]
-    arguments = options.parse_args(words)
-    training, encoded = encode.collect(arguments)
+    given = {"paths": [str(tmp_path / "code.jsonl")], "field": "text", "max_bytes": 500, "cache": tmp_path / "cache"}
+    training, encoded = encode.collect(argparse.Namespace(**given))
     trained_on, held_out = list(training.documents()), encoded["code"].read_text().split(harness.SEPARATOR)
     assert not set(trained_on) & set(held_out)
     assert all(500 <= sum(map(len, found)) < 600 for found in (trained_on, held_out))
