@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from tokenizer.errors import listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_SUFFIX = r"\.(txt|jsonl?|csv|parquet)(\.(gz|zst))?$"
 LEAST_COUNT = 10
 """A vocabulary whose last merge is rarer than this in the training text is noted: the text is too small for it."""
 
@@ -38,6 +40,7 @@ def render(report: Mapping[str, Any]) -> str:
         headline=headline(report),
         notes=notes(report),
         groups=groups if len(groups) > 1 else [],
+        short=[re.sub(_SUFFIX, "", group) for group in groups] if len(groups) > 1 else [],
         cells={(row["tokenizer"], row["group"]): row for row in grouped},
         names=[one["name"] for one in every],
         table_of_all=table(report, every),
@@ -87,7 +90,9 @@ def headline(report: Mapping[str, Any]) -> str:
             f"of {least:.1f} % or more."
         )
     best = report["finalists"][1]
-    return f"{best['name']} is {best['why']}."
+    rare = {one["name"] for one in report["tokenizers"] if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT}
+    hint = " The text is too small for some of these vocabularies (see below)."
+    return f"{best['name']} is {best['why']}.{hint if rare & {one['name'] for one in report['finalists']} else ''}"
 
 
 def notes(report: Mapping[str, Any]) -> list[str]:
