@@ -21,7 +21,6 @@ _SUFFIX = r"\.(txt|jsonl?|csv|parquet)(\.(gz|zst))?$"
 LEAST_COUNT = 10
 """A vocabulary whose last merge is rarer than this in the training text is noted: the text is too small for it."""
 
-
 SAMPLES = {1.0: 6.71, 7.9: 1.86, 32.0: 0.58, 131.0: 0.29}
 """More tokens, in percent, by MB of training text: 32,768 tokens of BPE on English against 514 MB (docs/scale.md)."""
 

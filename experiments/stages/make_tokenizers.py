@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def check_files(arms: Sequence[Arm]) -> None:
-    """Check that the tokenizers that are files exist, before any work.
-
-    Raises:
-        UserError: If one does not.
-    """
+    """Raise a UserError, before any work, if a tokenizer that is a file does not exist."""
     for arm in arms:
         if arm.recipe == "file" and arm.source is not None and not Path(arm.source).exists():
             near = did_you_mean(arm.source, [path.name for path in Path().glob("*")])
