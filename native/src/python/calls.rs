@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::runtime::interrupt::{self, Reason, Stopped};
 
 /// Bytes of text that take some microseconds.
-const SHORT_TEXT: usize = 1 << 10;
+pub const SHORT_TEXT: usize = 1 << 10;
 
 /// Raises `tokenizer.errors.UserError`: an error of the core is a mistake in the user's input.
 pub fn user_error(message: String) -> PyErr {

@@ -1,12 +1,13 @@
 //! The encoder.
 
-use numpy::{IntoPyArray, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::arrays::{self, Array};
-use super::calls::{brief, detached, user_error};
+use super::calls::{brief, core, detached, user_error, SHORT_TEXT};
 use super::preparation::{prepared, Preparation};
+use super::text::utf8;
 use super::{texts::Texts, vocabulary::table};
 use crate::encode::definition::{self, Definition};
 use crate::encode::rules::{recover_merges, superword_rank};
@@ -135,6 +136,17 @@ impl Encoder {
         threads: usize,
         preparation: Option<&Preparation>,
     ) -> PyResult<Encoded<'py>> {
+        if let Some(text) = texts.only() {
+            let utf8 = utf8(0, &text)?;
+            if utf8.len() < SHORT_TEXT {
+                return self.core.with_state(|state| {
+                    state.with_ids(|state, ids| {
+                        core(|| prepared(preparation, utf8, ids, |text, ids| self.core.encode(text, state, ids)))?;
+                        Ok((PyArray1::from_slice(py, ids), PyArray1::from_slice(py, &[0, ids.len() as i64])))
+                    })
+                });
+            }
+        }
         let (ids, offsets) = texts.with(py, |documents| match preparation {
             None => self.core.encode_batch(documents, threads),
             Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),

@@ -18,7 +18,13 @@ pub enum Texts<'py> {
     Buffers(PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>),
 }
 
-impl Texts<'_> {
+impl<'py> Texts<'py> {
+    /// The text of a list that has only one.
+    pub fn only(&self) -> Option<Bound<'py, PyAny>> {
+        let Self::Strings(list) = self else { return None };
+        (list.len() == 1).then(|| list.get_item(0).ok()).flatten()
+    }
+
     /// Runs work on the documents without the GIL, validated as UTF-8 and without copying where possible.
     pub fn with<R: Send>(
         &self,

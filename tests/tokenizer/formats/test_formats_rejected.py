@@ -61,7 +61,7 @@ REFUSED = {
     "content": ({"added_tokens": [{"id": 260, "content": 5}]}, "tokenizer.json is damaged"),
     "added tokens": ({"added_tokens": ["<m>"]}, "tokenizer.json is damaged"),
     "no merges": ({"model": {"type": "BPE", "vocab": {}}}, "the key 'merges' is missing"),
-    "merges": ({"model_merges": None}, "tokenizer.json is damaged .*'NoneType' object is not iterable"),
+    "merges": ({"model_merges": None}, "tokenizer.json is damaged: its merges and its added_tokens are not lists"),
     "vocab": ({"model_vocab": ["a"]}, "tokenizer.json is damaged .*'list' object has no attribute"),
     "model": ({"model": [1]}, "tokenizer.json is damaged .*'list' object has no attribute"),
     "normalizer": ({"normalizer": "NFC"}, "'normalizer' is 'NFC', not an object"),
