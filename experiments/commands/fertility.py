@@ -34,7 +34,7 @@ from experiments.fertility.tallies import SOURCE, read, recorded_text, tally, te
 from experiments.report import fertility_page as page
 from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
-from tokenizer import UserError
+from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.overlap import find_overlap, measured_text
 from tokenizer.durable import write_json, write_whole
 from tokenizer.files import digest
@@ -132,11 +132,11 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.table(table.title, table.header, table.rows[:_LINES])
     for note in page.notes(report):
         reporter.say(note, style="yellow")
-    first = next(named(entry)[1] for entry in arguments.given if not _is_text(entry))
-    finish(
-        *(arguments.out / name for name in (PAGE, TABLE, NUMBERS)),
-        then=["inspect", first, *text_options(arguments, [named(entry)[1] for entry in entries])],
-    )
+    totals = {arm: int(counted.tokens.sum()) for arm, counted in zip(names, tallies, strict=True)}
+    own = [arm for arm in arms if isinstance(arm.loaded.tokenizer, Tokenizer)]
+    words = text_options(arguments, [named(entry)[1] for entry in entries])
+    then = ["inspect", min(own, key=lambda arm: totals[arm.name]).loaded.source, *words] if own else []
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
 
 
 def _is_text(entry: str) -> bool:
