@@ -186,7 +186,7 @@ def run(arguments: argparse.Namespace) -> None:
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["tokenizers"]))
         write_whole(out / PAGE, page.render(report))
-    title = f"{len(priced)} tokenizers on {si(n_bytes)}B of held-out text: the finalists and the frontier"
+    title = f"{len(priced)} tokenizers on {si(n_bytes)}B of held-out text: finalists, and the cheapest up to a size"
     table = page.table(report, page.shown(report))
     reporter.table(title, table.header[:5], [row[:5] for row in table.rows])
     reporter.say(page.headline(report), style="bold")

@@ -54,7 +54,7 @@ def table(report: Mapping[str, Any], tokenizers: Sequence[Mapping[str, Any]]) ->
     chosen = {one["name"] for one in report["finalists"]}
     rows = []
     for one in tokenizers:
-        place = "loses text" if one["lossy"] else "on the frontier" if one["frontier"] else ""
+        place = "loses text" if one["lossy"] else "cheapest up to this size" if one["frontier"] else ""
         remark = "finalist" if one["name"] in chosen else place
         rows.append(
             [
