@@ -98,9 +98,10 @@ def _outcome(result: Result, names: str) -> str:
             verb = "predict" if several else "predicts"
             parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte")
         elif lower == "A":
-            verb = "predict" if of == "those of " else "predicts"
             need = f"{others} need{'' if several else 's'} {size} more bits per byte"
-            parts.append(f"{reference} {verb} held-out text better than {others}: {need}")
+            parts.append(
+                f"{need} than {reference}" if of else f"{reference} predicts held-out text better than {others}: {need}"
+            )
         elif len(tested) == 1:
             between = f"these {_count(result)} models" if result.withheld else names
             parts.append(f"no significant difference between {between} in how well they predict held-out text")
