@@ -49,7 +49,7 @@ BUDGETS = {
     "equal_flops": "equal training compute",
     "equal_deployed_flops": "equal compute of training the deployed model",
 }
-"""What the models have in common (`budget.mode`), in words."""
+"""Names of the quantity that the models have in common, by `budget.mode`."""
 
 
 # Tokenizers at one budget.
@@ -114,7 +114,7 @@ def _outcome(result: Result, names: str) -> str:
 
 
 def _budget(result: Result) -> str:
-    """What the judged models have in common, for the start of a sentence; empty if their settings differ."""
+    """The quantity that the judged models have in common, for the start of a sentence; empty if their settings differ."""
     modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
     return f"at {BUDGETS[mode]}, " if len(modes) == 1 and (mode := modes.pop()) else ""
 

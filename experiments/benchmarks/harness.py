@@ -52,7 +52,7 @@ def _words(n: int, random: random.Random, alphabet: str, end: str) -> str:
     return "".join(random.choices(words, frequencies, k=int(n / mean)))
 
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LETTERS, _THAI = "abcdefghijklmnopqrstuvwxyz", "".join(map(chr, range(0xE01, 0xE2F)))
 DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
     "one letter": lambda n, _: "a" * n,
     "spaces": lambda n, _: " " * n,
@@ -68,9 +68,7 @@ DEGENERATE: dict[str, Callable[[int, random.Random], str]] = {
     "JSON in one line": lambda n, random: _words(n, random, _LETTERS, '":[1,20],"'),
     "minified JavaScript": lambda n, random: _words(n, random, _LETTERS, "=function(e,t){return e+t};"),
     "lines that end with CR": lambda n, random: _words(n, random, _LETTERS + " ", " a\r"),
-    "Thai without spaces": lambda n, random: _words(
-        n, random, "".join(map(chr, range(0xE01, 0xE2F))), "\N{THAI CHARACTER SARA AA}"
-    ),
+    "Thai without spaces": lambda n, random: _words(n, random, _THAI, "\N{THAI CHARACTER SARA AA}"),
 }
 """Text of about n bytes that is constructed to be slow, by name."""
 

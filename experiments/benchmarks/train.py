@@ -123,12 +123,12 @@ def degenerate(options: argparse.Namespace) -> None:
     transition, n_bytes = resolve_transition(options.vocab_size, options.transition), options.degenerate_bytes
     rows = []
     for name, path in harness.degenerate(options.cache, n_bytes).items():
-        given = {"vocab_size": options.vocab_size, "regexes": [patterns.resolve("gpt2").regex], "paths": [str(path)]}
-        given["separator"] = harness.SEPARATOR
+        peer = {"vocab_size": options.vocab_size, "regexes": [patterns.resolve("gpt2").regex], "paths": [str(path)]}
+        peer["separator"] = harness.SEPARATOR
         changes: dict[str, Any] = {"transition": transition, "corpus": {"paths": [str(path)]}}
         jobs = [ours("phase 1", options, **changes), ours("both phases", options, rules=options.rules, **changes)]
-        peers = (peer for peer in options.peers if peer in TRAINERS)
-        jobs += [Job(peer, f"train {peer}", given, options.python, limit=60) for peer in peers]
+        trainers = (trainer for trainer in options.peers if trainer in TRAINERS)
+        jobs += [Job(trainer, f"train {trainer}", peer, options.python, limit=60) for trainer in trainers]
         harness.in_turn(jobs, options.rounds)
         shown = "{:.1f} s, {:,.0f} MB"
         rows.append({"": name})

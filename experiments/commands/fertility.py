@@ -132,10 +132,9 @@ def run(arguments: argparse.Namespace) -> None:
         reporter.table(table.title, table.header, table.rows[:_LINES])
     for note in page.notes(report):
         reporter.say(note, style="yellow")
-    totals = {arm: int(counted.tokens.sum()) for arm, counted in zip(names, tallies, strict=True)}
-    own = [arm for arm in arms if isinstance(arm.loaded.tokenizer, Tokenizer)]
-    words = text_options(arguments, [named(entry)[1] for entry in entries])
-    then = ["inspect", min(own, key=lambda arm: totals[arm.name]).loaded.source, *words] if own else []
+    fewest_first = sorted(zip(arms, tallies, strict=True), key=lambda one: int(one[1].tokens.sum()))
+    own = [arm.loaded.source for arm, _ in fewest_first if isinstance(arm.loaded.tokenizer, Tokenizer)]
+    then = ["inspect", own[0], *text_options(arguments, [named(entry)[1] for entry in entries])] if own else []
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
 
 
@@ -159,8 +158,7 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
         if not corpora:  # the training text that the tokenizer's own folder names, if it can still be read
             trained_on = recorded_text(loaded.tokenizer) or None
             with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
-                split = getattr(loaded.tokenizer, "provenance", {}).get("choose", {})
-                share = split.get("heldout_fraction", 0.0)
+                share = getattr(loaded.tokenizer, "provenance", {}).get("choose", {}).get("heldout_fraction", 0.0)
                 corpora = [open_text(arguments, trained_on, heldout_fraction=share)] if trained_on else []
         files = [corpus.source(file) for corpus in corpora for file, _ in corpus.files]
         arms.append(Arm(name, loaded, corpora, files or trained_on))

@@ -1,4 +1,4 @@
-"""The measured documents of a text, and the tokens of several tokenizers for them, from one pass each."""
+"""The measured documents of a text, the tokens of several tokenizers for them, and the text that trained these."""
 
 from __future__ import annotations
 
@@ -204,10 +204,9 @@ def recorded_text(tokenizer: TokenizerLike) -> list[str]:
 
 def trained_on(tokenizer: TokenizerLike, files: Iterable[tuple[File, str]]) -> list[str]:
     """Those of the files on which the tokenizer was trained. `superbpe choose` records its split, not checked here."""
-    names = recorded_text(tokenizer)
-    if not names or "choose" in getattr(tokenizer, "provenance", {}):
+    if "choose" in getattr(tokenizer, "provenance", {}):
         return []
-    with suppress(OSError, UserError, TypeError):  # moved, deleted, or written by another version
-        known = {file.resolve() for file, _ in Corpus(CorpusConfig(paths=names)).files}
+    with suppress(OSError, UserError, TypeError):  # not recorded, moved, deleted, or written by another version
+        known = {file.resolve() for file, _ in Corpus(CorpusConfig(paths=recorded_text(tokenizer))).files}
         return [str(file) for file, _ in files if file.resolve() in known]
     return []

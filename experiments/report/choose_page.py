@@ -89,15 +89,20 @@ def headline(report: Mapping[str, Any]) -> str:
             f"of {least:.1f} % or more."
         )
     best = report["finalists"][1]
-    rare = {one["name"] for one in report["tokenizers"] if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT}
-    hint = " The text is too small for some of these vocabularies (see below)."
-    return f"{best['name']} is {best['why']}.{hint if rare & {one['name'] for one in report['finalists']} else ''}"
+    too_small = not {one["name"] for one in report["finalists"]}.isdisjoint(_rare(report))
+    hint = " The text is too small for some of these vocabularies (see below)." if too_small else ""
+    return f"{best['name']} is {best['why']}.{hint}"
+
+
+def _rare(report: Mapping[str, Any]) -> list[str]:
+    """Names of the tokenizers for whose vocabulary the text is too small."""
+    return [one["name"] for one in report["tokenizers"] if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT]
 
 
 def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: too little text, tokenizers that lose text or were measured on a sample."""
     every = report["tokenizers"]
-    rare = listed(one["name"] for one in every if (one["last_count"] or LEAST_COUNT) < LEAST_COUNT)
+    rare = listed(_rare(report))
     missing, lossy = listed(report["missing"]), listed(one["name"] for one in every if one["lossy"])
     limits = {
         f"the last merges of {rare} occur fewer than {LEAST_COUNT} times in the training text: it is too small": rare,

@@ -225,8 +225,8 @@ class Corpus:
                 "of held-out text with heldout_paths=[FILE,...]"
             )
             return "; ".join([why, *lacking])
+        names = {name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")}
         settings = asdict(config).items()
-        names = [name for name in _CHOOSING if split == "heldout" or not name.startswith("heldout")]
         chosen = [f"{name}={value}" for name, value in settings if name in names and value != _DEFAULTS[name]]
         why = f"none passes {', '.join(chosen)}" if chosen else "none is left" if lacking else "all are empty"
         return f"the corpus is empty: of the documents of {where}, {'; '.join([why, *lacking])}"

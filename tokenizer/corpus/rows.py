@@ -275,9 +275,12 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_n
     except UserError as error:
         if config.on_error != "skip":
             raise UserError(f"{where}{error}") from None
-    decoded = [text.decode(errors="replace") for text in texts.to_pylist()]
-    bad = [i for i, text in enumerate(texts.to_pylist()) if decoded[i].encode() != text]
-    return _native.Batch.from_texts(["" if i in bad else text for i, text in enumerate(decoded)]), bad
+    values = texts.to_pylist()
+    decoded = [value.decode(errors="replace") for value in values]
+    valid = [text.encode() == value for text, value in zip(decoded, values, strict=True)]
+    bad = [i for i, is_valid in enumerate(valid) if not is_valid]
+    texts = [text if is_valid else "" for text, is_valid in zip(decoded, valid, strict=True)]
+    return _native.Batch.from_texts(texts), bad
 
 
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:

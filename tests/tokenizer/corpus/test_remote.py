@@ -113,7 +113,7 @@ def _paths(*paths):
 
 
 def run(program, *arguments):
-    """What a fresh process prints to its output and to its error stream, and its exit code."""
+    """Output, error stream and exit code of a fresh process."""
     command, environment = [sys.executable, "-c", textwrap.dedent(program), *arguments], {"HF_HUB_OFFLINE": "0"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environment)
     return done.stdout, done.stderr, done.returncode
