@@ -114,7 +114,7 @@ def _outcome(result: Result, names: str) -> str:
 
 
 def _budget(result: Result) -> str:
-    """The quantity that the judged models have in common, for the start of a sentence; empty if their settings differ."""
+    """The start of a sentence: the quantity that the judged models share; empty if their settings differ."""
     modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
     return f"at {BUDGETS[mode]}, " if len(modes) == 1 and (mode := modes.pop()) else ""
 
