@@ -74,11 +74,11 @@ class Parser(argparse.ArgumentParser):
 def size(text: str) -> int:
     """Number of bytes of a size; units are powers of 1,000. For `type=` of argparse.
 
-    >>> size("10GB"), size("1.5 mb"), size("512")
-    (10000000000, 1500000, 512)
+    >>> size("10GB"), size("1.5 mb"), size("4096")
+    (10000000000, 1500000, 4096)
     """
-    if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, or 400MB, 10GB, 2TB")
+    if not re.fullmatch(r"[1-9][\d_]*", number := with_sizes(text.strip())) or int(number) < 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it with its unit, as in 400MB, 10GB, 2TB")
     return int(number)
 
 

@@ -228,7 +228,8 @@ def print_table(
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
             lines.append(Text(row[0]))
-            lines += [Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in named if cell]
+            pairs = ((" ".join(name.split()), ", ".join(cell.split("\n"))) for name, cell in named if cell)
+            lines += [Text(f"  {name}: {cell}" if name else f"  {cell}") for name, cell in pairs]
         to.print(Text("\n").join(lines), soft_wrap=True)
         return
     widths = list(least)

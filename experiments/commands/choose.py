@@ -42,6 +42,7 @@ from superbpe import PRESETS
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.durable import replacing, write_json, write_whole
+from tokenizer.errors import listed
 from tokenizer.files import digest
 from tokenizer.patterns import resolve
 from tokenizer.progress import Throttle, thread_count
@@ -186,12 +187,14 @@ def run(arguments: argparse.Namespace) -> None:
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["tokenizers"]))
         write_whole(out / PAGE, page.render(report))
-    title = f"{len(priced)} tokenizers on {si(n_bytes)}B of held-out text: finalists, and the cheapest up to a size"
+    title = f"{len(priced)} tokenizers on {si(n_bytes)}B of held-out text: finalists, and the cheapest up to a size; "
+    title += f"costs of serving {report['deployment']['name']}"
     table = page.table(report, page.shown(report))
     reporter.table(title, table.header[:5], [row[:5] for row in table.rows])
     reporter.say(page.headline(report), style="bold")
     for name, why in chosen.items():
-        reporter.say(f"* {name}: {why}")
+        if name not in page.headline(report):
+            reporter.say(f"{name} is {why}.")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
@@ -202,13 +205,20 @@ def run(arguments: argparse.Namespace) -> None:
             "independent (eval.cluster=document); for files of different kinds of text its intervals are too narrow",
             style="yellow",
         )
-    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=report["bakeoff"]["command"])
+    then = report["bakeoff"]["command"] or ["inspect", places[reference]]
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
 
 
 def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Progress | None) -> Corpus:
     """The documents to choose by, as a file that `fertility` can measure too; an existing one is used."""
     record = path.with_suffix(".json")
-    if not (path.exists() and record.exists() and json.loads(record.read_text(encoding="utf-8")) == split):
+    done = json.loads(record.read_text(encoding="utf-8")) if path.exists() and record.exists() else None
+    if done not in (None, split):
+        raise UserError(
+            f"--out {path.parent} has the answer for other text ({listed(done['text'])}), or for another --heldout; "
+            "name another folder, or remove it"
+        )
+    if done is None:
         test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
         tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
         tick, n_bytes, n_documents = Throttle(progress, "bytes held out"), 0, 0

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
 _TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
-_LINES = 12
-"""Most sources or scripts in a table of the terminal."""
+_LINES, _COLUMNS = 12, 6
+"""Most sources or scripts in a table of the terminal, and columns of the comparison; the page has all."""
 
 
 class Arm(NamedTuple):
@@ -77,7 +77,13 @@ def parser() -> Parser:
     )  # fmt: skip
     add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
     add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(%(default)s)")
+    add(
+        "--out",
+        type=Path,
+        default=Path("fertility"),
+        metavar="FOLDER",
+        help="(%(default)s; earlier results are replaced)",
+    )
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
@@ -128,8 +134,9 @@ def run(arguments: argparse.Namespace) -> None:
         write_json(out / NUMBERS, report)
         write_whole(out / TABLE, to_csv(report["rows"]))
         write_whole(out / PAGE, page.render(report))
-    for table in page.tables(report).values():
-        reporter.table(table.title, table.header, table.rows[:_LINES])
+    for name, table in page.tables(report).items():
+        n_columns = _COLUMNS if name == "comparison" else None
+        reporter.table(table.title, table.header[:n_columns], [row[:n_columns] for row in table.rows[:_LINES]])
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     fewest_first = sorted(zip(arms, tallies, strict=True), key=lambda one: int(one[1].tokens.sum()))

@@ -26,6 +26,7 @@ from experiments.cli.arguments import (
     whole,
 )
 from experiments.cli.console import finish, print_table, si
+from experiments.fertility.tallies import trained_on
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.vocabulary import Side
 from superbpe.inspection import history
@@ -57,7 +58,13 @@ def parser() -> Parser:
     )
     add_text_settings(options)
     add("--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)")
-    add("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
+    add(
+        "--out",
+        type=Path,
+        default=Path("vocabulary"),
+        metavar="FOLDER",
+        help="(%(default)s; earlier results are replaced)",
+    )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on the text")
     return options
@@ -82,6 +89,9 @@ def run(arguments: argparse.Namespace) -> None:
         measured, text = sides[0].measured, ", ".join(arguments.text)
         if measured is not None and measured.bytes >= arguments.max_bytes:
             text += f", of which the first {si(measured.bytes)}B (--max-bytes)"
+        files = open_text(arguments, arguments.text).files if arguments.text not in ([], [EMBEDDED]) else ()
+        if seen := [one.label for one in sides if trained_on(one.tokenizer, files)]:
+            text += f" (training text of {', '.join(seen)})"
         report = vocabulary.gather(sides, text or None)
         written = _write(arguments, report, sides)
         _print(report)

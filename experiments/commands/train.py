@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,8 @@ def run(arguments: argparse.Namespace) -> None:
             tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
-    finish(arguments.to, then=["inspect", arguments.to, *text_options(arguments, arguments.text)])
+    page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
+    finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "FOLDER", "--to", "hf"])
 
 
 def _rules(arguments: argparse.Namespace) -> Rules | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from experiments.report.figures import Rows, colour, data, shape, si_axis, spec
+from experiments.report.figures import Rows, colour, data, shape, spec, vocabulary_axis
 
 
 def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[str, Any]:
@@ -18,7 +18,6 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
         labels: Labels of all tokenizers, in the order of their colours.
         transitions: `tokenizer`, `vocab_size` at which phase 2 starts; drawn as dashed lines.
     """
-    x = alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=si_axis())
     y = alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False))
     tooltip = [
         alt.Tooltip("tokenizer:N"),
@@ -26,7 +25,7 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
         alt.Tooltip("bytes_per_token:Q", title="bytes per token", format=".3f"),
     ]
     lines = data().mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45)).encode(
-        x=x, y=y, color=colour(labels), shape=shape(labels), tooltip=tooltip
+        x=vocabulary_axis(rows), y=y, color=colour(labels), shape=shape(labels), tooltip=tooltip
     )  # fmt: skip
     rule = data("transitions").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="vocab_size:Q", color=colour(labels))
     if not transitions:

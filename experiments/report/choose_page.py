@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import altair as alt
 from experiments.cli.console import si
 from experiments.report import page
 from experiments.report.fertility_page import Table, premium
-from experiments.report.figures import Figure, colour, data, shape, si_axis, spec
+from experiments.report.figures import Figure, colour, data, shape, spec, vocabulary_axis
 from tokenizer.errors import listed
 
 if TYPE_CHECKING:
@@ -110,13 +111,14 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         f"text is lost by {lossy}, which cannot be finalists": lossy,
     }
     n_bytes = report["training_bytes"]
-    size = max((size for size in SAMPLES if 1e6 * size <= n_bytes), default=min(SAMPLES))
-    sample = f"from {size:g} MB of English, BPE of 32,768 tokens needs {SAMPLES[size]:g} % more tokens than from 514 MB"
+    size = min(SAMPLES, key=lambda size: abs(math.log(1e6 * size / max(n_bytes, 1))))
+    sample = f"{SAMPLES[size]:g} % more tokens from {size:g} MB of training text than from 514 MB"
     other = [one for one in every if one["software"]]
     return [
         *(note for note, reason in limits.items() if reason),
         *(f"{one['name']} is run by {one['software']}, on {one['documents']:,} documents" for one in other),
-        f"the tokenizers were trained on about {si(n_bytes)}B: {sample}",
+        f"trained on about {si(n_bytes)}B of text; on English, BPE of 32,768 tokens needs {sample}",
+        "a name says the recipe, the size of the vocabulary and, after -t, the size at which superwords start",
     ]
 
 
@@ -135,7 +137,7 @@ def _frontier(report: Mapping[str, Any]) -> Figure:
     ]
     labels = list(dict.fromkeys(row["tokenizer"] for row in rows))
     points = data().mark_point(filled=True, opacity=0.9).encode(
-        x=alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=si_axis()),
+        x=vocabulary_axis(rows),
         y=alt.Y("relative:Q", title="cost over the reference's", scale=alt.Scale(zero=False)),
         color=colour(labels),
         shape=shape(labels),

@@ -107,34 +107,36 @@ def headline(report: Mapping[str, Any]) -> str:
     if best is reference or (best["parity_low"] is not None and best["parity_high"] >= 1):
         found = f"{reference['tokenizer']}: {reference['bytes_per_token']:.3f} bytes per token"
         return f"No tokenizer needs significantly fewer tokens than {found}."
+    change, _, ends = premium(best).partition("\n")
     return (
-        f"{best['tokenizer']} needs the fewest tokens, {premium(best)} against {reference['tokenizer']}: "
-        f"{best['bytes_per_token']:.3f} bytes per token."
+        f"{best['tokenizer']} needs the fewest tokens: {change} against {reference['tokenizer']}"
+        f"{f' ({ends} %)' if ends else ''}, {best['bytes_per_token']:.3f} bytes per token."
     )
 
 
 def premium(row: Mapping[str, Any], name: str = "parity") -> str:
-    """A ratio to the reference, by default of tokens: the change in percent, and half its interval."""
-    if row[name] is None:
+    """A ratio to the reference, by default of tokens: the change in percent, and its interval as a remark."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
         return "–"
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{signed(100 * (row[name] - 1), 1)} %" + ("" if low is None else f" ± {50 * (high - low):.1f}")
+    change = f"{signed(100 * (value - 1), 1)} %"
+    return change if low is None else f"{change}\n{signed(100 * (low - 1), 1)} to {signed(100 * (high - 1), 1)}"
 
 
 def with_interval(row: Mapping[str, Any], name: str) -> str:
-    """A measure and half its interval."""
-    if row[name] is None:
+    """A measure, and its interval as a remark."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
         return "–"
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.3f}" + ("" if low is None else f" ± {(high - low) / 2:.3f}")
+    return f"{value:.3f}" + ("" if low is None else f"\n{low:.3f}–{high:.3f}")
 
 
 def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> str:
-    """A cost of serving and its change against the reference; empty if a tokenizer gives no tokens."""
+    """A cost of serving, and its change against the reference as a remark; empty if a tokenizer gives no tokens."""
     if row[name] is None or reference[name] is None:
         return ""
     shown = f"{1e6 * row[name]:.3g}" if "seconds" in name else si(row[name])
-    return shown + ("" if row is reference else f" ({percent_change(row[name], reference[name])})")
+    return shown + ("" if row is reference else f"\n{percent_change(row[name], reference[name])}")
 
 
 def lost(row: Mapping[str, Any]) -> str:
@@ -151,14 +153,13 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     """Limits of the comparison: measured text that was trained on, and tokenizers that lose text."""
     limits = [report["phase1"].rstrip(".")] if report["phase1"] else []
     overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
+    too_good: dict[str, list[str]] = {}
     for arm in report["tokenizers"]:
         name, row, shared, training = arm["name"], overall[arm["name"]], arm["in_training"], arm["training_text"]
         if shared is not None and shared["documents"]:
-            limits.append(
-                f"{name} was trained on {shared['documents']:,} of the {row['documents']:,} measured documents "
-                f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {listed(shared['sources'])}; "
-                f"training text: {listed(training)}), so its numbers are too good"
-            )
+            known = f"{shared['documents']:,} of the {row['documents']:,} measured documents "
+            known += f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {listed(shared['sources'])}; "
+            too_good.setdefault(f"{known}training text: {listed(training)})", []).append(name)
         if training is not None and shared is None:
             limits.append(
                 f"{name} was trained on {listed(training)}, which is not here any more, so the measured text may be in "
@@ -166,6 +167,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
             )
         if text := lost(row):
             limits.append(f"{name} loses text ({text}): it may need fewer tokens for that reason alone")
+    limits += [f"trained on {known}, so the numbers are too good: {listed(names)}" for known, names in too_good.items()]
     unknown = [arm["name"] for arm in report["tokenizers"] if arm["training_text"] is None]
     if unknown:
         limits.append(f"Training text unknown, so the measured text may be in it: {listed(unknown)}")

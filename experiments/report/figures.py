@@ -107,11 +107,13 @@ def legend(labels: Sequence[str]) -> alt.Legend:
     )
 
 
-def si_axis() -> alt.Axis:
-    """Return an axis with labels such as 20k; values below 1 are shown as 0.1, not as 100m."""
-    # A logarithmic axis has no label at most of its ticks.
-    label = "datum.label && datum.value > 0 && datum.value < 1 ? format(datum.value, '~g') : datum.label"
-    return alt.Axis(format="~s", labelExpr=label, tickCount=6, labelFlush=False)
+def vocabulary_axis(rows: Rows) -> alt.X:
+    """Return the logarithmic axis of the rows' `vocab_size`, labelled at 10k, 20k, 50k and so on, and at its end."""
+    sizes = [row["vocab_size"] for row in rows]
+    ticks = [digit * 10**power for power in range(2, 9) for digit in (1, 2, 5)]
+    values = [*(tick for tick in ticks if min(sizes) <= tick < 0.8 * max(sizes)), max(sizes)]
+    axis = alt.Axis(format=".3~s", values=values, labelFlush=False)
+    return alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
 def to_csv(rows: Rows) -> str:

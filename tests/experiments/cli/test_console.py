@@ -125,8 +125,8 @@ def test_tables_of_six_arms_keep_their_words_in_80_columns(*, by_arm):
 
 
 def test_a_wide_table_becomes_a_list():
-    text = shown(["", "a" * 50, "b" * 50], [["one", "1", "2"], ["two", "", "4"]])
-    expected = ["Held-out text", "one", f"  {'a' * 50}: 1", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"]
+    text = shown(["", "a\n" + "a" * 50, "b" * 50], [["one", "1\nof 2", "2"], ["two", "", "4"]])
+    expected = ["Held-out text", "one", f"  a {'a' * 50}: 1, of 2", f"  {'b' * 50}: 2", "two", f"  {'b' * 50}: 4"]
     assert text.splitlines() == expected
 
 

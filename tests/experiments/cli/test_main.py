@@ -249,7 +249,7 @@ def test_sizes_and_numbers_have_bounds():
     assert config.project == "1MB"
     assert {whole()(text) for text in ("50000", "50_000", "50,000", "50k")} == {50_000}
     for parsed, wrong, message in (
-        (size, ("10 apples", "", "0"), "is not a size; write a number of bytes, or 400MB"),
+        (size, ("10 apples", "", "0", "4"), "is not a size; write it with its unit, as in 400MB"),
         (whole(2, 4), ("1", "5", "3.0", "5,00", "-3", "3kB", "many", ""), "is not a whole number from 2 to 4"),
     ):
         for text in wrong:

@@ -137,6 +137,8 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
     again = choose(text, text.parent / "out")
     assert again["tokenizers"] == report["tokenizers"]
     assert "next:  superbpe pipeline experiment=bakeoff" in capsys.readouterr().out
+    assert main.run(command_line(text, text.parent / "out", "--heldout", "0.3")) == 2
+    assert "has the answer for other text" in capsys.readouterr().err
 
 
 def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
@@ -220,10 +222,12 @@ def test_mistakes_are_one_line(text, tmp_path, more, message, mistake):
     assert message in mistake(*command_line(text, tmp_path / "out", *more))
 
 
-def test_a_tokenizer_that_was_trained_on_the_text_is_not_compared(text, tmp_path, mistake):
+def test_a_tokenizer_that_was_trained_on_the_text_is_not_compared(text, tmp_path, mistake, capsys):
     assert main.run(["train", str(text), "--vocab-size", "400", "--to", str(tmp_path / "seen")]) == 0
     given = command_line(text, tmp_path / "out", "--against", f"seen={tmp_path / 'seen'}")
     assert f"--against seen: it was trained on {text}" in mistake(*given)
+    assert main.run(["inspect", str(tmp_path / "seen"), "--text", str(text), "--out", str(tmp_path / "page")]) == 0
+    assert "(training text of seen)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_ctrl_c_keeps_what_is_trained(text, tmp_path, monkeypatch, capsys):

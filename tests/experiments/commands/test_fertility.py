@@ -200,7 +200,7 @@ def test_training_text_that_is_measured_is_named(made, tmp_path, capsys):
     assert {key: gpt2["in_training"][key] for key in expected} == expected
     page = (tmp_path / "out" / "fertility.html").read_text(encoding="utf-8")
     for said in (capsys.readouterr().out, page):
-        assert "gpt2 was trained on 8 of the 84 measured documents" in said
+        assert "trained on 8 of the 84 measured documents" in said
         assert "trained-on.jsonl" in said
 
 
