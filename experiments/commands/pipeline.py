@@ -165,9 +165,8 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
     parent, command = os.getpid(), command_line()
 
     def job(cfg: DictConfig) -> None:  # launchers pickle this function by value, so it only calls `_job`
-        if elsewhere := os.getpid() != parent:
-            os.environ[COMMAND] = command
-        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
+        os.environ[COMMAND] = command  # Hydra needs another `sys.argv`
+        codes.append(_job(cfg, stage, swept, elsewhere=os.getpid() != parent))
 
     # Otherwise Hydra replaces every exception by its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -185,6 +184,7 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
         raise UserError(f"{mistake}. To use another folder, add hydra.run.dir=FOLDER") from None
     finally:
         sys.argv = before
+        os.environ.pop(COMMAND, None)
         logging.root.handlers[:] = handlers  # remove the run's handlers, which write into its folder
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def _times(tmp_path):
     return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "artifacts").glob("[a-z]*")}
 
 
-def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp_path, capsys):
+def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/bin/superbpe", "pipeline", "lm=small"])
     read = {"documents", "contamination", "shards"}
     news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, read, {"lm"}, {"evaluation"}, {"report"})
     seen = {".locks", ".runs"}
@@ -43,6 +45,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     page = Path(re.findall(r"report: (.*\.html)", out)[-1])
     assert "SuperBPE" in page.read_text()
     numbers = json.loads((page.parent / "report.json").read_text())
+    assert "superbpe pipeline lm=small" in out
     bpe, superbpe = numbers["tokenizers"]
     assert bpe["vocab_size"] == superbpe["vocab_size"] == 400
     assert superbpe["superwords"] > 0 == bpe["superwords"]
