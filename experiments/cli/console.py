@@ -221,7 +221,7 @@ def print_table(
     """
     columns = list(zip(header, *rows, strict=True))
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
-    wanted = [max(map(cell_len, cells)) - width for cells, width in zip(columns, least, strict=True)]
+    wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
     if spare < 0:
         lines = [Text(title, style="bold")]
