@@ -51,7 +51,7 @@ def spell(names: Mapping[str, str]) -> None:
     _names = names
 
 
-def _spelled(message: str) -> str:
+def spelled(message: str) -> str:
     """A message of the library with its settings as this command's users type them."""
     keys = "|".join(map(re.escape, sorted(_names, key=len, reverse=True)))
     return re.sub(rf"(?<![\w.?&/'\"-])(?:{keys})", lambda found: _names[found[0]], message) if keys else message
@@ -60,7 +60,7 @@ def _spelled(message: str) -> str:
 def complain(error: BaseException) -> None:
     """Print a user error, or that a package is missing, as one line."""
     error = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
-    message = _spelled(" ".join(str(error).split()))
+    message = spelled(" ".join(str(error).split()))
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
 
@@ -153,7 +153,7 @@ def system_error(error: BaseException, where: str = "") -> UserError | None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as one line, without the source line that Python would print."""
-    stderr.print(Text(_spelled(f"warning: {message}"), style="yellow"), soft_wrap=True)
+    stderr.print(Text(spelled(f"warning: {message}"), style="yellow"), soft_wrap=True)
 
 
 def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is written") -> int:

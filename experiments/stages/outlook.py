@@ -44,9 +44,14 @@ class Step(NamedTuple):
     seconds: float = 0.0
 
     def sentence(self) -> str:
-        """One line for the terminal."""
+        """One line for the terminal, where the command is the next one."""
         time = f"; about {duration(self.seconds)} of training" if self.seconds else ""
-        return f"To settle what is open: {self.what} ({self.why}{time})" + (f": {self.command}" if self.command else "")
+        return f"To settle what is open: {self.what} ({self.why}{time})"
+
+    def words(self) -> list[str]:
+        """Words of the command without the program; empty if there is none."""
+        words = shlex.split(self.command)
+        return words[words.index("pipeline") :] if "pipeline" in words else []
 
 
 def next_step(
