@@ -121,8 +121,9 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     arms = resolve_arms(config)
     if "train_bpe" in stages:
         check_files(arms)
-    runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
-    text = corpus.prepare(context, config.corpus, config.budget if "train_lm" in stages else None)
+    budget = config.budget
+    runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, budget.rungs(), budget.unit)
+    text = corpus.prepare(context, config.corpus, budget if "train_lm" in stages else None)
     tokenizers = make_tokenizers(context, text, arms, stages)
     if "shard" not in stages:
         return Outcome()

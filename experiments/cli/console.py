@@ -354,8 +354,8 @@ class Reporter:
         """Print that a step is done or reused."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
-            self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
-            (f"{artifact:<26} ", "dim"), what,
+            self._prefix, (f"{mark} ", "green" if fresh else "dim"), f"{took:>11}  ", (f"{stage:<20}", "bold"),
+            f"  {what}  ", (artifact, "dim"),
         )  # fmt: skip
         self._print(text)
 

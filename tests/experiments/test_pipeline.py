@@ -38,8 +38,8 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     assert "bits per byte" in out
     assert "demonstration, not evidence" in out
     assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
-    assert "✓ report" in out
-    assert "✓ report" in (tmp_path / "outputs" / "superbpe.log").read_text()
+    assert "  report.html  report-" in out
+    assert "  report.html  report-" in (tmp_path / "outputs" / "superbpe.log").read_text()
     page = Path(re.findall(r"report: (.*\.html)", out)[-1])
     assert "SuperBPE" in page.read_text()
     numbers = json.loads((page.parent / "report.json").read_text())

@@ -107,7 +107,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny, tmp_path):
     processes = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for words in commands]
     out = "".join(process.communicate()[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
-    made = [line.split()[1] for line in out.splitlines() if line.startswith("✓")]
+    made = [line.split(" s  ")[1].split()[0] for line in out.splitlines() if line.startswith("✓")]
     assert sorted(made) == ["bpe", "count", "phase1", "superbpe", "superbpe"]
 
 
