@@ -122,9 +122,10 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     if "train_bpe" in stages:
         check_files(arms)
     budget = config.budget
+    of_models = budget if "train_lm" in stages else None
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, budget.rungs(), budget.unit)
-    text = corpus.prepare(context, config.corpus, budget if "train_lm" in stages else None)
-    tokenizers = make_tokenizers(context, text, arms, stages)
+    text = corpus.prepare(context, config.corpus, of_models)
+    tokenizers = make_tokenizers(context, text, arms, stages, of_models)
     if "shard" not in stages:
         return Outcome()
     with _torch_threads(config.runner.threads):

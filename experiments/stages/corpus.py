@@ -57,8 +57,13 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
     Raises:
         UserError: If the text is empty, is too small for the budget, or has no held-out document.
     """
+    if budget is not None and settings.max_bytes is not None:
+        budget.check_text(settings.max_bytes)
     if settings.source == "embedded":
-        return _embedded(context, settings)
+        text = _embedded(context, settings)
+        if budget is not None and text.artifact is not None:
+            budget.check_text(text.artifact.contents.train["bytes"])
+        return text
     corpus = Corpus(part(CorpusConfig, settings))
     _check_size(corpus, budget)
     where = settings.dataset or ", ".join(settings.places)
@@ -79,8 +84,8 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
         raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
     plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
-    if sizes and plain and budget is not None and budget.train_flops is None:
-        budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
+    if sizes and plain and budget is not None:
+        budget.check_text(sum(sizes))
 
 
 def _embedded(context: Context, settings: CorpusSource) -> Text:
