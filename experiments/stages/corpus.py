@@ -13,7 +13,7 @@ from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, listed
 from tokenizer.files import digest, shown
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
     """Raise a UserError if the files are empty, or too small for the budget, before any of them is read."""
     sizes = corpus.sizes()
     if sizes and not any(sizes):
-        raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
+        raise UserError(f"the corpus is empty: every file of {listed(corpus.config.places)} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
     plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
     if sizes and plain and budget is not None:
