@@ -59,7 +59,8 @@ def spelled(message: str) -> str:
 
 def complain(error: BaseException) -> None:
     """Print a user error, or that a package is missing, as one line."""
-    error = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
+    if isinstance(error, ModuleNotFoundError):
+        error = UserError(f"{' '.join(['superbpe', *sys.argv[1:2]])}: {missing_extra(error)}")
     message = spelled(" ".join(str(error).split()))
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
@@ -352,11 +353,10 @@ class Reporter:
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
         """Print that a step is done or reused."""
-        mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
+        mark, took = (("✓", "green"), duration(seconds)) if fresh else (("·", "dim"), "reused")
         text = Text.assemble(
-            self._prefix, (f"{mark} ", "green" if fresh else "dim"), f"{took:>11}  ", (f"{stage:<20}", "bold"),
-            f"  {what}  ", (artifact, "dim"),
-        )  # fmt: skip
+            self._prefix, mark, f" {took:>11}  ", (f"{stage:<20}", "bold"), f"  {what}  ", (artifact, "dim")
+        )
         self._print(text)
 
     def _print(self, text: Text) -> None:
