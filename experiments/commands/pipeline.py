@@ -23,7 +23,7 @@ from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
-from experiments.cli.compose import check, choices, explanation, first_cell, keys, known_keys, normalized, to_config
+from experiments.cli.compose import check, choices, explanation, first_cell, keys, normalized, to_config
 from experiments.cli.console import Reporter, complain, console, finish, spell, spelled, stderr, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
@@ -71,7 +71,7 @@ class _PipelineParser(Parser):
         """Print the message, with the settings that unknown flags such as `--transition` probably mean, and exit."""
         flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
         names = [flag[2:].replace("-", "_") for flag in flags if flag not in self._option_string_actions]
-        if meant := [f"{key}=…" for name in names for key in known_keys() if key.rpartition(".")[2] == name]:
+        if meant := [f"{key}=…" for name in names for key in (*keys(), "experiment") if key.rpartition(".")[2] == name]:
             complain(UserError(f"settings are written KEY=VALUE, without dashes: {' or '.join(meant)}"))
             self.exit(2)
         super().error(message)
