@@ -210,8 +210,9 @@ class BudgetConfig:
         """Unit of `rungs`: `bytes`, or `flops` if `train_flops` is set."""
         return "bytes" if self.train_flops is None else "flops"
 
-    def check_epochs(self, train_bytes: float, text_bytes: float) -> None:
-        """Raise a UserError if a model that reads `train_bytes` repeats a text of `text_bytes` too often."""
+    def check_epochs(self, text_bytes: float, read: float | None = None) -> None:
+        """Raise a UserError if a model that reads `read` bytes, or `train_bytes`, repeats the text too often."""
+        train_bytes = read or (self.train_bytes if self.train_flops is None else 0)
         if train_bytes > self.max_epochs * text_bytes:
             epochs = math.ceil(train_bytes / text_bytes)
             raise UserError(
@@ -219,11 +220,6 @@ class BudgetConfig:
                 f"{text_bytes:,.0f}), and the limit is {self.max_epochs:g}; use more text or a smaller budget, or "
                 f"raise the limit: budget.max_epochs={epochs}"
             )
-
-    def check_text(self, text_bytes: float) -> None:
-        """Raise a UserError if a text of at most `text_bytes` is too small; a budget in FLOPs is checked later."""
-        if self.train_flops is None:
-            self.check_epochs(self.train_bytes, text_bytes)
 
     def rungs(self) -> list[int]:
         """Every budget of the ladder in its `unit`, smallest first.

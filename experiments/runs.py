@@ -15,6 +15,8 @@ from experiments.cli.console import si
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from experiments.config import BudgetConfig
+
 
 @dataclass(frozen=True, order=True)
 class Run:
@@ -41,20 +43,19 @@ class Run:
         return f"{self.arm} ({layers}, seed {self.seed}, budget {si(self.budget)}{unit})"
 
 
-def list_runs(
-    arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budgets: Iterable[int], unit: str = "bytes"
-) -> list[Run]:
+def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budget: BudgetConfig) -> list[Run]:
     """Return all runs of an experiment in the order in which they are trained.
 
     The seeds of a size follow each other, so that all arms can be compared long before the last seed is trained. The
     budgets of an arm and a seed follow each other, smallest first, because they may share a trunk (`chains`).
 
-    >>> [str(run) for run in list_runs(["bpe", "superbpe"], [4], [0], [12_000_000])]
+    >>> from experiments.config import BudgetConfig
+    >>> [str(run) for run in list_runs(["bpe", "superbpe"], [4], [0], BudgetConfig())]
     ['bpe (4 layers, seed 0, budget 12MB)', 'superbpe (4 layers, seed 0, budget 12MB)']
     """
     return [
-        Run(arm, size, seed, budget, unit)
-        for size, seed, arm, budget in product(sorted(sizes), seeds, list(arms), sorted(budgets))
+        Run(arm, size, seed, amount, budget.unit)
+        for size, seed, arm, amount in product(sorted(sizes), seeds, list(arms), budget.rungs())
     ]
 
 

@@ -82,14 +82,15 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        step, then = None, ["compare", runs[0], "deployment=NAME" if table else "--perturb"]
+        step, tolerance = None, arguments.tolerance
         if table:
-            over_compute.compare_points(runs[0], settings, out, tolerance=arguments.tolerance)
+            over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
         else:
-            step = over_compute.reprice(
-                runs[0], settings, out, artifacts=arguments.artifacts, tolerance=arguments.tolerance
-            )
-        finish(out / over_compute.PAGE, out / over_compute.NUMBERS, then=(step and step.words()) or then)
+            step = over_compute.reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=tolerance)
+        then = (
+            step.follow(Reporter()) if step else ["compare", runs[0], "deployment=dense-70b" if table else "--perturb"]
+        )
+        finish(out / over_compute.PAGE, out / over_compute.NUMBERS, then=then)
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
@@ -134,11 +135,9 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter.table("Held-out text", *result_table(result))
     reporter.say(verdict(result), style="bold")
     reporter.say(detail(result))
-    step = Step(**numbers["next"]) if numbers["next"] else None
-    if step is not None:
-        reporter.say(step.sentence())
-    then = (step and step.words()) or ["compare", runs[0], "--perturb"]
-    _finish(reporter, notes, *(out / name for name in (PAGE, NUMBERS, DIFFERENCES)), then=then)
+    then = Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
+    written = [out / name for name in (PAGE, NUMBERS, DIFFERENCES)]
+    _finish(reporter, notes, *written, then=then or ["compare", runs[0], "--perturb"])
 
 
 def _finish(reporter: Reporter, notes: Sequence[str], *written: Path, then: Sequence[Path | str]) -> None:

@@ -228,9 +228,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
             )
         record.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
         if number is None:
-            if outcome.step:
-                reporter.say(outcome.step.sentence())
-            finish(folder, then=(outcome.step and outcome.step.words()) or _next(stage, overrides, folder))
+            then = outcome.step.follow(reporter) if outcome.step else ()
+            finish(folder, then=then or _next(stage, overrides, folder))
     except Exception as problem:
         error = system_error(problem, str(folder)) or problem
         if isinstance(error, UserError):

@@ -228,11 +228,7 @@ def reprice(
     chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
     accepted = tolerance or float(values.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
     store = Store.at(artifacts or run.store)
-    reporter = Reporter()
-    step = _compare(reporter, store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
-    if step is not None:
-        reporter.say(step.sentence())
-    return step
+    return _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
 
 def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None) -> None:

@@ -58,12 +58,9 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
         UserError: If the text is empty, is too small for the budget, or has no held-out document.
     """
     if budget is not None and settings.max_bytes is not None:
-        budget.check_text(settings.max_bytes)
+        budget.check_epochs(settings.max_bytes)
     if settings.source == "embedded":
-        text = _embedded(context, settings)
-        if budget is not None and text.artifact is not None:
-            budget.check_text(text.artifact.contents.train["bytes"])
-        return text
+        return _embedded(context, settings)
     corpus = Corpus(part(CorpusConfig, settings))
     _check_size(corpus, budget)
     where = settings.dataset or ", ".join(settings.places)
@@ -85,7 +82,7 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
     # Text is at most as long as its file, unless that is compressed.
     plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
     if sizes and plain and budget is not None:
-        budget.check_text(sum(sizes))
+        budget.check_epochs(sum(sizes))
 
 
 def _embedded(context: Context, settings: CorpusSource) -> Text:

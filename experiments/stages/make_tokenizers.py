@@ -63,7 +63,7 @@ def make_tokenizers(
     trained = [arm for arm in arms if arm.trained]
     families = phase1.families(context, text, trained)
     if families and budget is not None:
-        budget.check_text(families[0].counts.contents.n_bytes)
+        budget.check_epochs(families[0].counts.contents.n_bytes)
     if "train_bpe" not in stages:
         return {}
     tokenizers |= {arm.name: _bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}

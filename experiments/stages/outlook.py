@@ -16,6 +16,7 @@ from lm.train.config import trained_steps
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from experiments.cli.console import Reporter
     from experiments.runs import Run
     from experiments.stages.context import Context
     from experiments.stages.shards import Encoded
@@ -43,13 +44,10 @@ class Step(NamedTuple):
     command: str = ""
     seconds: float = 0.0
 
-    def sentence(self) -> str:
-        """One line for the terminal, where the command is the next one."""
+    def follow(self, reporter: Reporter) -> list[str]:
+        """Print the change, and return the words of its command without the program; none if there is no command."""
         time = f"; about {duration(self.seconds)} of training" if self.seconds else ""
-        return f"To settle what is open: {self.what} ({self.why}{time})"
-
-    def words(self) -> list[str]:
-        """Words of the command without the program; empty if there is none."""
+        reporter.say(f"To settle what is open: {self.what} ({self.why}{time})")
         words = shlex.split(self.command)
         return words[words.index("pipeline") :] if "pipeline" in words else []
 

@@ -32,7 +32,7 @@ def planned(monkeypatch, overrides):
         return Amounts(**{name: share * amount for name, amount in dataclasses.asdict(of_rows).items()})
 
     monkeypatch.setattr(plan, "measure", measure)
-    runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
+    runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget)
     return plan.plan(runs, arms, config.lm, config.budget)
 
 
