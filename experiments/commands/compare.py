@@ -18,6 +18,7 @@ With --perturb, it scores the run's models on held-out text with typing errors, 
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, out_folder, whole
@@ -109,7 +110,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter = Reporter()
     done, others = comparing.find(runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
-    notes += [f"{run.folder}: {_WHY[run.status]}{run.error or ''}" for run in others]
+    notes += [f"{run.folder}: {_WHY[run.status]}{shorten(run.error or '', 120)}" for run in others]
     if arguments.perturb:
         robustness.measure_run(result, out, reporter, documents=arguments.documents)
         _finish(reporter, notes, out / robustness.NUMBERS, then=["compare", runs[0]])

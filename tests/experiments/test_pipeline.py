@@ -40,6 +40,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     assert "demonstration, not evidence" in out
     assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
     assert "  report.html  report-" in out
+    assert out.splitlines()[-1].startswith("next:  superbpe ")
     assert "  report.html  report-" in (tmp_path / "outputs" / "superbpe.log").read_text()
     page = Path(re.findall(r"report: (.*\.html)", out)[-1])
     assert "SuperBPE" in page.read_text()
