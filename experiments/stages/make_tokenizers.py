@@ -84,7 +84,7 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
     tokenizer = Tokenizer.from_ranks([], pattern=resolve("none"), special_tokens=arm.bpe.special_tokens)
     artifact = keep(context, tokenizer, {})
     with context.reporter.stage(arm.name):
-        context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+        context.done(arm.name, artifact, f"vocabulary {tokenizer.vocab_size:,}")
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 
