@@ -83,14 +83,14 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        step, tolerance = None, arguments.tolerance
+        then, tolerance = (
+            ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"],
+            arguments.tolerance,
+        )
         if table:
             over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
-        else:
-            step = over_compute.reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=tolerance)
-        then = (
-            step.follow(Reporter()) if step else ["compare", runs[0], "deployment=dense-70b" if table else "--perturb"]
-        )
+        elif step := over_compute.reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=tolerance):
+            then = step.follow(Reporter()) or then
         finish(out / over_compute.PAGE, out / over_compute.NUMBERS, then=then)
 
 
