@@ -83,10 +83,8 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        then, tolerance = (
-            ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"],
-            arguments.tolerance,
-        )
+        then = ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"]
+        tolerance = arguments.tolerance
         if table:
             over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
         elif step := over_compute.reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=tolerance):
