@@ -16,6 +16,7 @@ from lm.train.config import trained_steps
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from experiments.cli.console import Reporter
     from experiments.runs import Run
     from experiments.stages.context import Context
     from experiments.stages.shards import Encoded
@@ -43,10 +44,12 @@ class Step(NamedTuple):
     command: str = ""
     seconds: float = 0.0
 
-    def sentence(self) -> str:
-        """One line for the terminal."""
+    def follow(self, reporter: Reporter) -> list[str]:
+        """Print the change, and return the words of its command without the program; none if there is no command."""
         time = f"; about {duration(self.seconds)} of training" if self.seconds else ""
-        return f"To settle what is open: {self.what} ({self.why}{time})" + (f": {self.command}" if self.command else "")
+        reporter.say(f"To settle what is open: {self.what} ({self.why}{time})")
+        words = shlex.split(self.command)
+        return words[words.index("pipeline") :] if "pipeline" in words else []
 
 
 def next_step(
