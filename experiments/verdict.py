@@ -93,7 +93,8 @@ def _outcome(result: Result, names: str) -> str:
         group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
             continue
-        others, several = of + _listed(list(group)), len(group) > 1 or of == "those of "
+        others = ("those of " if of and len(group) > 1 else of) + _listed(list(group))
+        several = len(group) > 1 or of == "those of "
         ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
         size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
         if lower == "B":

@@ -136,7 +136,7 @@ def test_of_many_the_verdict_stays_a_sentence():
     many = [2 + i / 100 for i in range(13)]
     others = "t=1, t=2, t=3 and 9 more"
     assert verdict(result_of_many(*many, undecided=range(13), n_seeds=1)) == (
-        f"Of these 13 models, no significant difference between that of t=0 and that of {others} "
+        f"Of these 13 models, no significant difference between that of t=0 and those of {others} "
         f"(one training run each).{_REQUIRES}"
     )
     assert verdict(result_of_many(*many, undecided=range(13))).startswith(
