@@ -2,8 +2,7 @@
 
 It runs in the peers' environment and in ours, so it imports only the standard library before a job imports its library.
 Imports, loading and a short warm-up text are not measured. The result is written to a file after the measurement:
-merges, one per line as `left right` in hexadecimal (or the whole token if a library does not expose its parts), or a
-digest of the ids of each document.
+merges, one per line as `left right` in hexadecimal, or a digest of the ids of each document.
 """
 
 # ruff: noqa: PTH123 (pathlib would add to what counts as the bare interpreter)
@@ -67,13 +66,12 @@ def train_ours(arguments: Arguments) -> Call:
     def call() -> tuple[Lines, dict[str, Any]]:
         started = time.perf_counter()
         corpus = Corpus(CorpusConfig(**arguments["corpus"]))
-        unit, threads = arguments["unit"], arguments["threads"]
-        counts = count_pretokens(corpus, arguments["pattern"], unit=unit, threads=threads)
+        counts = count_pretokens(corpus, arguments["pattern"], unit=arguments["unit"])
         counted = time.perf_counter()
         trained = train_bpe(counts, arguments["vocab_size"], special_tokens=())
         ended = time.perf_counter()
-        facts = {"counting": counted - started, "merging": ended - counted, "bytes": counts.n_bytes}
-        facts["distinct"] = counts.n_distinct
+        facts: dict[str, Any] = {"bytes": counts.n_bytes, "distinct": counts.n_distinct}
+        facts |= {"counting": counted - started, "merging": ended - counted}
         if arguments["rules"] is not None:
             trained = train_superbpe(
                 trained,
@@ -81,7 +79,6 @@ def train_ours(arguments: Arguments) -> Call:
                 vocab_size=arguments["vocab_size"],
                 transition=min(arguments["transition"], trained.vocab_size),  # text can run out of pairs
                 rules=arguments["rules"],
-                threads=threads,
                 memory_bytes=arguments["memory"],
             )
             facts |= {"phase 2": time.perf_counter() - ended} | trained.provenance["phase2"]
@@ -271,9 +268,9 @@ def measure(name: str, arguments: Arguments) -> dict[str, Any]:
     seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
     facts |= {
         "seconds": seconds,
-        "cpu": used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime,
-        "bare_mb": bare,
-        "peak_mb": memory_mb("VmHWM"),
+        "CPU s": used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime,
+        "peak MB": (peak := memory_mb("VmHWM")),
+        "above bare": peak - bare,
     }
     with open(arguments["out"], "w", encoding="ascii") as file:
         file.writelines(f"{line}\n" for line in lines())
@@ -295,8 +292,6 @@ def main() -> None:
         if not name.startswith("encode"):
             raise
         facts = {"refused": str(error) or type(error).__name__}
-        with open(arguments["out"], "w", encoding="ascii"):
-            pass
     json.dump(facts, answer)
     answer.close()
 
