@@ -83,7 +83,7 @@ def measure(result: Result, reporter: Reporter, *, documents: int) -> dict[str, 
 
 
 def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
-    """Draw held-out documents. The texts are decoded from the shards; those that no tokenizer spells are left out.
+    """Draw held-out documents. The texts are those that one of the tokenizers spells, decoded from its shards.
 
     Args:
         result: The run.
@@ -94,20 +94,17 @@ def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     """
     from experiments.stages.shards import open_shards
 
-    shards = [open_shards(arm.heldout, arm.arm) for arm in result.arms]
-    spelled = np.flatnonzero(np.any([arm.normalized_bytes == 0 for arm in shards], axis=0))
+    opened = [(open_shards(arm.heldout, arm.arm), arm.tokenizer) for arm in result.arms]
+    shards, tokenizer = min(opened, key=lambda pair: np.count_nonzero(pair[0].normalized_bytes))
+    spelled = np.flatnonzero(shards.normalized_bytes == 0)
     if not len(spelled):
         raise UserError(
             "no tokenizer of this run decodes its held-out documents to their own text; measure a run that also has a "
             "byte-level tokenizer"
         )
-    chosen = np.zeros(shards[0].n_documents, bool)
+    chosen = np.zeros(shards.n_documents, bool)
     chosen[random.Random(0).sample(spelled.tolist(), min(n, len(spelled)))] = True
-    texts = []
-    for place in np.flatnonzero(chosen).tolist():
-        arm = next(i for i, other in enumerate(shards) if not other.normalized_bytes[place])
-        texts.append(result.arms[arm].tokenizer.decode(shards[arm].document(place)))
-    return chosen, texts
+    return chosen, [tokenizer.decode(shards.document(i)) for i in np.flatnonzero(chosen).tolist()]
 
 
 def _score(arm: ArmResult, seed: int, texts: list[str]) -> tuple[Evaluation, TextLoss]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import base64
 import functools
-import hashlib
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +27,8 @@ from typing import Any
 from experiments.cli import console
 from experiments.cli.arguments import size, whole
 from tokenizer import Corpus, CorpusConfig, UserError
+from tokenizer.durable import new_folder
+from tokenizer.files import digest
 
 PEERS = {
     "fastokens": "0.3.5",
@@ -218,15 +218,11 @@ def corpus(paths: Sequence[str], field: str, max_bytes: int | None) -> Corpus:
 
 def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) -> Path:
     """Return the folder of a JSON-able key in `cache`; `write` fills it if it does not exist."""
-    folder = cache / f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
+    folder = cache / f"{name}-{digest(key)[:16]}"
     if not folder.is_dir():
-        unfinished = folder.with_suffix(f".{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        try:
+        with new_folder(folder) as unfinished:
+            unfinished.mkdir(parents=True)
             write(unfinished)
-            unfinished.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 

@@ -451,6 +451,7 @@ def measure(rung: str, counts: dict[bytes, int], n_merges: int, limit: float) ->
     return at, merges
 
 
+@harness.command
 def main(argv: list[str]) -> int:
     """Measure every rung and print the table; return 1 if exact rungs give different merges."""
     options = harness.parser("Each step from the textbook's trainer to the Rust core.")
