@@ -90,7 +90,7 @@ class Job:
     name: str
     job: str
     arguments: dict[str, Any]
-    python: Path = field(default_factory=lambda: Path(sys.executable))
+    python: Path = Path(sys.executable)
     limit: float | None = None
     rounds: list[dict[str, Any]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)

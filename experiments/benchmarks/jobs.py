@@ -189,15 +189,6 @@ def encoder_tokenizers(arguments: Arguments) -> Encoder:
     )
 
 
-ENCODERS: dict[str, Callable[[Arguments], Encoder]] = {
-    "ours": encoder_ours,
-    "fastokens": encoder_fastokens,
-    "gigatoken": encoder_gigatoken,
-    "tiktoken": encoder_tiktoken,
-    "tokenizers": encoder_tokenizers,
-}
-
-
 def _cut(ids: Any, offsets: Any) -> Iterator[Any]:
     return (ids[start:end] for start, end in pairwise(offsets))
 
@@ -220,12 +211,12 @@ def digest(ids: Ids) -> str:
     return hashlib.blake2b(spelled, digest_size=8).hexdigest()
 
 
-def encode(name: str, arguments: Arguments) -> Call:
+def encode(encoder: Callable[[Arguments], Encoder], arguments: Arguments) -> Call:
     """Encode documents of a text file, in one call for all, or in one call per document."""
     with open(arguments["text"], encoding="utf-8", newline="") as file:
         texts = file.read().split(arguments["separator"])
     n_bytes = sum(len(text.encode()) for text in texts)
-    one, many, rows = ENCODERS[name](arguments)
+    one, many, rows = encoder(arguments)
     one(FIRST)
     many([FIRST])
 
@@ -239,7 +230,11 @@ JOBS: dict[str, Callable[[Arguments], Call]] = {
     "train gigabpe": train_gigabpe,
     "train gigatoken": train_gigatoken,
     "train tokenizers": train_tokenizers,
-    **{f"encode {name}": partial(encode, name) for name in ENCODERS},
+    "encode ours": partial(encode, encoder_ours),
+    "encode fastokens": partial(encode, encoder_fastokens),
+    "encode gigatoken": partial(encode, encoder_gigatoken),
+    "encode tiktoken": partial(encode, encoder_tiktoken),
+    "encode tokenizers": partial(encode, encoder_tokenizers),
 }
 
 

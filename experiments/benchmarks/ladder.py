@@ -42,8 +42,6 @@ Changes = dict[Pair, int]
 NAIVE_BYTES = 2_000_000
 """Text for the naive rung in the table."""
 
-_DESCENDING = bytes(range(255, -1, -1))
-
 
 # How words are stored, and what a merge does to them.
 
@@ -285,13 +283,12 @@ class HeapPairs(ScannedPairs):
         self._heap: list[tuple[int, Any, Pair]] = []
         super().__init__(*arguments)
 
-    def _key(self, pair: Pair) -> tuple[int, int] | tuple[str, str] | Pair:
+    def _key(self, pair: Pair) -> Any:
         """A sort key with the order of the tie-break, smallest first; the key of a pair never changes."""
         if self._tie_break == "lowest-ids":
             return self.order[pair[0]], self.order[pair[1]]
         if self._tie_break == "lexicographic-greatest":  # a longer string comes before its prefixes
-            left, right = (token.translate(_DESCENDING).decode("latin-1") + "\u0100" for token in pair)
-            return left, right
+            return [[*(-byte for byte in token), 1] for token in pair]
         return pair
 
     def best(self) -> tuple[int, Pair | None]:

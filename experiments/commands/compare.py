@@ -100,7 +100,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     for note in notes:
         reporter.say(f"left out: {note}", style="yellow")
     if arguments.perturb:
-        robustness.measure_run(result, out, reporter, documents=arguments.documents)
+        robustness.measure(result, out, reporter, documents=arguments.documents)
         finish(out / robustness.NUMBERS, then=["compare", runs[0]])
         return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
