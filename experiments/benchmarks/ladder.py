@@ -2,8 +2,7 @@
 
 A rung is a way to store words and a way to find the most frequent pair, in the words of *From Hours to Seconds* and
 *Production BPE*. All rungs but the approximate one learn the merges of `tokenizer.reference`. The table shows seconds
-until a number of merges; a rung stops after `--limit` seconds. The exit code is 1 if
-exact rungs give different merges.
+until a number of merges; a rung stops after `--limit` seconds. The exit code is 1 if exact rungs give different merges.
 
 >>> TRAINERS["lazy-heap"]({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
 [(b'e', b'r', 8), (b'w', b'er', 8)]
