@@ -1,10 +1,11 @@
 """Training steps and evaluation beside `transformers`, on a CPU or a GPU: `python -m experiments.benchmarks.lm`.
 
 Steps: our model and Hugging Face's Llama have the same shape, weights, rows, precision and optimizers, and take their
-steps in turn in one process, so that drift of the machine affects both. The first step must give the same loss.
-Evaluation: our scoring of documents, and our plain forward pass over full rows of the same text, which discards the
-logits. Tokens are random, with the frequencies of a Zipf law, so it needs no text and no network. On a CPU, time is the
-process's CPU time divided by its threads, which other processes affect less. Each number of layers has a table.
+steps in turn in one process, so that drift of the machine affects both. Neither is compiled. The first step must give
+the same loss. Evaluation: our scoring of documents, and our plain forward pass over full rows of the same text, which
+discards the logits. Tokens are random, with the frequencies of a Zipf law, so it needs no text and no network. On a
+CPU, time is the process's CPU time divided by its threads, which other processes affect less. Each number of layers has
+a table.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Llama:
     """Hugging Face's Llama with the shape of a run's model, its own loss, and our optimizers.
 
     Args:
-        run: The training run of our model; its precision and `compile` are used as well.
+        run: The training run of our model; its precision is used as well.
     """
 
     def __init__(self, run: Trainer) -> None:
@@ -110,8 +111,6 @@ class Llama:
             attn_implementation="sdpa",
         )
         self.model: nn.Module = kind(config).to(run.device)
-        if run.identity.get("compile"):
-            self.model.compile(dynamic=False)
         matrices = [p for name, p in self.model.named_parameters() if p.ndim == 2 and ".layers." in name]
         others = [p for name, p in self.model.named_parameters() if p.ndim == 1 or ".layers." not in name]
         self.optimizers = [Muon(matrices, lr=1e-3), torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.95), fused=True)]
@@ -175,7 +174,7 @@ def prepare(arguments: argparse.Namespace, depth: int, folder: Path) -> Trainer:
         context_bytes=arguments.context,
         context_tokens=arguments.context,
         precision=arguments.precision,
-        compile=arguments.compile,
+        compile=False,
         device=arguments.device,
         log_every=1,
     )
@@ -200,14 +199,12 @@ def main(argv: list[str]) -> int:
     add("--tokens", type=whole(), default=2048, help="tokens of a step (default 2048; for a GPU: 32768)")
     add("--rounds", type=whole(), default=7, help="steps of each model, in turn (default 7)")
     add("--precision", choices=PRECISIONS, default="auto")
-    add("--compile", action="store_true", help="fuse both models' layers with torch.compile")
     add("--device", default="auto")
     add("--threads", type=whole(), help="threads on a CPU (default: Torch's)")
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     for depth in arguments.n_layers:
-        torch.compiler.reset()  # Torch keeps a limited number of graphs
         with tempfile.TemporaryDirectory() as folder:
             run = prepare(arguments, depth, Path(folder))
             clock = Clock(run.device)
