@@ -110,7 +110,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
     notes += [f"{run.folder}: {_WHY[run.status]}{shorten(run.error or '', 120)}" for run in others]
     if arguments.perturb:
-        robustness.measure_run(result, out, reporter, documents=arguments.documents)
+        robustness.measure(result, out, reporter, documents=arguments.documents)
         _finish(reporter, notes, out / robustness.NUMBERS, then=["compare", runs[0]])
         return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
