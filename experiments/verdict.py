@@ -323,7 +323,8 @@ def _at_budgets(gap: Gap) -> str:
         values = gap.percent[first : last + 1]
         if sign:
             which = f"need{'' if few else 's'} {'more' if sign > 0 else 'fewer'} bits per byte than {reference}"
-            parts.append(f"{where}, {arm} {which}, by {_range_of([abs(value) for value in values])}")
+            by = _range_of([abs(value) for value in values]).replace("+", "")
+            parts.append(f"{where}, {arm} {which}, by {by}")
         else:
             parts.append(f"{where}, undecided: {_range_of(values)}{_interval_of(gap, first, last)}")
     return "; ".join(parts)
@@ -334,14 +335,14 @@ def _interval_of(gap: Gap, first: int, last: int) -> str:
         return ""
     low, high = (f(interval[i] for interval in gap.intervals[first : last + 1]) for i, f in ((0, min), (1, max)))
     level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
-    return f", with {100 * gap.confidence:g} % intervals{level} from {_decimal(low)} to {_decimal(high)} %"
+    return f", with {100 * gap.confidence:g} % intervals{level} from {signed(low, 1)} to {signed(high, 1)} %"
 
 
 def _trend(gap: Gap) -> str:
     assert gap.slope is not None
-    numbers = f"slope {_decimal(gap.slope.points, 2)} points per e-fold of FLOPs"
+    numbers = f"slope {signed(gap.slope.points, 2)} points per e-fold of FLOPs"
     if gap.slope.interval is not None and (gap.slope.scatter or not gap.too_few):
-        numbers += f", {100 * gap.confidence:g} % interval {' to '.join(_decimal(x, 2) for x in gap.slope.interval)}"
+        numbers += f", {100 * gap.confidence:g} % interval {' to '.join(signed(x, 2) for x in gap.slope.interval)}"
     if gap.slope.scatter:
         numbers += f", from the scatter of {len(gap.flops)} budgets around a line"
     direction = 0 if gap.too_few else gap.slope.direction
@@ -377,12 +378,8 @@ def _crossings(gap: Gap) -> str:
     return f"inside the measured {inside} the curves cross {' and '.join(parts)}"
 
 
-def _decimal(value: float, places: int = 1) -> str:
-    return f"{round(value, places) + 0.0:.{places}f}".replace("-", "−")  # without a sign for 0
-
-
 def _range_of(values: Sequence[float]) -> str:
-    low, high = _decimal(min(values)), _decimal(max(values))
+    low, high = signed(min(values), 1), signed(max(values), 1)
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 

@@ -84,8 +84,8 @@ def next_step(
         sample = settings.get("corpus.heldout_sample", 1.0) * units / n_units
         share = (settings.get("corpus.heldout_fraction") or math.inf) * units / n_units
         if unit == SOURCE:
-            unless = "or eval.cluster=document, if the sources are arbitrary parts of one collection"
-            whats.append(f"{more}, which needs more text from you ({unless})")
+            unless = "eval.cluster=document, if the sources are arbitrary parts of one collection"
+            whats.append(f"{more}, which needs more text from you, or set {unless}")
         elif sample <= 1:
             changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")
             whats.append(more)

@@ -151,13 +151,13 @@ def test_a_gap_names_the_range_and_the_trend():
     shrinking = gap([-1.4, -1.2, -1.0, -0.8], scatter=0.05)
     assert statements(shrinking)[:2] == [
         "between 2e15 and 6e16 FLOPs, arm needs fewer bits per byte than ref, by 0.8 to 1.4 %",
-        "the gap shrinks with compute (slope 0.18 points per e-fold of FLOPs, 95 % interval 0.18 to 0.18)",
+        "the gap shrinks with compute (slope +0.18 points per e-fold of FLOPs, 95 % interval +0.18 to +0.18)",
     ]
     assert decisions(shrinking) == ["better"] * 4
     # At the two smaller budgets, 0 is within the intervals of half width 0.5.
     mixed = gap([0.1, 0.3, 0.8, 0.9], scatter=0.2)
     assert statements(mixed)[0] == (
-        "between 2e15 and 6.2e15 FLOPs, undecided: 0.1 to 0.3 %, with 95 % intervals from −0.4 to 0.8 %; "
+        "between 2e15 and 6.2e15 FLOPs, undecided: +0.1 to +0.3 %, with 95 % intervals from −0.4 to +0.8 %; "
         "between 1.9e16 and 6e16 FLOPs, arm needs more bits per byte than ref, by 0.8 to 0.9 %"
     )
     assert decisions(mixed) == ["undecided", "undecided", "worse", "worse"]
@@ -171,7 +171,7 @@ def test_a_gap_names_the_range_and_the_trend():
 def test_few_runs_or_budgets_claim_neither_tokenizer_nor_trend():
     two = statements(gap([-1.4, -1.2, -1.0, -0.8], n_seeds=2, scatter=0.01))
     assert two[0].startswith("between 2e15 and 6e16 FLOPs, the models of arm need fewer bits per byte than the models")
-    assert two[1].startswith("no trend with compute is claimed from so little data (slope 0.18 points")
+    assert two[1].startswith("no trend with compute is claimed from so little data (slope +0.18 points")
     assert two[3] == "2 runs per arm: this is about these models, and names no better tokenizer"
     assert statements(gap([-1.4, -1.0], scatter=0.05))[1].startswith("no trend with compute is claimed from so little")
     crossing = statements(gap([1.0, 0.5, -0.5, -1.0], n_seeds=2, scatter=0.1))[2]

@@ -92,7 +92,7 @@ def test_without_a_setting_the_change_is_named():
         100.0,
     )
     assert step.command == "superbpe pipeline lm.n_seeds=3"
-    assert ", which needs more text from you (or eval.cluster=document, if" in step.what
+    assert ", which needs more text from you, or set eval.cluster=document, if" in step.what
 
 
 def test_a_settled_or_barred_comparison_has_no_next_step(capsys):
