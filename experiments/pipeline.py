@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     Attributes:
         page: Path of the report.
         rungs: Comparison of the largest models at every budget, smallest first.
-        step: What would settle what the comparison leaves open.
+        step: The experiment that would settle what the comparison leaves open.
     """
 
     page: Path | None = None
