@@ -92,7 +92,7 @@ def base(clone: Path) -> None:
     print("trains, encodes, saves, loads, exports and extends tokenizers")
     for extra, command in {"pages": ("inspect", "bpe"), "experiments": ("pipeline",)}.items():
         printed = run("superbpe", *command, code=2)
-        assert f"pip install '{DISTRIBUTION}[{extra}]'" in printed, printed
+        assert f"pip install '.[{extra}]'" in printed, printed
         assert len(printed.splitlines()) == 1, printed
     assert len(run("python", "-m", "experiments", "pipeline", code=2).splitlines()) == 1
     print("names the extra of a missing package")

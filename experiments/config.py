@@ -6,6 +6,7 @@ Hydra merges YAML into the typed nodes of `schema`, so an unknown key or a value
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from dataclasses import dataclass, field
 from functools import cache
@@ -209,13 +210,15 @@ class BudgetConfig:
         """Unit of `rungs`: `bytes`, or `flops` if `train_flops` is set."""
         return "bytes" if self.train_flops is None else "flops"
 
-    def check_epochs(self, train_bytes: float, text_bytes: float) -> None:
-        """Raise a UserError if a model that reads `train_bytes` repeats a text of `text_bytes` too often."""
+    def check_epochs(self, text_bytes: float, read: float | None = None) -> None:
+        """Raise a UserError if a model that reads `read` bytes, or `train_bytes`, repeats the text too often."""
+        train_bytes = read or (self.train_bytes if self.train_flops is None else 0)
         if train_bytes > self.max_epochs * text_bytes:
+            epochs = math.ceil(train_bytes / text_bytes)
             raise UserError(
-                f"the models would read the training text {train_bytes / text_bytes:,.0f} times ({train_bytes:,.0f} "
-                f"bytes of a text of {text_bytes:,.0f}); use more text or a smaller budget, or raise "
-                f"budget.max_epochs={self.max_epochs:g}"
+                f"the models would read the training text {epochs:,} times ({train_bytes:,.0f} bytes of a text of "
+                f"{text_bytes:,.0f}), and the limit is {self.max_epochs:g}; use more text or a smaller budget, or "
+                f"raise the limit: budget.max_epochs={epochs}"
             )
 
     def rungs(self) -> list[int]:

@@ -121,9 +121,10 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     arms = resolve_arms(config)
     if "train_bpe" in stages:
         check_files(arms)
-    runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
-    text = corpus.prepare(context, config.corpus, config.budget if "train_lm" in stages else None)
-    tokenizers = make_tokenizers(context, text, arms, stages)
+    runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget)
+    budget = config.budget if "train_lm" in stages else None
+    text = corpus.prepare(context, config.corpus, budget)
+    tokenizers = make_tokenizers(context, text, arms, stages, budget)
     if "shard" not in stages:
         return Outcome()
     with _torch_threads(config.runner.threads):

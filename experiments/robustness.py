@@ -28,62 +28,67 @@ if TYPE_CHECKING:
     from experiments.stages.comparison import ArmResult, Result
     from lm.data.shards import TextLoss
     from lm.evaluate.bits_per_byte import Evaluation
+    from lm.evaluate.robustness import Perturbed
 
 NUMBERS = "robustness.json"
 
 
-def measure(result: Result, reporter: Reporter, *, documents: int) -> dict[str, Any]:
-    """Measure all tokenizers and models of a result on perturbed held-out documents.
+def measure(result: Result, out: Path, reporter: Reporter, *, documents: int) -> None:
+    """Measure all tokenizers and models of a result on perturbed held-out documents, and print a table.
+
+    `robustness.json` has `n_documents`, `n_bytes`, `share` of the words that random perturbations affect, `confidence`,
+    and `rows`, one per perturbation that changes a document and tokenizer: `changed_documents`; `tokens`, the change of
+    their number as a share; `bits`, the change of the bits per original byte, with its uncorrected interval `bits_low`
+    to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
 
     Args:
         result: The tokenizers, their models and their scores of the unperturbed documents.
+        out: Folder for `robustness.json`.
         reporter: Shows the progress.
         documents: Maximum number of documents.
-
-    Returns:
-        JSON-able: `n_documents`, `n_bytes`, `share` of the words that random perturbations affect, `confidence`, and
-        `rows`, one per perturbation that changes a document and tokenizer: `changed_documents`; `tokens`, the change of
-        their number as a share; `bits`, the change of the bits per original byte, with its uncorrected interval
-        `bits_low` to `bits_high`; and `text_lost`, what the tokenizer loses of the perturbed text, or "".
     """
-    from experiments.verdict import describe_loss
-
-    chosen, texts = draw(result, documents)
-    versions = perturb(texts)
-    jobs = [(version, arm) for version in versions for arm in result.arms]
-    rows = []
-    for done, (version, arm) in enumerate(jobs):
-        reporter.progress("perturbed texts", done, len(jobs))
-        scores, losses = zip(*(_score(arm, number, version.to_score) for number in range(len(arm.lms))), strict=True)
-        confidence = arm.evaluations[0].config.confidence
-        before = [evaluation.only(chosen) for evaluation in arm.evaluations]
-        bits = change_of_bits(before, list(scores), version)
-        known = enough(bits.effective_units, before[0].cluster()[0])
-        interval = (bits.known_interval(confidence) if known else None) or (None, None)
-        rows.append(
-            {
-                "perturbation": version.perturbation.name,
-                "title": version.perturbation.title,
-                "tokenizer": arm.label,
-                "changed_documents": int(version.changed.sum()),
-                "tokens": change_of_tokens(arm.tokenizer, texts, version),
-                "bits": float(bits.value),
-                "bits_low": interval[0],
-                "bits_high": interval[1],
-                "text_lost": describe_loss(losses[0]),
-            }
-        )
-    return {
+    with reporter.stage("robustness"):
+        chosen, texts = draw(result, documents)
+        jobs = [(version, arm) for version in perturb(texts) for arm in result.arms]
+        rows = []
+        for done, (version, arm) in enumerate(jobs):
+            reporter.progress("perturbed texts", done, len(jobs))
+            rows.append(_row(version, arm, chosen, texts))
+    report = {
         "n_documents": len(texts),
         "n_bytes": sum(len(text.encode()) for text in texts),
         "share": SHARE,
         "confidence": result.arms[0].evaluations[0].config.confidence,
         "rows": rows,
     }
+    write_json(out / NUMBERS, report)
+    reporter.table(f"Change under perturbations, {len(texts):,} documents", *table(rows))
+
+
+def _row(version: Perturbed, arm: ArmResult, chosen: NDArray[np.bool_], texts: list[str]) -> dict[str, Any]:
+    """What a perturbation of the chosen documents changes for a tokenizer and its models."""
+    from experiments.verdict import describe_loss
+
+    scores, losses = zip(*(_score(arm, number, version.to_score) for number in range(len(arm.lms))), strict=True)
+    before = [evaluation.only(chosen) for evaluation in arm.evaluations]
+    bits = change_of_bits(before, list(scores), version)
+    known = enough(bits.effective_units, before[0].cluster()[0])
+    low, high = (bits.known_interval(before[0].config.confidence) if known else None) or (None, None)
+    return {
+        "perturbation": version.perturbation.name,
+        "title": version.perturbation.title,
+        "tokenizer": arm.label,
+        "changed_documents": int(version.changed.sum()),
+        "tokens": change_of_tokens(arm.tokenizer, texts, version),
+        "bits": float(bits.value),
+        "bits_low": low,
+        "bits_high": high,
+        "text_lost": describe_loss(losses[0]),
+    }
 
 
 def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
-    """Draw held-out documents. The texts are decoded from the shards; those that no tokenizer spells are left out.
+    """Draw held-out documents. The texts are those that one of the tokenizers spells, decoded from its shards.
 
     Args:
         result: The run.
@@ -94,20 +99,17 @@ def draw(result: Result, n: int) -> tuple[NDArray[np.bool_], list[str]]:
     """
     from experiments.stages.shards import open_shards
 
-    shards = [open_shards(arm.heldout, arm.arm) for arm in result.arms]
-    spelled = np.flatnonzero(np.any([arm.normalized_bytes == 0 for arm in shards], axis=0))
+    opened = [(open_shards(arm.heldout, arm.arm), arm.tokenizer) for arm in result.arms]
+    shards, tokenizer = min(opened, key=lambda pair: np.count_nonzero(pair[0].normalized_bytes))
+    spelled = np.flatnonzero(shards.normalized_bytes == 0)
     if not len(spelled):
         raise UserError(
             "no tokenizer of this run decodes its held-out documents to their own text; measure a run that also has a "
             "byte-level tokenizer"
         )
-    chosen = np.zeros(shards[0].n_documents, bool)
+    chosen = np.zeros(shards.n_documents, bool)
     chosen[random.Random(0).sample(spelled.tolist(), min(n, len(spelled)))] = True
-    texts = []
-    for place in np.flatnonzero(chosen).tolist():
-        arm = next(i for i, other in enumerate(shards) if not other.normalized_bytes[place])
-        texts.append(result.arms[arm].tokenizer.decode(shards[arm].document(place)))
-    return chosen, texts
+    return chosen, [tokenizer.decode(shards.document(i)) for i in np.flatnonzero(chosen).tolist()]
 
 
 def _score(arm: ArmResult, seed: int, texts: list[str]) -> tuple[Evaluation, TextLoss]:
@@ -127,22 +129,14 @@ def _score(arm: ArmResult, seed: int, texts: list[str]) -> tuple[Evaluation, Tex
         return load_and_evaluate(arm.lms[seed].path, shards, lengths, config, device="auto")[1], shards.text_loss
 
 
-def table(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def table(measured: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table in the terminal."""
     header = ["", "tokenizer", "tokens", "bits per original byte", "interval", "text lost"]
     rows, last = [], ""
-    for row in report["rows"]:
+    for row in measured:
         interval = "" if row["bits_low"] is None else f"{signed(row['bits_low'])} to {signed(row['bits_high'])}"
         name = "" if row["title"] == last else row["title"]
         cells = [name, row["tokenizer"], f"{signed(100 * row['tokens'], 1)} %", signed(row["bits"]), interval]
         rows.append([*cells, row["text_lost"]])
         last = row["title"]
     return header, rows
-
-
-def measure_run(result: Result, out: Path, reporter: Reporter, *, documents: int) -> None:
-    """Measure a result on perturbed text as `measure` does: print a table and write `robustness.json`."""
-    with reporter.stage("robustness"):
-        report = measure(result, reporter, documents=documents)
-    write_json(out / NUMBERS, report)
-    reporter.table(f"Change under perturbations, {report['n_documents']:,} documents", *table(report))

@@ -15,6 +15,8 @@ from experiments.cli.console import si
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from experiments.config import BudgetConfig
+
 
 @dataclass(frozen=True, order=True)
 class Run:
@@ -24,32 +26,36 @@ class Run:
         arm: Name of the arm whose tokenizer it uses.
         size: Number of layers.
         seed: Seed of its weights and of the order of the text.
-        budget: Training budget, in bytes of text or in FLOPs (`BudgetConfig.unit`).
+        budget: Training budget.
+        unit: Unit of the budget, `bytes` of text or `flops` (`BudgetConfig.unit`).
     """
 
     arm: str
     size: int
     seed: int
     budget: int
+    unit: str = "bytes"
 
     def __str__(self) -> str:
         """Name of the run in the terminal, in metrics and on pages."""
         layers = "1 layer" if self.size == 1 else f"{self.size} layers"
-        return f"{self.arm} ({layers}, seed {self.seed}, budget {si(self.budget)})"
+        unit = "B" if self.unit == "bytes" else " FLOPs"
+        return f"{self.arm} ({layers}, seed {self.seed}, budget {si(self.budget)}{unit})"
 
 
-def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budgets: Iterable[int]) -> list[Run]:
+def list_runs(arms: Iterable[str], sizes: Iterable[int], seeds: Iterable[int], budget: BudgetConfig) -> list[Run]:
     """Return all runs of an experiment in the order in which they are trained.
 
     The seeds of a size follow each other, so that all arms can be compared long before the last seed is trained. The
     budgets of an arm and a seed follow each other, smallest first, because they may share a trunk (`chains`).
 
-    >>> [str(run) for run in list_runs(["bpe", "superbpe"], [4], [0], [12_000_000])]
-    ['bpe (4 layers, seed 0, budget 12M)', 'superbpe (4 layers, seed 0, budget 12M)']
+    >>> from experiments.config import BudgetConfig
+    >>> [str(run) for run in list_runs(["bpe", "superbpe"], [4], [0], BudgetConfig())]
+    ['bpe (4 layers, seed 0, budget 12MB)', 'superbpe (4 layers, seed 0, budget 12MB)']
     """
     return [
-        Run(arm, size, seed, budget)
-        for size, seed, arm, budget in product(sorted(sizes), seeds, list(arms), sorted(budgets))
+        Run(arm, size, seed, amount, budget.unit)
+        for size, seed, arm, amount in product(sorted(sizes), seeds, list(arms), budget.rungs())
     ]
 
 

@@ -78,7 +78,9 @@ def verdict(result: Result) -> str:
         )
     runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
     required = f" A verdict about the tokenizers requires {FEWEST_SEEDS} seeds." if result.withheld else ""
-    return f"{_outcome(result, names)} ({runs}).{required}{barred}"
+    sizes = list(dict.fromkeys(f"{result.arms[i].tokenizer.vocab_size:,}" for i in result.judged))
+    unequal = f" The vocabularies differ in size: {_listed(sizes)} tokens; this is part of the difference."
+    return f"{_outcome(result, names)} ({runs}).{unequal * (len(sizes) > 1)}{required}{barred}"
 
 
 def _outcome(result: Result, names: str) -> str:
@@ -91,7 +93,8 @@ def _outcome(result: Result, names: str) -> str:
         group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
             continue
-        others, several = of + _listed(list(group)), len(group) > 1 or of == "those of "
+        others = ("those of " if of and len(group) > 1 else of) + _listed(list(group))
+        several = len(group) > 1 or of == "those of "
         ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
         size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
         if lower == "B":
@@ -211,11 +214,7 @@ def _unequal(result: Result) -> str:
     ]
     if result.left_out:
         notes.append(f" {result.left_out}")
-    compared = [result.arms[i] for i in result.pair]
-    models = [arm.lm.contents.summary for arm in compared]
-    sizes = [arm.tokenizer.vocab_size for arm in compared]
-    if len(set(sizes)) > 1:
-        notes.append(f" The vocabularies differ: {_listed([f'{size:,}' for size in sizes])} tokens.")
+    models = [result.arms[i].lm.contents.summary for i in result.pair]
     parameters = [model.parameters_total for model in models]
     if len(set(parameters)) > 1:
         inner = [model.parameters_non_embedding for model in models]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.compose import check, known_keys
+from experiments.cli.compose import check, keys
 from experiments.cli.main import NAMES
 from superbpe.rules import PHASE1
 
@@ -97,7 +97,7 @@ def test_every_command_exists_and_takes_its_arguments(page):
 
 @pytest.mark.parametrize("page", _PAGES, ids=_IDS)
 def test_every_file_name_and_setting_exists(page):
-    settings = set(known_keys())
+    settings = {*keys(), "experiment"}
     for text in _inline(page):
         if (key := re.match(r"([a-z_]+(?:[./][a-z_0-9]+)+)=", text)) and not text.startswith("arms."):
             assert key[1] in settings | {"hydra/launcher"}, text

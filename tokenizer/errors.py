@@ -46,7 +46,7 @@ def missing_extra(error: ModuleNotFoundError) -> UserError:
     distribution = _DISTRIBUTIONS.get(package, package).replace("_", "-")
     for requirement in metadata.requires(DISTRIBUTION) or []:
         if found := re.match(rf"{re.escape(distribution)}\b(?!-).*; extra == .(\w+)", requirement):
-            how = f"install it with: pip install '{DISTRIBUTION}[{found[1]}]'"
+            how = f"in the clone of {DISTRIBUTION}, run: pip install '.[{found[1]}]'"
             return UserError(f"the package {package} is not installed; {how}")
     raise error
 

@@ -8,25 +8,22 @@ the process has not seen. Every other document of each file trains the tokenizer
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
-
-import xxhash
 
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
 from experiments.cli.arguments import size, whole
 from experiments.cli.console import console
 from superbpe import train_superbpe
-from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
 
 HF, OURS = "tokenizers", "ours"
@@ -37,8 +34,8 @@ TOKENIZERS = (*RECIPES, "superwords")
 CALLS = ("batch", "each")
 
 
-def collect(options: argparse.Namespace) -> tuple[Corpus, dict[str, Path]]:
-    """Write a corpus to train on and a text file of documents for each kind into the cache."""
+def collect(options: argparse.Namespace) -> tuple[list[str], dict[str, Path]]:
+    """Return documents to train on, and a text file with other documents of each kind, in the cache."""
     training: list[str] = []
     encoded: dict[str, list[str]] = defaultdict(list)
     for path in (str(path) for path, _ in harness.corpus(options.paths, options.field, None).files):
@@ -51,18 +48,14 @@ def collect(options: argparse.Namespace) -> tuple[Corpus, dict[str, Path]]:
                 sizes[trains] += len(text.encode())
 
     def write_texts(folder: Path) -> None:
-        with (folder / "training.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps({"text": text}) + "\n" for text in training)
         for kind, texts in encoded.items():
             (folder / f"{kind}.txt").write_text(harness.SEPARATOR.join(texts), encoding="utf-8", newline="")
 
-    key = xxhash.xxh3_128_hexdigest("\0".join(chain(training, *encoded.values())).encode())
-    folder = harness.cached(options.cache, "kinds", [key, list(encoded)], write_texts)
-    corpus = harness.corpus([str(folder / "training.jsonl")], "text", None)
-    return corpus, {kind: folder / f"{kind}.txt" for kind in encoded}
+    folder = harness.cached(options.cache, "kinds", encoded, write_texts)
+    return training, {kind: folder / f"{kind}.txt" for kind in encoded}
 
 
-def folder_of(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
+def folder_of(name: str, training: list[str], options: argparse.Namespace) -> Path:
     """Return the folder of a tokenizer, and train one of `TOKENIZERS` on the text if its folder does not exist."""
     if name not in TOKENIZERS:
         return Path(name)
@@ -70,20 +63,16 @@ def folder_of(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
     n = options.vocab_size or usual
 
     def write_tokenizer(folder: Path) -> None:
-        tokenizer = train_bpe(count_pretokens(corpus, pattern), n)
+        tokenizer = train_bpe(count_pretokens(training, pattern), n)
         if name == "superwords":
-            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=n, transition=0.8, rules="uw-2025")
+            tokenizer = train_superbpe(tokenizer, training, vocab_size=n, transition=0.8, rules="uw-2025")
         tokenizer.save(folder)
 
-    return harness.cached(options.cache, "tokenizer", [corpus.identity(), name, n], write_tokenizer)
+    return harness.cached(options.cache, "tokenizer", [training, name, n], write_tokenizer)
 
 
-def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple[list[Job], dict[str, str]]:
-    """Encode a text with every encoder in all calls.
-
-    Returns:
-        The jobs, and the number of documents with other ids than HF's by the name of the job; the reason of an encoder
-        that rejects the tokenizer.
+def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> list[Job]:
+    """Encode a text with every encoder in all calls; one with other ids than HF's is refused.
 
     Raises:
         UserError: If the tokenizer has no tokenizer.json.
@@ -98,27 +87,26 @@ def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> tuple
         arguments |= {"separator": harness.SEPARATOR, "cores": options.cores}
         jobs = []
         for call in CALLS:
-            for encoder in (OURS, *(peer for peer in options.peers if peer in PEERS)):
+            for encoder in (OURS, *options.peers):
                 python = Path(sys.executable) if encoder == OURS else options.python
                 jobs.append(Job(f"{encoder}, {call}", f"encode {encoder}", arguments | {"call": call}, python))
         expected = Job(f"{HF}, batch", f"encode {HF}", arguments | {"call": "batch"})
         expected.run()  # once, because it is slow, and only for its ids
         harness.in_turn(jobs, options.rounds)
-    wrong = {}
     for job in jobs:
         differ = sum(one != other for one, other in zip_longest(expected.lines, job.lines))
-        reason = job.refused or (f"other ids in {differ:,} documents" if differ else "")
-        if reason:
-            wrong[job.name] = reason
-    return [*jobs, expected], wrong
+        if differ and not job.refused:
+            job.facts["refused"] = f"other ids in {differ:,} documents"
+    return [*jobs, expected]
 
 
-def ratio(jobs: Sequence[Job], wrong: dict[str, str], call: str) -> str:
+def ratio(jobs: Sequence[Job], call: str) -> str:
     """Our MB per CPU second, that of the fastest other encoder with HF's ids, its name, and their ratio."""
+    # The fastest round: the work is so short that one disturbance is half of it.
     rates = {
-        job.name.partition(",")[0]: job.facts["bytes"] / job.least("cpu") / 1e6
+        job.name.partition(",")[0]: max(facts["bytes"] / facts["CPU s"] for facts in job.rounds) / 1e6
         for job in jobs
-        if job.name.endswith(f", {call}") and job.name not in wrong
+        if job.name.endswith(f", {call}") and not job.refused
     }
     ours = rates.pop(OURS, math.nan)
     best = max(rates, key=rates.__getitem__, default="")
@@ -128,18 +116,18 @@ def ratio(jobs: Sequence[Job], wrong: dict[str, str], call: str) -> str:
 
 def by_kind(options: argparse.Namespace) -> bool:
     """Print a table for each tokenizer; return whether our ids equal HF's."""
-    corpus, texts = collect(options)
+    training, texts = collect(options)
     if options.degenerate_bytes:
         texts |= harness.degenerate(options.cache, options.degenerate_bytes)
     equal = True
     for name in options.tokenizers:
-        folder, rows = folder_of(name, corpus, options), []
+        folder, rows = folder_of(name, training, options), []
         reasons: dict[str, str] = {}
         for kind, text in texts.items():
-            jobs, wrong = beside_peers(folder, text, options)
-            reasons |= {f"{job.partition(',')[0]}, {kind}": reason for job, reason in wrong.items()}
+            jobs = beside_peers(folder, text, options)
+            reasons |= {f"{job.name.partition(',')[0]}, {kind}": job.refused for job in jobs if job.refused}
             row = {"": kind, "MB": f"{text.stat().st_size / 1e6:.1f}"}
-            rows.append(row | {call: ratio(jobs, wrong, call) for call in CALLS})
+            rows.append(row | {call: ratio(jobs, call) for call in CALLS})
         harness.print_table(
             f"Encoding, {name}",
             rows,
@@ -156,7 +144,7 @@ def by_kind(options: argparse.Namespace) -> bool:
 @harness.command
 def main(argv: list[str]) -> int:
     """Run the tables; return 1 if our ids differ from HF's, 2 for a user error."""
-    options = harness.parser("Encoding by kind of text beside other encoders.")
+    options = harness.parser("Encoding by kind of text beside other encoders.", PEERS)
     options.set_defaults(max_bytes=2_000_000)
     options.add_argument(
         "--tokenizers", nargs="+", default=list(TOKENIZERS), help=f"folders, or {', '.join(TOKENIZERS)} to train"
@@ -166,7 +154,6 @@ def main(argv: list[str]) -> int:
     options.add_argument(
         "--degenerate-bytes", type=size, metavar="SIZE", help="size of text constructed to be slow (none)"
     )
-    harness.add_peers(options, PEERS)
     arguments: Any = harness.parse_peers(options, argv)
     return 0 if by_kind(arguments) else 1
 

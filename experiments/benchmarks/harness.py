@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import base64
 import functools
-import hashlib
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -22,14 +20,15 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import tokenizer
 from experiments.cli import console
 from experiments.cli.arguments import size, whole
 from tokenizer import Corpus, CorpusConfig, UserError
+from tokenizer.durable import new_folder
+from tokenizer.files import digest
 
 PEERS = {
     "fastokens": "0.3.5",
@@ -91,7 +90,7 @@ class Job:
     name: str
     job: str
     arguments: dict[str, Any]
-    python: Path = field(default_factory=lambda: Path(sys.executable))
+    python: Path = Path(sys.executable)
     limit: float | None = None
     rounds: list[dict[str, Any]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -103,14 +102,11 @@ class Job:
             RuntimeError: If the process fails.
         """
         # Our own jobs must import the packages of this process; a peer must not see them.
-        ours = self.python == Path(sys.executable)
-        root = str(Path(tokenizer.__file__).parents[1])
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        flags, variables = (["-P"], os.environ | {"PYTHONPATH": path}) if ours else (["-I"], dict(os.environ))
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = self.arguments | {"out": str(Path(folder) / "out")}
-            script = Path(__file__).with_name("jobs.py")
-            command = [str(self.python), *flags, str(script), self.job, json.dumps(arguments)]
+        flag = "-P" if self.python == Path(sys.executable) else "-I"
+        variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with tempfile.NamedTemporaryFile("r", encoding="ascii") as out:
+            arguments = json.dumps(self.arguments | {"out": out.name})
+            command = [str(self.python), flag, str(Path(__file__).with_name("jobs.py")), self.job, arguments]
             began = time.perf_counter()
             try:
                 done = subprocess.run(
@@ -124,7 +120,7 @@ class Job:
                 message = f"the job {self.name} ended with exit code {done.returncode}:\n{done.stderr.strip()}"
                 raise RuntimeError(message)
             self.rounds.append(json.loads(done.stdout) | {"wall": wall})
-            self.lines = Path(arguments["out"]).read_text(encoding="ascii").splitlines()
+            self.lines = out.read().splitlines()
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -140,10 +136,6 @@ class Job:
         """Median over the runs."""
         return float(statistics.median(facts[key] for facts in self.rounds))
 
-    def least(self, key: str) -> float:
-        """Minimum over the runs, for work so short that one disturbance is half of it."""
-        return float(min(facts[key] for facts in self.rounds))
-
 
 def in_turn(jobs: Sequence[Job], rounds: int) -> None:
     """Run all jobs in turn, round after round, so that drift of the machine affects all of them equally."""
@@ -154,11 +146,8 @@ def in_turn(jobs: Sequence[Job], rounds: int) -> None:
 
 
 def agreement(expected: Sequence[str], actual: Sequence[str]) -> int:
-    """Number of merges before the first difference. If one of the lists has only tokens, tokens are compared."""
-    if not all(" " in line for line in (*expected[:1], *actual[:1])):
-        expected, actual = ([line.replace(" ", "") for line in lines] for lines in (expected, actual))
-    same = (number for number, (one, other) in enumerate(zip(expected, actual, strict=False)) if one != other)
-    return next(same, min(len(expected), len(actual)))
+    """Number of merges before the first difference."""
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(expected, actual, strict=False))))
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, str]], caption: str) -> None:
@@ -173,7 +162,7 @@ def environment(folder: Path) -> Path:
     Raises:
         UserError: If there is no environment in the folder.
     """
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    python = folder / "bin/python"
     if not python.is_file():
         wanted = " ".join(f"{name}=={version}" for name, version in PEERS.items())
         raise UserError(
@@ -186,23 +175,19 @@ def environment(folder: Path) -> Path:
 # The command line.
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """Return the options of the benchmarks that read text."""
+def parser(description: str, peers: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the options of the benchmarks that read text; `parse_peers` reads those about other software."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
-    options.add_argument("--rounds", type=whole(), default=3, help="runs of each contender, in turn (default 3)")
-    options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--max-bytes", type=size, metavar="SIZE", help="10MB (default: all)")
+    add = options.add_argument
+    add("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, folders, globs")
+    add("--rounds", type=whole(), default=3, help="runs of each contender, in turn (default 3)")
+    add("--field", default="text", help="field that holds the text (default text)")
+    add("--max-bytes", type=size, metavar="SIZE", help="10MB (default: all)")
+    if peers:
+        add("--peers", nargs="*", default=peers, choices=[*peers, "none"], help=f"(default {' '.join(peers)})")
+        add("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for text and tokenizers")
+        add("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
     return options
-
-
-def add_peers(options: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """Add the options of benchmarks that compare with other software; `parse_peers` reads them."""
-    options.add_argument(
-        "--peers", nargs="*", default=list(names), choices=[*names, "none"], help=f"(default {' '.join(names)})"
-    )
-    options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for text and tokenizers")
-    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
 
 
 def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
@@ -233,15 +218,11 @@ def corpus(paths: Sequence[str], field: str, max_bytes: int | None) -> Corpus:
 
 def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) -> Path:
     """Return the folder of a JSON-able key in `cache`; `write` fills it if it does not exist."""
-    folder = cache / f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
+    folder = cache / f"{name}-{digest(key)[:16]}"
     if not folder.is_dir():
-        unfinished = folder.with_suffix(f".{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        try:
+        with new_folder(folder) as unfinished:
+            unfinished.mkdir(parents=True)
             write(unfinished)
-            unfinished.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 
@@ -270,20 +251,15 @@ def plain_text(text: Corpus, cache: Path) -> tuple[Path, Path]:
     """
 
     def write(folder: Path) -> None:
-        separator = SEPARATOR.encode()
         with (folder / "lines.txt").open("wb") as lines, (folder / "documents.txt").open("wb") as documents:
-            between = b""
-            for batch in text.batches():
-                data = batch.data.tobytes()
-                if separator in data:
+            for number, document in enumerate(text.documents()):
+                if SEPARATOR in document:
                     raise UserError(
                         f"the text contains {SEPARATOR}, which separates documents here; remove those documents"
                     )
-                for start, end in pairwise(batch.offsets):
-                    document = data[start:end] if data[end - 1 : end] == b"\n" else data[start:end] + b"\n"
-                    lines.write(document)
-                    documents.write(between + document)
-                    between = separator
+                line = document.removesuffix("\n") + "\n"
+                lines.write(line.encode())
+                documents.write((SEPARATOR * (number > 0) + line).encode())
 
     folder = cached(cache, "text", [text.identity(), SEPARATOR], write)
     return folder / "lines.txt", folder / "documents.txt"

@@ -2,8 +2,7 @@
 
 It runs in the peers' environment and in ours, so it imports only the standard library before a job imports its library.
 Imports, loading and a short warm-up text are not measured. The result is written to a file after the measurement:
-merges, one per line as `left right` in hexadecimal (or the whole token if a library does not expose its parts), or a
-digest of the ids of each document.
+merges, one per line as `left right` in hexadecimal, or a digest of the ids of each document.
 """
 
 # ruff: noqa: PTH123 (pathlib would add to what counts as the bare interpreter)
@@ -24,9 +23,8 @@ from itertools import pairwise
 from typing import Any
 
 Arguments = dict[str, Any]
-Lines = Callable[[], Iterable[str]]
-Call = Callable[[], tuple[Lines, dict[str, Any]]]
-"""The measured work. Returns a function that spells the result after the measurement, and facts for the table."""
+Call = tuple[Callable[[], Any], Callable[[Any], Iterable[str]], dict[str, Any]]
+"""The measured work, a function that spells its result after the measurement, and facts for the table."""
 Merges = Iterable[tuple[bytes, ...]]
 
 
@@ -64,16 +62,17 @@ def train_ours(arguments: Arguments) -> Call:
     from superbpe import train_superbpe
     from tokenizer import Corpus, CorpusConfig, count_pretokens, train_bpe
 
-    def call() -> tuple[Lines, dict[str, Any]]:
+    facts: dict[str, Any] = {}
+
+    def train() -> Any:
         started = time.perf_counter()
         corpus = Corpus(CorpusConfig(**arguments["corpus"]))
-        unit, threads = arguments["unit"], arguments["threads"]
-        counts = count_pretokens(corpus, arguments["pattern"], unit=unit, threads=threads)
+        counts = count_pretokens(corpus, arguments["pattern"], unit=arguments["unit"])
         counted = time.perf_counter()
         trained = train_bpe(counts, arguments["vocab_size"], special_tokens=())
         ended = time.perf_counter()
-        facts = {"counting": counted - started, "merging": ended - counted, "bytes": counts.n_bytes}
-        facts["distinct"] = counts.n_distinct
+        facts.update(bytes=counts.n_bytes, distinct=counts.n_distinct)
+        facts.update(counting=counted - started, merging=ended - counted)
         if arguments["rules"] is not None:
             trained = train_superbpe(
                 trained,
@@ -81,13 +80,12 @@ def train_ours(arguments: Arguments) -> Call:
                 vocab_size=arguments["vocab_size"],
                 transition=min(arguments["transition"], trained.vocab_size),  # text can run out of pairs
                 rules=arguments["rules"],
-                threads=threads,
                 memory_bytes=arguments["memory"],
             )
-            facts |= {"phase 2": time.perf_counter() - ended} | trained.provenance["phase2"]
-        return lambda: _spelled(trained.merges), facts
+            facts.update({"phase 2": time.perf_counter() - ended} | trained.provenance["phase2"])
+        return trained
 
-    return call
+    return train, lambda trained: _spelled(trained.merges), facts
 
 
 def train_gigabpe(arguments: Arguments) -> Call:
@@ -97,30 +95,18 @@ def train_gigabpe(arguments: Arguments) -> Call:
     (1.5 to 1.7 s against 1.7 to 2.4 s, 94 MB, two cores).
     """
     library: Any = importlib.import_module("gigabpe")
-
-    def call() -> tuple[Lines, dict[str, Any]]:
-        _, merges = library.train_bpe(
-            arguments["paths"],
-            vocab_size=arguments["vocab_size"],
-            pretokenizer="bytelevel",
-            special_tokens=[],
-            threads=2 * (os.cpu_count() or 1),
-        )
-        return lambda: _spelled(_from_printable(merges)), {}
-
-    return call
+    settings = {"vocab_size": arguments["vocab_size"], "pretokenizer": "bytelevel", "special_tokens": []}
+    settings["threads"] = 2 * (os.cpu_count() or 1)
+    train = partial(library.train_bpe, arguments["paths"], **settings)
+    return train, lambda trained: _spelled(_from_printable(trained[1])), {}
 
 
 def train_gigatoken(arguments: Arguments) -> Call:
     """Reads memory-mapped plain text with separators."""
     library: Any = importlib.import_module("gigatoken")
-
-    def call() -> tuple[Lines, dict[str, Any]]:
-        (source,), separator = arguments["paths"], arguments["separator"].encode()
-        _, merges = library.train_bpe(source, arguments["vocab_size"], special_tokens=[], separator=separator)
-        return lambda: _spelled(merges), {}
-
-    return call
+    (source,), separator = arguments["paths"], arguments["separator"].encode()
+    train = partial(library.train_bpe, source, arguments["vocab_size"], special_tokens=[], separator=separator)
+    return train, lambda trained: _spelled(trained[1]), {}
 
 
 def train_tokenizers(arguments: Arguments) -> Call:
@@ -128,7 +114,7 @@ def train_tokenizers(arguments: Arguments) -> Call:
     library: Any = importlib.import_module("tokenizers")
     pre = library.pre_tokenizers
 
-    def call() -> tuple[Lines, dict[str, Any]]:
+    def train() -> Any:
         trained = library.Tokenizer(library.models.BPE())
         splits = [pre.Split(library.Regex(regex), "isolated") for regex in arguments["regexes"]]
         trained.pre_tokenizer = pre.Sequence([*splits, pre.ByteLevel(add_prefix_space=False, use_regex=False)])
@@ -136,9 +122,9 @@ def train_tokenizers(arguments: Arguments) -> Call:
             vocab_size=arguments["vocab_size"], show_progress=False, initial_alphabet=pre.ByteLevel.alphabet()
         )
         trained.train(arguments["paths"], trainer)
-        return lambda: _spelled(_from_printable(json.loads(trained.to_str())["model"]["merges"])), {}
+        return trained
 
-    return call
+    return train, lambda trained: _spelled(_from_printable(json.loads(trained.to_str())["model"]["merges"])), {}
 
 
 # Encoders.
@@ -203,15 +189,6 @@ def encoder_tokenizers(arguments: Arguments) -> Encoder:
     )
 
 
-ENCODERS: dict[str, Callable[[Arguments], Encoder]] = {
-    "ours": encoder_ours,
-    "fastokens": encoder_fastokens,
-    "gigatoken": encoder_gigatoken,
-    "tiktoken": encoder_tiktoken,
-    "tokenizers": encoder_tokenizers,
-}
-
-
 def _cut(ids: Any, offsets: Any) -> Iterator[Any]:
     return (ids[start:end] for start, end in pairwise(offsets))
 
@@ -234,23 +211,18 @@ def digest(ids: Ids) -> str:
     return hashlib.blake2b(spelled, digest_size=8).hexdigest()
 
 
-def encode(name: str, arguments: Arguments) -> Call:
+def encode(encoder: Callable[[Arguments], Encoder], arguments: Arguments) -> Call:
     """Encode documents of a text file, in one call for all, or in one call per document."""
     with open(arguments["text"], encoding="utf-8", newline="") as file:
         texts = file.read().split(arguments["separator"])
     n_bytes = sum(len(text.encode()) for text in texts)
-    one, many, rows = ENCODERS[name](arguments)
+    one, many, rows = encoder(arguments)
     one(FIRST)
     many([FIRST])
 
-    def call() -> tuple[Lines, dict[str, Any]]:
-        if arguments["call"] == "batch":
-            batch = many(texts)
-            return lambda: map(digest, rows(batch)), {"bytes": n_bytes}
-        ids = [one(text) for text in texts]
-        return lambda: map(digest, ids), {"bytes": n_bytes}
-
-    return call
+    if arguments["call"] == "batch":
+        return partial(many, texts), lambda batch: map(digest, rows(batch)), {"bytes": n_bytes}
+    return lambda: [one(text) for text in texts], lambda ids: map(digest, ids), {"bytes": n_bytes}
 
 
 JOBS: dict[str, Callable[[Arguments], Call]] = {
@@ -258,25 +230,29 @@ JOBS: dict[str, Callable[[Arguments], Call]] = {
     "train gigabpe": train_gigabpe,
     "train gigatoken": train_gigatoken,
     "train tokenizers": train_tokenizers,
-    **{f"encode {name}": partial(encode, name) for name in ENCODERS},
+    "encode ours": partial(encode, encoder_ours),
+    "encode fastokens": partial(encode, encoder_fastokens),
+    "encode gigatoken": partial(encode, encoder_gigatoken),
+    "encode tiktoken": partial(encode, encoder_tiktoken),
+    "encode tokenizers": partial(encode, encoder_tokenizers),
 }
 
 
 def measure(name: str, arguments: Arguments) -> dict[str, Any]:
     """Run a job, write its result to `arguments["out"]`, and return the measurements."""
     bare = memory_mb("VmRSS")
-    call = JOBS[name](arguments)
+    work, lines, facts = JOBS[name](arguments)
     usage, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    lines, facts = call()
+    result = work()
     seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
     facts |= {
         "seconds": seconds,
-        "cpu": used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime,
-        "bare_mb": bare,
-        "peak_mb": memory_mb("VmHWM"),
+        "CPU s": used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime,
+        "peak MB": (peak := memory_mb("VmHWM")),
+        "above bare": peak - bare,
     }
     with open(arguments["out"], "w", encoding="ascii") as file:
-        file.writelines(f"{line}\n" for line in lines())
+        file.writelines(f"{line}\n" for line in lines(result))
     return facts
 
 
@@ -295,8 +271,6 @@ def main() -> None:
         if not name.startswith("encode"):
             raise
         facts = {"refused": str(error) or type(error).__name__}
-        with open(arguments["out"], "w", encoding="ascii"):
-            pass
     json.dump(facts, answer)
     answer.close()
 

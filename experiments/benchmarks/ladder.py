@@ -2,8 +2,7 @@
 
 A rung is a way to store words and a way to find the most frequent pair, in the words of *From Hours to Seconds* and
 *Production BPE*. All rungs but the approximate one learn the merges of `tokenizer.reference`. The table shows seconds
-until a number of merges; a rung stops after `--limit` seconds. The exit code is 1 if
-exact rungs give different merges.
+until a number of merges; a rung stops after `--limit` seconds. The exit code is 1 if exact rungs give different merges.
 
 >>> TRAINERS["lazy-heap"]({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
 [(b'e', b'r', 8), (b'w', b'er', 8)]
@@ -12,15 +11,17 @@ exact rungs give different merges.
 from __future__ import annotations
 
 import heapq
-import itertools
 import multiprocessing
+import signal
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from functools import partial
-from itertools import islice, pairwise, repeat
-from multiprocessing.connection import Connection
+from itertools import chain, islice, pairwise, repeat, takewhile
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,6 @@ Changes = dict[Pair, int]
 
 NAIVE_BYTES = 2_000_000
 """Text for the naive rung in the table."""
-
-_DESCENDING = bytes(range(255, -1, -1))
 
 
 # How words are stored, and what a merge does to them.
@@ -120,7 +119,7 @@ class SeamWords(RecountedWords):
 
 
 class IndexedWords(SeamWords):
-    """`track pair locations`: an index from pairs to the positions of the words that contain them."""
+    """`track pair locations`: an index from pairs to the words that contain them, or did so before a merge."""
 
     def __init__(self, words: Weighted) -> None:
         super().__init__(words)
@@ -131,38 +130,27 @@ class IndexedWords(SeamWords):
 
     def merge(self, pair: Pair) -> Changes:
         """See `RecountedWords`."""
-        total: Changes = defaultdict(int)
+        changes: Changes = defaultdict(int)
         for index in self._places.pop(pair, ()):
             word, weight = self.words[index]
-            changes: Changes = defaultdict(int)
             merge_in_place(word, pair, weight, changes)
-            held = set(pairwise(word))
-            for changed, delta in changes.items():
-                total[changed] += delta
-                if changed in held:
-                    self._places[changed].add(index)
-                elif changed in self._places:
-                    self._places[changed].discard(index)
-                    if not self._places[changed]:
-                        del self._places[changed]
-        return total
+            for present in pairwise(word):
+                self._places[present].add(index)
+        return changes
 
 
-def _serve(pipe: Connection) -> None:
-    """Loop of a worker: it keeps its words and answers only with changes of counts."""
-    words = IndexedWords([])
-    try:
-        while True:
-            command, payload = pipe.recv()
-            if command == "load":
-                words = IndexedWords(payload)
-                pipe.send(dict(words.pair_counts()))
-            elif command == "merge":
-                pipe.send(dict(words.merge(payload)))
-            else:
-                pipe.send(words.words)
-    except (EOFError, KeyboardInterrupt):  # the main process ended, or was interrupted and reports it
-        return
+_words = IndexedWords(())
+"""The words of a worker process."""
+
+
+def _load(words: Weighted) -> None:
+    global _words
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process reports Ctrl-C
+    _words = IndexedWords(words)
+
+
+def _ask(request: Callable[[IndexedWords], Any]) -> Any:
+    return request(_words)
 
 
 class ParallelWords(RecountedWords):
@@ -179,48 +167,34 @@ class ParallelWords(RecountedWords):
     def __init__(self, words: Weighted) -> None:
         self._recent: deque[float] = deque(maxlen=self.window)
         self.local: IndexedWords | None = None  # the words, once they are in this process
-        context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(self.n_workers)]
-        self._pipes = [ours for ours, _ in pipes]
-        self._processes = [context.Process(target=_serve, args=(theirs,), daemon=True) for _, theirs in pipes]
-        for process, (_, theirs) in zip(self._processes, pipes, strict=True):
-            process.start()
-            theirs.close()
-        words = list(words)
-        parts = [("load", words[start :: self.n_workers]) for start in range(self.n_workers)]
-        self._counts = _sum(self._ask(parts))
+        words, context = list(words), multiprocessing.get_context("spawn")
+        parts = [words[start :: self.n_workers] for start in range(self.n_workers)]
+        # A pool for each part, because its process keeps the words.
+        self._pools = [ProcessPoolExecutor(1, context, _load, (part,)) for part in parts]
 
-    def _ask(self, messages: Sequence[tuple[str, Any]]) -> list[Any]:
-        try:
-            for pipe, message in zip(self._pipes, messages, strict=True):
-                pipe.send(message)
-            return [pipe.recv() for pipe in self._pipes]
-        except (EOFError, BrokenPipeError):
-            msg = f"a worker died; exit codes: {[process.exitcode for process in self._processes]}"
-            raise RuntimeError(msg) from None
+    def _ask(self, request: Callable[[IndexedWords], Any]) -> list[Any]:
+        return [answer.result() for answer in [pool.submit(_ask, request) for pool in self._pools]]
 
     def pair_counts(self) -> Counter[Pair]:
-        """Return the counts of the pairs at the start."""
-        return self._counts
+        """See `RecountedWords`."""
+        return _sum(self._ask(methodcaller("pair_counts")))
 
     def merge(self, pair: Pair) -> Changes:
         """See `RecountedWords`."""
         if self.local is not None:
             return self.local.merge(pair)
         started = time.perf_counter()
-        changes = _sum(self._ask([("merge", pair)] * len(self._pipes)))
+        changes = _sum(self._ask(methodcaller("merge", pair)))
         self._recent.append(time.perf_counter() - started)
         if len(self._recent) == self._recent.maxlen and sum(self._recent) < self.serial_below * len(self._recent):
-            self.local = IndexedWords(itertools.chain(*self._ask([("return", None)] * len(self._pipes))))
+            self.local = IndexedWords(chain.from_iterable(self._ask(attrgetter("words"))))
             self.close()
         return changes
 
     def close(self) -> None:
         """End the processes."""
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            process.join()
+        for pool in self._pools:
+            pool.shutdown()
 
 
 def _sum(parts: Iterable[Mapping[Pair, int]]) -> Counter[Pair]:
@@ -242,9 +216,10 @@ class ScannedPairs:
 
     def __init__(self, counts: Mapping[Pair, int], tokens: Iterable[bytes], tie_break: str) -> None:
         self.order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
-        self._counts = dict(counts)
+        self._counts: dict[Pair, int] = {}
         self._tie_break = tie_break
         self._dropped: set[Pair] = set()
+        self.change(counts)
 
     def best(self) -> tuple[int, Pair | None]:
         """Return the highest count and the pair to merge; 0 and None if no pair is left."""
@@ -254,8 +229,8 @@ class ScannedPairs:
     def _first(self, count: int, tied: Iterable[Pair]) -> tuple[int, Pair | None]:
         return (count, break_tie(tied, self.order, self._tie_break)) if count else (0, None)
 
-    def change(self, changes: Changes) -> None:
-        """Apply the changes of a merge. A pair with count 0 is removed: it would be a false maximum."""
+    def change(self, changes: Mapping[Pair, int]) -> None:
+        """Apply changes of counts. A pair with count 0 is removed: it would be a false maximum."""
         for pair, delta in changes.items():
             if delta and pair not in self._dropped:
                 old = self._counts.get(pair, 0)
@@ -280,11 +255,9 @@ class ScannedPairs:
 class SortedPairs(ScannedPairs):
     """`fast max`: a sorted dictionary from count to pairs, whose last entry has the most frequent ones."""
 
-    def __init__(self, counts: Mapping[Pair, int], tokens: Iterable[bytes], tie_break: str) -> None:
-        super().__init__(counts, tokens, tie_break)
+    def __init__(self, *arguments: Any) -> None:
         self._pairs: SortedDict = SortedDict()
-        for pair, count in counts.items():
-            self._pairs.setdefault(count, set()).add(pair)
+        super().__init__(*arguments)
 
     def best(self) -> tuple[int, Pair | None]:
         """See `ScannedPairs`."""
@@ -305,18 +278,16 @@ class HeapPairs(ScannedPairs):
     An entry is pushed only when a count rises. A stale entry at the top is pushed back with the current count.
     """
 
-    def __init__(self, counts: Mapping[Pair, int], tokens: Iterable[bytes], tie_break: str) -> None:
-        super().__init__(counts, tokens, tie_break)
-        self._heap: list[tuple[int, Any, Pair]] = [(-count, self._key(pair), pair) for pair, count in counts.items()]
-        heapq.heapify(self._heap)
+    def __init__(self, *arguments: Any) -> None:
+        self._heap: list[tuple[int, Any, Pair]] = []
+        super().__init__(*arguments)
 
-    def _key(self, pair: Pair) -> tuple[int, int] | tuple[str, str] | Pair:
+    def _key(self, pair: Pair) -> Any:
         """A sort key with the order of the tie-break, smallest first; the key of a pair never changes."""
         if self._tie_break == "lowest-ids":
             return self.order[pair[0]], self.order[pair[1]]
         if self._tie_break == "lexicographic-greatest":  # a longer string comes before its prefixes
-            left, right = (token.translate(_DESCENDING).decode("latin-1") + "\u0100" for token in pair)
-            return left, right
+            return [[*(-byte for byte in token), 1] for token in pair]
         return pair
 
     def best(self) -> tuple[int, Pair | None]:
@@ -346,11 +317,11 @@ class CachedTopPairs(ScannedPairs):
 
     refresh = 1000
 
-    def __init__(self, counts: Mapping[Pair, int], tokens: Iterable[bytes], tie_break: str) -> None:
-        super().__init__(counts, tokens, tie_break)
+    def __init__(self, *arguments: Any) -> None:
         self._age = self.refresh
         self._top: list[Pair] = []
         self._changed: set[Pair] = set()
+        super().__init__(*arguments)
 
     def best(self) -> tuple[int, Pair | None]:
         """Return the first pair of the ranking; None only if no pair is left at all."""
@@ -368,7 +339,7 @@ class CachedTopPairs(ScannedPairs):
             return 0, None
         self._top = candidates[: max(1, len(counts) // 10)]
         most = counts[candidates[0]]
-        return self._first(most, itertools.takewhile(lambda pair: counts[pair] == most, candidates))
+        return self._first(most, takewhile(lambda pair: counts[pair] == most, candidates))
 
     def _moved(self, pair: Pair, old: int, new: int) -> None:
         if new:
@@ -419,11 +390,8 @@ def train_words(
 ) -> list[Merge]:
     """Learn the merges of `tokenizer.reference.train_words`, with the same options, by a rung of `RUNGS`."""
     store, select = RUNGS[rung]
-    stored = store(words.items())
-    try:
+    with closing(store(words.items())) as stored:
         return list(islice(learn(stored, select(stored.pair_counts(), tokens, tie_break), **options), n_merges))
-    finally:
-        stored.close()
 
 
 def train_native(
@@ -464,27 +432,26 @@ EXACT = tuple(name for name in TRAINERS if name != "approximate")
 
 def measure(rung: str, counts: dict[bytes, int], n_merges: int, limit: float) -> tuple[list[float], list[Merge]]:
     """Train with a rung; return seconds at the end of each merge, and the merges."""
-    started = time.perf_counter()
+    started, at, merges = time.perf_counter(), list[float](), list[Merge]()
     if rung == "native":
         merges = train_native(counts, n_merges)
         return [time.perf_counter() - started] * len(merges), merges
     store, select = RUNGS[rung]
-    words = store(as_words(counts).items())
-    pairs = select(words.pair_counts(), byte_alphabet(), "lowest-ids")
-    begun, merges, at = time.perf_counter(), [], []
-    for merge in islice(learn(words, pairs), n_merges):
-        merges.append(merge)
-        at.append(time.perf_counter() - started)
-        if time.perf_counter() - begun > limit:
-            break
-    words.close()
+    with closing(store(as_words(counts).items())) as words:
+        pairs = select(words.pair_counts(), byte_alphabet(), "lowest-ids")
+        for merge in islice(learn(words, pairs), n_merges):
+            merges.append(merge)
+            at.append(time.perf_counter() - started)
+            if at[-1] > limit:
+                break
     return at, merges
 
 
+@harness.command
 def main(argv: list[str]) -> int:
     """Measure every rung and print the table; return 1 if exact rungs give different merges."""
     options = harness.parser("Each step from the textbook's trainer to the Rust core.")
-    options.add_argument("--limit", type=float, default=30, help="seconds of merges for each rung (default 30)")
+    options.add_argument("--limit", type=float, default=30, help="seconds of each rung (default 30)")
     options.add_argument("--merges", type=whole(), nargs="+", default=[100, 1_000, 10_000, 50_000])
     arguments = options.parse_args(argv)
     numbers, agree, rows = sorted(arguments.merges), True, []

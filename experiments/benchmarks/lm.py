@@ -1,11 +1,11 @@
 """Training steps and evaluation beside `transformers`, on a CPU or a GPU: `python -m experiments.benchmarks.lm`.
 
 Steps: our model and Hugging Face's Llama have the same shape, weights, rows, precision and optimizers, and take their
-steps in turn in one process, so that drift of the machine affects both. The first step must give the same loss.
-Evaluation: our scoring of documents, Llama's loss on full rows of the same text, and our plain forward pass, which
+steps in turn in one process, so that drift of the machine affects both. Neither is compiled. The first step must give
+the same loss. Evaluation: our scoring of documents, and our plain forward pass over full rows of the same text, which
 discards the logits. Tokens are random, with the frequencies of a Zipf law, so it needs no text and no network. On a
-CPU, time is the process's CPU time divided by its threads, which other processes affect less. Each combination of
-layers, row length and vocabulary has a table.
+CPU, time is the process's CPU time divided by its threads, which other processes affect less. Each number of layers has
+a table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,6 @@ from lm.train.config import PRECISIONS, TrainConfig
 from lm.train.optim import Muon
 from lm.train.trainer import Trainer
 
-MODELS = ("ours", "llama")
-"""Ours, and the Llama of `transformers`."""
-MEDIANS = "medians; on a CPU, seconds of CPU time by threads"
 HAS_LLAMA = importlib.util.find_spec("transformers") is not None
 
 
@@ -70,22 +66,17 @@ class SyntheticShards(Shards):
 
 @dataclass
 class Clock:
-    """Seconds of named pieces of work, round by round."""
+    """Tokens per second of named pieces of work, round by round."""
 
     device: torch.device
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    rates: dict[str, list[float]] = field(default_factory=dict)
 
-    def time(self, name: str, work: Callable[[], Any]) -> Any:
-        """Do the work and record how long it took."""
+    def time(self, name: str, n_tokens: int, work: Callable[[], Any]) -> Any:
+        """Do the work on `n_tokens` tokens and record its speed."""
         began = self._now()
         result = work()
-        self.seconds.setdefault(name, []).append(self._now() - began)
+        self.rates.setdefault(name, []).append(n_tokens / (self._now() - began))
         return result
-
-    def median(self, name: str) -> float:
-        """Median of all rounds but the first, which warms up."""
-        rounds = self.seconds[name]
-        return statistics.median(rounds[1:] or rounds)
 
     def _now(self) -> float:
         if self.device.type == "cuda":
@@ -98,7 +89,7 @@ class Llama:
     """Hugging Face's Llama with the shape of a run's model, its own loss, and our optimizers.
 
     Args:
-        run: The training run of our model; its precision and `compile` are used as well.
+        run: The training run of our model; its precision is used as well.
     """
 
     def __init__(self, run: Trainer) -> None:
@@ -120,63 +111,41 @@ class Llama:
             attn_implementation="sdpa",
         )
         self.model: nn.Module = kind(config).to(run.device)
-        if run.identity.get("compile"):
-            self.model.compile(dynamic=False)
         matrices = [p for name, p in self.model.named_parameters() if p.ndim == 2 and ".layers." in name]
         others = [p for name, p in self.model.named_parameters() if p.ndim == 1 or ".layers." not in name]
         self.optimizers = [Muon(matrices, lr=1e-3), torch.optim.AdamW(others, lr=1e-3, betas=(0.9, 0.95), fused=True)]
         self._bf16 = run.identity["precision"] == "bf16"
 
-    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean loss of int64[rows, positions]."""
+    def step(self, inputs: Tensor, targets: Tensor) -> float:
+        """Train on int64[rows, positions]; return the mean loss."""
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self._bf16):
             labels = targets.contiguous()
             mean: Tensor = self.model(input_ids=inputs, labels=labels, shift_labels=labels, use_cache=False).loss
-        return mean
+        torch.autograd.backward(mean)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return mean.item()
 
 
-def _backward(loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, targets: Tensor) -> float:
-    value = loss(inputs, targets)
-    torch.autograd.backward(value)
-    return value.item()
-
-
-def update(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
-    """Clip the gradients and step. The learning rates are so small that the models stay nearly equal."""
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    for optimizer in optimizers:
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-
-def time_steps(run: Trainer, rounds: int) -> Clock:
-    """Take `rounds` steps of both models in turn (of ours without `transformers`); return the times.
+def time_steps(run: Trainer, clock: Clock) -> None:
+    """Take all steps of both models in turn (of ours without `transformers`).
 
     Raises:
         AssertionError: If the losses of the first step differ.
     """
-    bf16 = run.identity["precision"] == "bf16"
     llama = Llama(run) if HAS_LLAMA else None
     if llama is not None:
         llama.model.load_state_dict(run.model.state_dict(), strict=True)
-    clock = Clock(run.device)
-    count = run.config.batch_size * run.rows.most_tokens
-
-    def loss(inputs: Tensor, targets: Tensor) -> Tensor:
-        with torch.autocast(run.device.type, torch.bfloat16, enabled=bf16):
-            total, _ = run.objective(inputs, targets)
-        return torch.div(total, count)
-
-    for number in range(rounds):
-        inputs, targets = rows_of(run, number)
-        ours = clock.time("ours", partial(_backward, loss, inputs, targets))
-        clock.time("ours, update", partial(update, run.model, run.optimizers))
+    n_tokens = run.config.batch_size * run.rows.most_tokens
+    for number in range(run.config.steps):
+        rows = rows_of(run, number)
+        ours = clock.time("ours", n_tokens, run.advance)["loss"]
         if llama is not None:
-            theirs = clock.time("llama", partial(_backward, llama.loss, inputs, targets))
-            clock.time("llama, update", partial(update, llama.model, llama.optimizers))
-            if number == 0 and not run.config.document_mask and abs(ours / theirs - 1) > (1e-2 if bf16 else 1e-4):
+            theirs = clock.time("llama", n_tokens, partial(llama.step, *rows))
+            if number == 0 and abs(ours / theirs - 1) > (1e-2 if run.identity["precision"] == "bf16" else 1e-4):
                 raise AssertionError(f"the models are not the same: losses {ours} and {theirs}")
-    return clock
 
 
 def rows_of(run: Trainer, step: int) -> tuple[Tensor, Tensor]:
@@ -186,55 +155,32 @@ def rows_of(run: Trainer, step: int) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def time_evaluation(run: Trainer, shards: Shards, rounds: int) -> tuple[Clock, dict[str, int]]:
-    """Score the shards' documents, and full rows of the same text with both models; return times and tokens."""
-    clock = Clock(run.device)
-    step_tokens = run.config.batch_size * run.rows.most_tokens
+def time_evaluation(run: Trainer, clock: Clock) -> None:
+    """Score the shards' documents, and run the model on full rows of the same text."""
+    shards, step_tokens = run.shards, run.config.batch_size * run.rows.most_tokens
     rows = [rows_of(run, step) for step in range(max(1, shards.n_tokens // step_tokens))]
     config = EvalConfig(context_bytes=3 * run.rows.most_tokens, min_context_bytes=0, batch_tokens=step_tokens)
-    tokens = {"plain forward": len(rows) * step_tokens}
-    llama = Llama(run) if HAS_LLAMA else None
-    for _ in range(rounds):
-        scores = clock.time("ours", lambda: evaluate(run.model, shards, shards.token_byte_lengths, config))
-        tokens["ours"] = int(scores.document_tokens.sum())
-        clock.time("plain forward", lambda: [run.model(inputs) for inputs, _ in rows])
-        if llama is not None:
-            clock.time("llama, loss of full rows", lambda: [llama.loss(*row) for row in rows])
-            tokens["llama, loss of full rows"] = tokens["plain forward"]
-    return clock, tokens
+    score = partial(evaluate, run.model, shards, shards.token_byte_lengths, config)
+    for _ in range(max(2, run.config.steps // 5)):
+        clock.time("evaluation", shards.n_tokens - shards.n_documents, score)
+        clock.time("plain forward", len(rows) * step_tokens, lambda: [run.model(inputs) for inputs, _ in rows])
 
 
-def measure(run: Trainer, shards: Shards, rounds: int) -> dict[str, float]:
-    """Tokens per second of both models, in training and in evaluation."""
-    steps, row = time_steps(run, rounds), dict[str, float]()
-    evaluation, evaluated = time_evaluation(run, shards, max(2, rounds // 5))
-    for model in (name for name in MODELS if name in steps.seconds):
-        seconds = steps.median(model) + steps.median(f"{model}, update")
-        row[f"{model}, tokens/s"] = run.config.batch_size * run.rows.most_tokens / seconds
-    return row | {f"evaluation, {name}": evaluated[name] / evaluation.median(name) for name in evaluated}
-
-
-def prepare(arguments: argparse.Namespace, depth: int, context: int, vocab_size: int, folder: Path) -> Trainer:
+def prepare(arguments: argparse.Namespace, depth: int, folder: Path) -> Trainer:
     """Set up a run over synthetic shards; the width of its model is 64 times its depth."""
-    hidden_size = arguments.hidden_size or 0
-    # No padding of the vocabulary: Llama would predict it.
-    model = ModelConfig(depth, hidden_size=hidden_size, head_dim=min(64, hidden_size or 64), vocab_multiple=1)
     train = TrainConfig(
         train_bytes=arguments.tokens * arguments.rounds,
         bytes_per_step=arguments.tokens,
-        context_bytes=context,
-        context_tokens=context,
-        document_mask=arguments.document_mask,
+        context_bytes=arguments.context,
+        context_tokens=arguments.context,
         precision=arguments.precision,
-        compile=arguments.compile,
+        compile=False,
         device=arguments.device,
-        matrix_lr=1e-3,
-        embedding_lr=1e-3,
-        head_lr=1e-3,
-        vector_lr=1e-3,
+        log_every=1,
     )
-    shards = SyntheticShards(vocab_size, 32 * arguments.tokens, min(600, context))
-    run = Trainer(model, train, shards, folder)
+    shards = SyntheticShards(arguments.vocab_size, 32 * arguments.tokens, min(600, arguments.context))
+    # No padding of the vocabulary: Llama would predict it.
+    run = Trainer(ModelConfig(depth, vocab_multiple=1), train, shards, folder)
     with torch.no_grad():  # with zero projections, attention would have no gradients to compute
         for parameter in run.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
@@ -244,37 +190,34 @@ def prepare(arguments: argparse.Namespace, depth: int, context: int, vocab_size:
 
 @harness.command
 def main(argv: list[str]) -> int:
-    """Parse the command line, measure and print a table for each case; return the exit code."""
+    """Parse the command line, measure and print a table for each number of layers; return the exit code."""
     options = argparse.ArgumentParser(description="Training steps and evaluation beside Hugging Face's Llama.")
     add = options.add_argument
     add("--n-layers", type=whole(), nargs="+", default=[4], help="layers (default 4)")
-    add("--context", type=whole(), nargs="+", default=[256], help="tokens of a row (default 256)")
-    add("--vocab-size", type=whole(), nargs="+", default=[8192], help="default 8192")
-    add("--hidden-size", type=whole(), help="default 64 times the layers")
+    add("--context", type=whole(), default=256, help="tokens of a row (default 256)")
+    add("--vocab-size", type=whole(), default=8192, help="default 8192")
     add("--tokens", type=whole(), default=2048, help="tokens of a step (default 2048; for a GPU: 32768)")
     add("--rounds", type=whole(), default=7, help="steps of each model, in turn (default 7)")
     add("--precision", choices=PRECISIONS, default="auto")
-    add("--compile", action="store_true", help="fuse both models' layers with torch.compile")
-    add("--document-mask", action="store_true", help="only for ours: Llama attends to whole rows")
     add("--device", default="auto")
     add("--threads", type=whole(), help="threads on a CPU (default: Torch's)")
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    for case in product(arguments.n_layers, arguments.context, arguments.vocab_size):
-        torch.compiler.reset()  # Torch keeps a limited number of graphs
+    for depth in arguments.n_layers:
         with tempfile.TemporaryDirectory() as folder:
-            run = prepare(arguments, *case, Path(folder))
-            rows = measure(run, run.shards, arguments.rounds)
-        if run.device.type == "cuda":
-            rows["peak GB"] = torch.cuda.max_memory_allocated() / 1e9
-            torch.cuda.reset_peak_memory_stats()
+            run = prepare(arguments, depth, Path(folder))
+            clock = Clock(run.device)
+            time_steps(run, clock)
+            time_evaluation(run, clock)
         shape = (
             f"{si(run.model.n_parameters()['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} "
             f"tokens, {run.config.batch_size} rows of {run.rows.most_tokens}, {run.identity['precision']}, {run.device}"
         )
-        table = [{"": name, "tokens / s": f"{value:,.4g}"} for name, value in rows.items()]
-        harness.print_table(shape, table, MEDIANS)
+        # The first round warms up.
+        medians = {name: statistics.median(rates[1:] or rates) for name, rates in clock.rates.items()}
+        table = [{"": name, "tokens / s": f"{value:,.4g}"} for name, value in medians.items()]
+        harness.print_table(shape, table, "medians; on a CPU, seconds of CPU time by threads")
     return 0
 
 

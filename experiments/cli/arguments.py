@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.cli.console import complain
-from tokenizer.errors import UserError, did_you_mean
+from tokenizer.errors import UserError, check_choice, did_you_mean
 from tokenizer.progress import MOST_THREADS
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class Parser(argparse.ArgumentParser):
             (f"{action.dest}=True", name) if action.nargs == 0 else (f"{action.dest}=", f"{name} ")
             for action, name in options
         )
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None:
+            check_choice("/".join(action.option_strings), value, list(action.choices))
 
     def error(self, message: str) -> NoReturn:
         """Print the message, or the first unknown option with the nearest known one, and exit."""

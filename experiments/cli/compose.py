@@ -212,12 +212,6 @@ def choices(group: str) -> list[str]:
         return _options(group)
 
 
-def known_keys() -> list[str]:
-    """Return every key and group that an override may name."""
-    with initialize_config_module("configs", version_base="1.3"):
-        return [*keys(), *_options("", ObjectType.GROUP)]
-
-
 @functools.cache  # takes 40 ms
 def keys() -> tuple[str, ...]:
     """Return every key that an override may name."""
@@ -299,7 +293,7 @@ def _explained(error: BaseException) -> UserError:
     if isinstance(error, MissingConfigException) and error.options is not None:
         group, _, chosen = (error.missing_cfg_file or "").rpartition("/")
         hint = did_you_mean(chosen, error.options)
-        extra = "; launchers come with the extra: pip install 'superbpe-framework[sweep]'" * (group == "hydra/launcher")
+        extra = "; launchers come with an extra: pip install '.[sweep]' in the clone" * (group == "hydra/launcher")
         return UserError(f"{group}={chosen} does not exist{hint}; known: {', '.join(error.options)}{extra}")
     lines = str(error).splitlines() or [type(error).__name__]
     where = next((line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), "")

@@ -51,7 +51,7 @@ def spell(names: Mapping[str, str]) -> None:
     _names = names
 
 
-def _spelled(message: str) -> str:
+def spelled(message: str) -> str:
     """A message of the library with its settings as this command's users type them."""
     keys = "|".join(map(re.escape, sorted(_names, key=len, reverse=True)))
     return re.sub(rf"(?<![\w.?&/'\"-])(?:{keys})", lambda found: _names[found[0]], message) if keys else message
@@ -59,8 +59,9 @@ def _spelled(message: str) -> str:
 
 def complain(error: BaseException) -> None:
     """Print a user error, or that a package is missing, as one line."""
-    error = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
-    message = _spelled(" ".join(str(error).split()))
+    if isinstance(error, ModuleNotFoundError):
+        error = UserError(f"{' '.join(['superbpe', *sys.argv[1:2]])}: {missing_extra(error)}")
+    message = spelled(" ".join(str(error).split()))
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
 
@@ -153,7 +154,7 @@ def system_error(error: BaseException, where: str = "") -> UserError | None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as one line, without the source line that Python would print."""
-    stderr.print(Text(_spelled(f"warning: {message}"), style="yellow"), soft_wrap=True)
+    stderr.print(Text(spelled(f"warning: {message}"), style="yellow"), soft_wrap=True)
 
 
 def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is written") -> int:
@@ -221,7 +222,7 @@ def print_table(
     """
     columns = list(zip(header, *rows, strict=True))
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
-    wanted = [max(map(cell_len, cells)) - width for cells, width in zip(columns, least, strict=True)]
+    wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
     if spare < 0:
         lines = [Text(title, style="bold")]
@@ -353,11 +354,10 @@ class Reporter:
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
         """Print that a step is done or reused."""
-        mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
+        mark, took = (("✓", "green"), duration(seconds)) if fresh else (("·", "dim"), "reused")
         text = Text.assemble(
-            self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
-            (f"{artifact:<26} ", "dim"), what,
-        )  # fmt: skip
+            self._prefix, mark, f" {took:>11}  ", (f"{stage:<20}", "bold"), f"  {what}  ", (artifact, "dim")
+        )
         self._print(text)
 
     def _print(self, text: Text) -> None:

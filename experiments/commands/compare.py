@@ -18,6 +18,7 @@ With --perturb, it scores the run's models on held-out text with typing errors, 
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, out_folder, whole
@@ -27,16 +28,24 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 
 PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
+_WHY = {
+    "done": "it ended before a model was scored, as its --until says",
+    "running": "it is still running, or was killed",
+    "interrupted": "it was interrupted",
+    "failed": "it failed: ",
+}
+"""Why a run has no result, by its status."""
 
 
 def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("compare", __doc__)
     add = options.add_argument
-    add("runs", nargs="+", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
+    add("runs", nargs="*", metavar="RUN|CSV|KEY=VALUE", help="folders of runs or sweeps, or points.csv, and settings")
     add("--out", type=Path, metavar="FOLDER", help="(comparison, ladder or robustness)")
     add("--reference", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)")
     add("--artifacts", metavar="FOLDER", help="where the runs' artifacts were moved to")
@@ -59,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
     if settings and arguments.perturb:
         raise UserError(f"{settings[0]} is for a ladder of budgets, and --perturb for the largest; give one of them")
     if not runs:
-        raise UserError("name the folder of a run, such as outputs/2026-11-22/10-00-00")
+        raise UserError("name folders of runs or sweeps, as in: superbpe compare outputs/")
     table = runs[0].suffix == ".csv"
     if table and arguments.perturb:
         raise UserError(f"{runs[0]} has no models to score on perturbed text; name the folder of a run")
@@ -72,12 +81,15 @@ def run(arguments: argparse.Namespace) -> None:
         if not (table or settings):
             _compare(arguments, runs, out)
             return
-        from experiments.report.over_compute import compare_points, reprice
+        from experiments.report import over_compute
 
+        then = ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"]
+        tolerance = arguments.tolerance
         if table:
-            compare_points(runs[0], settings, out, tolerance=arguments.tolerance)
-        else:
-            reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=arguments.tolerance)
+            over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
+        elif step := over_compute.reprice(runs[0], settings, out, artifacts=arguments.artifacts, tolerance=tolerance):
+            then = step.follow(Reporter()) or then
+        finish(out / over_compute.PAGE, out / over_compute.NUMBERS, then=then)
 
 
 def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None:
@@ -96,12 +108,10 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter = Reporter()
     done, others = comparing.find(runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
-    notes += [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
-    for note in notes:
-        reporter.say(f"left out: {note}", style="yellow")
+    notes += [f"{run.folder}: {_WHY[run.status]}{shorten(run.error or '', 120)}" for run in others]
     if arguments.perturb:
-        robustness.measure_run(result, out, reporter, documents=arguments.documents)
-        finish(out / robustness.NUMBERS, then=["compare", runs[0]])
+        robustness.measure(result, out, reporter, documents=arguments.documents)
+        _finish(reporter, notes, out / robustness.NUMBERS, then=["compare", runs[0]])
         return
     scores = comparing.downstream_rows(result, arguments.downstream) if arguments.downstream else []
     try:
@@ -109,7 +119,6 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     except UserError as error:  # it may be in a configuration folder of the run
         deployment = Deployment()
         notes.append(f"the run's own deployment, so training FLOPs if deployed are those of the default ({error})")
-        reporter.say(f"left out: {notes[-1]}", style="yellow")
     # Their folders, and their commands with the values of a cell of a sweep.
     facts = [[run.folder, " ".join([run.command, *run.swept, f"({run.started})"])] for run in done]
     numbers = gather(
@@ -125,6 +134,12 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter.table("Held-out text", *result_table(result))
     reporter.say(verdict(result), style="bold")
     reporter.say(detail(result))
-    if numbers["next"] is not None:
-        reporter.say(Step(**numbers["next"]).sentence())
-    finish(*(out / name for name in (PAGE, NUMBERS, DIFFERENCES)), then=["compare", runs[0], "--perturb"])
+    then = Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
+    written = [out / name for name in (PAGE, NUMBERS, DIFFERENCES)]
+    _finish(reporter, notes, *written, then=then or ["compare", runs[0], "--perturb"])
+
+
+def _finish(reporter: Reporter, notes: Sequence[str], *written: Path, then: Sequence[Path | str]) -> None:
+    if notes:
+        reporter.say("\n  ".join(["left out:", *notes]), style="yellow")
+    finish(*written, then=then)

@@ -23,8 +23,8 @@ from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.arguments import Parser
-from experiments.cli.compose import check, choices, explanation, first_cell, keys, known_keys, normalized, to_config
-from experiments.cli.console import Reporter, complain, console, finish, stderr, system_error
+from experiments.cli.compose import check, choices, explanation, first_cell, keys, normalized, to_config
+from experiments.cli.console import Reporter, complain, console, finish, spell, spelled, stderr, system_error
 from experiments.cli.process import stoppable
 from experiments.logging.tracking import Labels
 from experiments.stages import STAGES
@@ -71,7 +71,7 @@ class _PipelineParser(Parser):
         """Print the message, with the settings that unknown flags such as `--transition` probably mean, and exit."""
         flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
         names = [flag[2:].replace("-", "_") for flag in flags if flag not in self._option_string_actions]
-        if meant := [f"{key}=…" for name in names for key in known_keys() if key.rpartition(".")[2] == name]:
+        if meant := [f"{key}=…" for name in names for key in (*keys(), "experiment") if key.rpartition(".")[2] == name]:
             complain(UserError(f"settings are written KEY=VALUE, without dashes: {' or '.join(meant)}"))
             self.exit(2)
         super().error(message)
@@ -195,6 +195,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     """
     from experiments import pipeline  # slow to import, and not needed for `--help`
 
+    if elsewhere:
+        spell(parser().spelling())
     # The log is an extra: if its disk is full, the files that matter fail too, and say so in one line.
     logging.raiseExceptions = False
     hydra_config = HydraConfig.get()
@@ -226,11 +228,12 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
             )
         record.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
         if number is None:
-            finish(folder, then=() if outcome.step else _next(stage, overrides, folder))
-            if outcome.step:
-                reporter.say(outcome.step.sentence())
+            then = outcome.step.follow(reporter) if outcome.step else ()
+            finish(folder, then=then or _next(stage, overrides, folder))
     except Exception as problem:
         error = system_error(problem, str(folder)) or problem
+        if isinstance(error, UserError):
+            error = UserError(spelled(str(error)))
         # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.
         if record is not None:
             record.failed(error)

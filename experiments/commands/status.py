@@ -49,7 +49,9 @@ def run(arguments: argparse.Namespace) -> None:
         store = _store(arguments, reporter.progress)
         items = inventory.take(store, verify=arguments.verify)
     _print(items, records.arm_labels(store))
-    finish(then=["status", arguments.store, "--clean"])
+    if not items:
+        console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
+    finish(then=["status", *([arguments.store, "--clean"] if items else [])])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -74,7 +76,8 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
     for typed, group in sorted(groups.items(), key=lambda entry: min(item.manifest.made for item in entry[1])):
         started = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
-        print_table(f"{started}  {typed}", ["artifact", "took", "disk", "memory", "state"], rows, text=(0, 4))
+        header = ["artifact", "took", "disk", "memory", *(["state"] if any(row[4] for row in rows) else [])]
+        print_table(f"{started}  {typed}", header, [row[: len(header)] for row in rows], text=(0, 4))
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)

@@ -54,7 +54,7 @@ class Labels(NamedTuple):
 def check_installed(logger: str) -> None:
     """Raise a UserError if the package of a logger is missing."""
     if logger != "none" and find_spec("wandb") is None:
-        raise UserError(f"logger={logger} needs the package wandb; pip install 'superbpe-framework[experiments]'")
+        raise UserError(f"logger={logger} needs the package wandb: pip install '.[experiments]' in the clone")
 
 
 class Tracker:

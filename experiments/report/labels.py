@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from superbpe.rules import PHASE1, PRESETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     Settings = Mapping[str, Any]
     """Settings of an arm, see `experiments.settings.resolved`; empty if an earlier version recorded the run."""
 
-_SHORT = {"transition": "t", "vocab_size": "vocab"}
+_SHORT = {"superbpe.transition": "t", "vocab_size": "vocab"}
 _TRANSITION = "superbpe.transition"
 _LONGEST = 32
 
@@ -67,13 +67,12 @@ def _differences(group: Sequence[Settings]) -> list[str]:
         for key, value in settings.items():
             values.setdefault(key, set()).add(json.dumps(value))
     differing = {key for key, choices in values.items() if len(choices) > 1}
-    short = _names(differing)
     texts = []
     for settings, name in zip(group, presets, strict=True):
         implied = _preset_settings(name) if name and "preset" in differing else {}
         keys = [key for key in differing & settings.keys() if key not in implied or settings[key] != implied[key]]
         keys.sort(key=lambda key: (key != _TRANSITION, key))  # the transition first: it is swept most often
-        texts.append(" ".join(f"{short[key]}={_shown(settings[key])}" for key in keys))
+        texts.append(" ".join(f"{_SHORT.get(key, key)}={_shown(settings[key])}" for key in keys))
     return texts
 
 
@@ -94,17 +93,6 @@ def _preset_settings(name: str) -> Settings:
         json.dumps({**rules, "pattern": PHASE1[name]["pattern"], "bpe.unit": PHASE1[name]["unit"]})
     )
     return settings
-
-
-def _names(keys: Iterable[str]) -> dict[str, str]:
-    """Shorten keys to their last part where that is unambiguous.
-
-    >>> _names(["superbpe.transition", "preset"])
-    {'superbpe.transition': 't', 'preset': 'preset'}
-    """
-    short = {key: _SHORT.get(last, last) for key in keys for last in [key.rpartition(".")[2]]}
-    names = list(short.values())
-    return {key: name if names.count(name) == 1 else key for key, name in short.items()}
 
 
 def _shown(value: Any) -> str:

@@ -201,8 +201,10 @@ def _divided(text: str) -> tuple[str, str, str]:
 
 def reprice(
     folder: Path, settings: Sequence[str], out: Path, *, artifacts: str | None = None, tolerance: float | None = None
-) -> None:
+) -> Step | None:
     """Compare the arms of a finished run under other assumptions, as `show` does. Nothing is trained or scored.
+
+    Returns what would settle what is open.
 
     Args:
         folder: Folder of a run with `budget.ladder`.
@@ -226,10 +228,7 @@ def reprice(
     chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
     accepted = tolerance or float(values.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
     store = Store.at(artifacts or run.store)
-    reporter = Reporter()
-    step = _compare(reporter, store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
-    if step is not None:
-        reporter.say(step.sentence())
+    return _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
 
 def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance: float | None = None) -> None:

@@ -13,7 +13,7 @@ from tokenizer.corpus import embedded
 from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.origins import documents_by_origin
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, listed
 from tokenizer.files import digest, shown
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def prepare(context: Context, settings: CorpusSource, budget: BudgetConfig | Non
     Raises:
         UserError: If the text is empty, is too small for the budget, or has no held-out document.
     """
+    if budget is not None and settings.max_bytes is not None:
+        budget.check_epochs(settings.max_bytes)
     if settings.source == "embedded":
         return _embedded(context, settings)
     corpus = Corpus(part(CorpusConfig, settings))
@@ -76,11 +78,11 @@ def _check_size(corpus: Corpus, budget: BudgetConfig | None) -> None:
     """Raise a UserError if the files are empty, or too small for the budget, before any of them is read."""
     sizes = corpus.sizes()
     if sizes and not any(sizes):
-        raise UserError(f"the corpus is empty: every file of {corpus.config.places} has 0 bytes")
+        raise UserError(f"the corpus is empty: every file of {listed(corpus.config.places)} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
     plain = all(str(path).endswith((".txt", ".text", ".jsonl", ".ndjson", ".json")) for path, _ in corpus.files)
-    if sizes and plain and budget is not None and budget.train_flops is None:
-        budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
+    if sizes and plain and budget is not None:
+        budget.check_epochs(sum(sizes))
 
 
 def _embedded(context: Context, settings: CorpusSource) -> Text:

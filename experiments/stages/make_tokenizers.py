@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from experiments.arms import Arm
+    from experiments.config import BudgetConfig
     from experiments.stages.context import Context
     from experiments.stages.corpus import Text
     from tokenizer.interface import TokenizerLike
@@ -39,7 +40,7 @@ def check_files(arms: Sequence[Arm]) -> None:
 
 
 def make_tokenizers(
-    context: Context, text: Text, arms: Sequence[Arm], stages: Collection[str]
+    context: Context, text: Text, arms: Sequence[Arm], stages: Collection[str], budget: BudgetConfig | None = None
 ) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
@@ -48,6 +49,7 @@ def make_tokenizers(
         text: The corpus.
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
+        budget: Budget of the models, for which the counted text must be large enough; None without models.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
@@ -60,6 +62,8 @@ def make_tokenizers(
             raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
     trained = [arm for arm in arms if arm.trained]
     families = phase1.families(context, text, trained)
+    if families and budget is not None:
+        budget.check_epochs(families[0].counts.contents.n_bytes)
     if "train_bpe" not in stages:
         return {}
     tokenizers |= {arm.name: _bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
@@ -80,7 +84,7 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
     tokenizer = Tokenizer.from_ranks([], pattern=resolve("none"), special_tokens=arm.bpe.special_tokens)
     artifact = keep(context, tokenizer, {})
     with context.reporter.stage(arm.name):
-        context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+        context.done(arm.name, artifact, f"vocabulary {tokenizer.vocab_size:,}")
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 

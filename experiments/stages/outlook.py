@@ -16,6 +16,7 @@ from lm.train.config import trained_steps
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from experiments.cli.console import Reporter
     from experiments.runs import Run
     from experiments.stages.context import Context
     from experiments.stages.shards import Encoded
@@ -43,10 +44,12 @@ class Step(NamedTuple):
     command: str = ""
     seconds: float = 0.0
 
-    def sentence(self) -> str:
-        """One line for the terminal."""
+    def follow(self, reporter: Reporter) -> list[str]:
+        """Print the change, and return the words of its command without the program; none if there is no command."""
         time = f"; about {duration(self.seconds)} of training" if self.seconds else ""
-        return f"To settle what is open: {self.what} ({self.why}{time})" + (f": {self.command}" if self.command else "")
+        reporter.say(f"To settle what is open: {self.what} ({self.why}{time})")
+        words = shlex.split(self.command)
+        return words[words.index("pipeline") :] if "pipeline" in words else []
 
 
 def next_step(
@@ -71,7 +74,7 @@ def next_step(
     units = max([n_units, *(pair.clusters for pair in needed)])
     if one.too_few:
         units = max(units, math.ceil(fewest / max(one.effective_clusters, 1) * n_units))
-    changes, whats, yours, seconds = [], [], "", 0.0
+    changes, whats, seconds = [], [], 0.0
     if seeds > one.n_seeds:
         changes.append(f"lm.n_seeds={seeds}")
         whats.append(f"train {seeds} seeds instead of {one.n_seeds}")
@@ -81,7 +84,8 @@ def next_step(
         sample = settings.get("corpus.heldout_sample", 1.0) * units / n_units
         share = (settings.get("corpus.heldout_fraction") or math.inf) * units / n_units
         if unit == SOURCE:
-            yours = f"{more} (or set eval.cluster=document, if the sources are arbitrary parts of one collection)"
+            unless = "or eval.cluster=document, if the sources are arbitrary parts of one collection"
+            whats.append(f"{more}, which needs more text from you ({unless})")
         elif sample <= 1:
             changes.append(f"corpus.heldout_sample={math.ceil(100 * sample) / 100:g}")
             whats.append(more)
@@ -90,9 +94,7 @@ def next_step(
             whats.append(f"{more}, which changes the training text")
             seconds = seed_seconds * seeds
         else:
-            yours = f"{more} with corpus.heldout_paths"
-    if yours:  # the command cannot name the user's further text
-        whats.append(yours + ", which this command leaves to you" * bool(changes))
+            whats.append(f"{more} with corpus.heldout_paths")
     if not whats:
         return None
     why = f"to show a difference of {100 * DETECTABLE:g} % with a probability of 80 %"

@@ -118,7 +118,7 @@ def cut(context: Context, arm: Arm, whole: MergeList) -> ArmTokenizer:
     artifact = keep(context, tokenizer, {"counts": whole.counts.hash})
     # Phase 1 has saved the whole list under this name too.
     shown = replace(artifact, fresh=artifact.fresh or whole.record.fresh)
-    context.done(arm.name, shown, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    context.done(arm.name, shown, f"vocabulary {tokenizer.vocab_size:,}")
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, whole.record, whole.counts)
 
 

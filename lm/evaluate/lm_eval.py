@@ -20,9 +20,7 @@ from tokenizer.errors import UserError
 try:
     from lm_eval.api.model import LM
 except ImportError as error:
-    raise UserError(
-        f"downstream tasks need lm-eval ({error}); install it with: pip install 'superbpe-framework[eval]'"
-    ) from error
+    raise UserError(f"downstream tasks need lm-eval ({error}); in the clone, run: pip install '.[eval]'") from error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

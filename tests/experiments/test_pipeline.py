@@ -1,5 +1,6 @@
 """The whole experiment on a tiny corpus, through the command line's own entry point."""
 
+import gzip
 import json
 import re
 import sys
@@ -40,8 +41,9 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(tiny, tmp
     assert "bits per byte" in out
     assert "demonstration, not evidence" in out
     assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
-    assert "✓ report" in out
-    assert "✓ report" in (tmp_path / "outputs" / "superbpe.log").read_text()
+    assert "  report.html  report-" in out
+    assert out.splitlines()[-1].startswith("next:  superbpe ")
+    assert "  report.html  report-" in (tmp_path / "outputs" / "superbpe.log").read_text()
     page = Path(re.findall(r"report: (.*\.html)", out)[-1])
     assert "SuperBPE" in page.read_text()
     numbers = json.loads((page.parent / "report.json").read_text())
@@ -91,13 +93,17 @@ def test_three_seeds_are_compared_as_pairs_of_runs(tiny, tmp_path, capsys):
     assert len(compared["by_seed"]) == 3
 
 
-def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, tmp_path, monkeypatch):
+def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, corpus, tmp_path, monkeypatch):
     flops = ["budget=equal_flops", "budget.train_flops=1e15", "arms=[bytes]"]
-    assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, *flops], tmp_path)
+    assert "and the limit is 100; use more text" in rejected("train_lm", [*tiny, *flops], tmp_path)
+    (packed := tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(corpus.read_bytes()))
+    counted = [*tiny, f"corpus.paths=[{packed}]", "budget.train_bytes=1GB"]
+    assert "raise the limit: budget.max_epochs=" in rejected("train_lm", counted, tmp_path)
+    assert "bpe" not in names_by_stage(tmp_path)
     monkeypatch.setattr(Corpus, "batches", None)
     (empty := tmp_path / "empty.txt").touch()
     assert "0 bytes" in rejected("count", [*tiny, f"corpus.paths=[{empty}]"], tmp_path)
-    assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
+    assert "raise the limit: budget.max_epochs=" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
 
 
 def test_a_failing_cell_does_not_stop_the_others_and_phase_1_is_shared(tiny, tmp_path, capsys, monkeypatch):

@@ -74,7 +74,9 @@ def test_the_detail_says_what_the_interval_holds():
 def test_the_detail_says_what_else_differs():
     both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
     told = detail(Result(both, {(0, 1): compared(-0.2)}))
-    assert "The vocabularies differ: 8,192 and 9,000 tokens." in told
+    assert " The vocabularies differ in size: 8,192 and 9,000 tokens;" in verdict(
+        Result(both, {(0, 1): compared(-0.2)})
+    )
     assert "The models differ: 1,000 and 1,200 parameters, only in the embeddings." in told
     both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
     assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2)}))
@@ -134,7 +136,7 @@ def test_of_many_the_verdict_stays_a_sentence():
     many = [2 + i / 100 for i in range(13)]
     others = "t=1, t=2, t=3 and 9 more"
     assert verdict(result_of_many(*many, undecided=range(13), n_seeds=1)) == (
-        f"Of these 13 models, no significant difference between that of t=0 and that of {others} "
+        f"Of these 13 models, no significant difference between that of t=0 and those of {others} "
         f"(one training run each).{_REQUIRES}"
     )
     assert verdict(result_of_many(*many, undecided=range(13))).startswith(

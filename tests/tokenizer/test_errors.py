@@ -41,7 +41,7 @@ def test_every_import_is_of_the_base_or_of_an_extra():
     }
     for package in used - set(sys.stdlib_module_names) - PACKAGES - base - PROBED:
         message = str(missing_extra(ModuleNotFoundError(name=f"{package}.part")))
-        assert message.startswith(f"the package {package} is not installed; install it with: pip install 'superbpe-")
+        assert message.startswith(f"the package {package} is not installed; in the clone of superbpe-framework, run: ")
 
 
 def test_all_has_every_extra_for_users():
@@ -62,7 +62,7 @@ def test_all_has_every_extra_for_users():
 def test_the_smallest_extra_is_named(package, extra):
     found = missing_extra(ModuleNotFoundError(name=package))
     assert isinstance(found, UserError)
-    assert str(found).endswith(f"pip install 'superbpe-framework[{extra}]'")
+    assert str(found).endswith(f"pip install '.[{extra}]'")
 
 
 def test_a_module_of_no_extra_stays_an_error():
@@ -75,7 +75,7 @@ def test_a_command_prints_one_line(package, command):
     hide = (
         f"import sys; sys.modules[{package!r}] = None; from experiments.cli.main import run; sys.exit(run({command!r}))"
     )
-    run = subprocess.run([sys.executable, "-c", hide], cwd=ROOT, check=False, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", hide, *command], cwd=ROOT, check=False, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, "")
     assert len(run.stderr.splitlines()) == 1
-    assert f"the package {package} is not installed" in run.stderr or "nothing" in run.stderr
+    assert f"superbpe {command[0]}: the package {package} is not installed" in run.stderr or "nothing" in run.stderr

@@ -18,7 +18,7 @@ from tokenizer.corpus.config import CorpusConfig
 from tokenizer.corpus.reading import read_files
 from tokenizer.corpus.remote import File, RemoteFile, changed, concurrently
 from tokenizer.corpus.skipped import Skipped
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import shown, weighted
 
 Split = Literal["train", "heldout", "all"]
@@ -212,7 +212,7 @@ class Corpus:
     def _why_empty(self, split: Split) -> str:
         """Error message for a split without documents."""
         config, lacking = self.config, []
-        where = config.dataset or config.places
+        where = config.dataset or listed(config.places)
         if config.score_field is not None:
             lacking.append(f"those without a number in score_field={config.score_field} do not pass: check its name")
         if self.skipped.count:

@@ -14,8 +14,8 @@ from superbpe import train_superbpe
 from tests import texts
 from tokenizer import count_pretokens, train_bpe
 
-TOY = ["--n-layers", "1", "--hidden-size", "32", "--vocab-size", "300", "--context", "16", "--tokens", "32"]
-TOY += ["--rounds", "2", "--device", "cpu"]
+TOY = ["--n-layers", "1", "--vocab-size", "300", "--context", "16", "--tokens", "32", "--rounds", "2"]
+TOY += ["--device", "cpu"]
 SMALL = ["--vocab-size", "400", "--transition", "330", "--rounds", "1", "--peers", "none"]
 
 
@@ -43,7 +43,6 @@ def test_a_mistake_is_one_line(corpus, tmp_path, capsys):
     for path, options, message in (
         (corpus, ["--transition", "500"], "transition 500 is not below"),
         (corpus, ["--transition", "1.5"], "transition=1.5"),
-        (corpus, ["--pattern", "gtp2"], "did you mean 'gpt2'"),
         (tmp_path / "none.txt", [], "none.txt"),
     ):
         assert train.main([str(path), *SMALL, "--cache", str(tmp_path), *options]) == 2
@@ -57,7 +56,7 @@ def test_a_mistake_is_one_line(corpus, tmp_path, capsys):
 
 
 def test_our_job_reports_the_numbers_in_the_tokenizer(corpus):
-    given = {"paths": [str(corpus)], "field": "text", "max_bytes": None, "threads": None, "memory": None}
+    given = {"paths": [str(corpus)], "field": "text", "max_bytes": None, "memory": None}
     arguments = argparse.Namespace(**given, vocab_size=400, transition=330)
     job = train.ours("ours", arguments, rules="uw-2025", pattern="superbpe", unit="line")
     job.run()
@@ -72,9 +71,9 @@ def test_no_document_is_both_trained_on_and_encoded(tmp_path):
     (tmp_path / "code.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     given = {"paths": [str(tmp_path / "code.jsonl")], "field": "text", "max_bytes": 500, "cache": tmp_path / "cache"}
     training, encoded = encode.collect(argparse.Namespace(**given))
-    trained_on, held_out = list(training.documents()), encoded["code"].read_text().split(harness.SEPARATOR)
-    assert not set(trained_on) & set(held_out)
-    assert all(500 <= sum(map(len, found)) < 600 for found in (trained_on, held_out))
+    held_out = encoded["code"].read_text().split(harness.SEPARATOR)
+    assert not set(training) & set(held_out)
+    assert all(500 <= sum(map(len, found)) < 600 for found in (training, held_out))
 
 
 @pytest.mark.slow
@@ -98,12 +97,12 @@ def test_encoding_beside_hf_by_kind(corpus, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--precision", "bf16", "--document-mask"]])
+@pytest.mark.parametrize("options", [[], ["--precision", "bf16"]])
 def test_both_models_take_the_same_steps(capsys, options):
     pytest.importorskip("transformers")
     assert lm.main([*TOY, *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    expected = ("llama, tokens/s", "bf16" if options else "fp32", "2 rows of 16", "plain forward")
+    expected = ("llama ", "bf16" if options else "fp32", "2 rows of 16", "plain forward")
     assert all(words in out for words in expected)
 
 
@@ -114,9 +113,9 @@ def test_each_case_has_a_table_without_transformers(capsys, monkeypatch):
     assert all(shards.spelled_bytes(i) == shards.document_token_bytes(i).sum() for i in range(shards.n_documents))
     assert len(DocumentStream(shards, seed=0).read(0, 12_000)) == 12_000
     monkeypatch.setattr(lm, "HAS_LLAMA", False)
-    assert lm.main([*TOY, "--vocab-size", "300", "600"]) == 0
+    assert lm.main([*TOY, "--n-layers", "1", "2"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert all(words in out for words in ("+ 300 tokens", "+ 600 tokens", "evaluation, ours"))
+    assert out.count("+ 300 tokens") == out.count("evaluation ") == out.count("plain forward ") == 2
     assert "llama" not in out
 
 

@@ -48,7 +48,7 @@ def test_steps_are_printed_and_details_are_only_logged(caplog):
     for name in ("count", "lm"):
         reporter.line(name, fresh=name == "lm", seconds=3, artifact=f"{name}-1", what="")
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
-    assert lines == ["· count reused count-1", "✓ lm 3.0 s lm-1"]
+    assert lines == ["· reused count count-1", "✓ 3.0 s lm lm-1"]
     assert [" ".join(record.getMessage().split()) for record in caplog.records] == ["10.5 us each", *lines]
 
 

@@ -172,7 +172,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
         ('{"content": "a"}', [], "name the one that holds the text with --field NAME"),
         ('{"text": 7}', [], "at column 10; fix the line, or leave damaged lines out with --on-error skip"),
         ('{"text": "a"}', ["--vocab-size", "100"], "--vocab-size: '100' is not a whole number of at least 257"),
-        ('{"text": ""}', [], "the documents of ['PATH'], all are empty"),
+        ('{"text": ""}', [], "the documents of PATH, all are empty"),
     ],
 )
 def test_messages_name_the_options_of_the_command(tmp_path, mistake, record, options, message):
@@ -226,8 +226,8 @@ def test_help_fits_the_terminal(monkeypatch, capsys):
         (["--transition", "0.7"], "settings are written KEY=VALUE, without dashes: superbpe.transition=…"),
         (["--train-bytes=1MB"], "or budget.train_bytes=…"),
         (["--multirunn", "a=1,2"], "unknown option --multirunn (did you mean '--multirun'?)"),
-        (["--until", "train"], "argument --until: invalid choice: 'train'"),
-        (["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"], "extra: pip install 'superbpe-framework[sweep]'"),
+        (["--until", "trian-lm"], "--until='trian-lm' (did you mean 'train-lm'?); it is one of: count, "),
+        (["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"], "an extra: pip install '.[sweep]' in the clone"),
     ],
 )
 def test_flags_that_are_settings_are_named(words, message, mistake):

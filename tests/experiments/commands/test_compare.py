@@ -97,7 +97,7 @@ def test_settings_and_budgets_of_arms_are_in_their_labels(sweep, tiny_module, tm
     assert run("evaluate", [*tiny_module, *flops]) == 0
     result, _ = combine(find([sweep / "0", tmp_path / "flops"])[0])
     assert result.labels == [
-        f"{arm} mode={mode}" for arm in ("BPE", "SuperBPE") for mode in ("equal_bytes", "equal_flops")
+        f"{arm} budget.mode={mode}" for arm in ("BPE", "SuperBPE") for mode in ("equal_bytes", "equal_flops")
     ]
 
 
@@ -135,7 +135,7 @@ def test_other_held_out_text_or_another_sample_is_rejected(sweep, tiny_module, t
     assert "heldout_salt=x" in said
 
 
-def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
+def test_downstream_scores_are_shown(sweep, tmp_path, mistake, capsys):
     result, _ = combine(find([sweep])[0])
     lm = result.arms[1].lm.name
     score = {"model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
@@ -143,7 +143,11 @@ def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
     scores = tmp_path / "downstream.json"
     scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": rows}))
     out = tmp_path / "out"
-    assert main.run(["compare", str(sweep), "--out", str(out), "--downstream", str(scores)]) == 0
+    record = json.loads((sweep / "0" / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**record, "results": None}))  # of a run that had no models
+    assert main.run(["compare", str(sweep), str(tmp_path), "--out", str(out), "--downstream", str(scores)]) == 0
+    left_out, reason, *_ = capsys.readouterr().out.splitlines()[-4:]
+    assert (left_out, reason) == ("left out:", f"  {tmp_path}: it ended before a model was scored, as its --until says")
     page = (out / "comparison.html").read_text()
     assert all(f"<td>cloze{i}</td>" in page for i in range(5))
     assert "0.2500" in page
@@ -154,6 +158,7 @@ def test_downstream_scores_are_shown(sweep, tmp_path, mistake):
 def test_mistakes_are_named(sweep, tmp_path, monkeypatch, mistake):
     monkeypatch.chdir(tmp_path)
     for arguments, said in (
+        ([], "as in: superbpe compare outputs/"),
         (["nowhere"], "does not exist"),
         (["."], "contains no run"),
         ([sweep, "--reference", "Unigram"], "unknown tokenizer 'Unigram'"),

@@ -75,5 +75,5 @@ def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model(tmp_path, started, l
 
 def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch):
     monkeypatch.setattr(tracking, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[experiments\]'"):
+    with pytest.raises(UserError, match=r"pip install '\.\[experiments\]'"):
         load(["logger=wandb"])

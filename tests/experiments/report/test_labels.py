@@ -30,26 +30,26 @@ def test_a_label_has_only_the_settings_that_differ():
         ),
         (
             [BPE, {**BPE, "vocab_size": 900, "lm.model.n_layers": 2}],
-            ["BPE n_layers=1 vocab=400", "BPE n_layers=2 vocab=900"],
+            ["BPE lm.model.n_layers=1 vocab=400", "BPE lm.model.n_layers=2 vocab=900"],
         ),
         # A preset replaces the rules that it sets.
         (
             [superword(), superword("runs", superbpe__max_words=3)],
-            ["SuperBPE preset=uw-2025", "SuperBPE preset=runs max_words=3"],
+            ["SuperBPE preset=uw-2025", "SuperBPE preset=runs superbpe.max_words=3"],
         ),
-        ([superword(), superword(superbpe__max_words=3)], ["SuperBPE max_words=4", "SuperBPE max_words=3"]),
+        (
+            [superword(), superword(superbpe__max_words=3)],
+            ["SuperBPE superbpe.max_words=4", "SuperBPE superbpe.max_words=3"],
+        ),
         # Arms without settings have a unique suffix.
         ([BPE, {}, superword(), {}], ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]),
         ([BPE, {}], ["BPE", "SuperBPE"]),
     ]
     for settings, expected in cases:
         assert labelled(*settings) == expected
-    # A key is shortened unless another ends the same way.
-    one = superword(superbpe__min_count=1, bpe__min_count=1, superbpe__forbid=["a"])
-    two = superword(superbpe__min_count=2, bpe__min_count=2, superbpe__forbid=["x" * 50])
-    _, label = labelled(one, two)
-    assert all(part in label for part in ("bpe.min_count=2", "superbpe.min_count=2", "…"))
-    assert len(label) < 130
+    # Long values are shortened.
+    _, label = labelled(superword(superbpe__forbid=["a"]), superword(superbpe__forbid=["x" * 50]))
+    assert label.endswith('…xxxxxxxxxxxxxx"]')
 
 
 def test_tokenizers_that_differ_in_phase_1_say_so():

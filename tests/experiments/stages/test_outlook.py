@@ -74,7 +74,7 @@ def test_one_command_would_settle_what_is_open(changes, settings, words, seconds
     kept = "superbpe pipeline 'a=b c' " + ("" if words[0].startswith("lm.n_seeds") else "lm.n_seeds=1 ")
     assert step.command == kept + " ".join(words)
     assert step.seconds == seconds
-    assert step.command in step.sentence()
+    assert step.follow(Reporter()) == ["pipeline", "a=b c", *(["lm.n_seeds=1"] * ("n_seeds=1" in kept)), *words]
 
 
 def test_without_a_setting_the_change_is_named():
@@ -92,10 +92,11 @@ def test_without_a_setting_the_change_is_named():
         100.0,
     )
     assert step.command == "superbpe pipeline lm.n_seeds=3"
-    assert step.what.endswith(", which this command leaves to you")
+    assert ", which needs more text from you (or eval.cluster=document, if" in step.what
 
 
-def test_a_settled_or_barred_comparison_has_no_next_step():
+def test_a_settled_or_barred_comparison_has_no_next_step(capsys):
     for compared in ([_compared(decided=True)], [_compared(barred="b loses text", n_seeds=1)], []):
         assert next_step(compared, SETTINGS, "superbpe pipeline", 100.0) is None
-    assert "about 1 min 40 s of training" in Step("train", "why", "superbpe", 100.0).sentence()
+    assert Step("train", "why", "superbpe", 100.0).follow(Reporter()) == []
+    assert "(why; about 1 min 40 s of training)" in capsys.readouterr().out

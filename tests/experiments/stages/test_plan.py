@@ -32,7 +32,7 @@ def planned(monkeypatch, overrides):
         return Amounts(**{name: share * amount for name, amount in dataclasses.asdict(of_rows).items()})
 
     monkeypatch.setattr(plan, "measure", measure)
-    runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget.rungs())
+    runs = list_runs(arms, config.lm.all_sizes, config.lm.seeds, config.budget)
     return plan.plan(runs, arms, config.lm, config.budget)
 
 
@@ -61,11 +61,11 @@ def test_every_run_has_its_own_seed_budget_and_size(monkeypatch):
     plans = planned(monkeypatch, [BYTES, "budget.ladder=[0.5]", "lm.n_seeds=2", "lm.train.seed=7", "lm.sizes=[3,2]"])
     assert len(plans) == 2 * 2 * 2 * 2
     assert [str(run) for run in list(plans)[:3]] == [
-        "bpe (2 layers, seed 7, budget 4.1M)",
-        "bpe (2 layers, seed 7, budget 8.19M)",
-        "superbpe (2 layers, seed 7, budget 4.1M)",
+        "bpe (2 layers, seed 7, budget 4.1MB)",
+        "bpe (2 layers, seed 7, budget 8.19MB)",
+        "superbpe (2 layers, seed 7, budget 4.1MB)",
     ]
-    assert str(Run("bpe", 1, 0, 12_000_000)) == "bpe (1 layer, seed 0, budget 12M)"
+    assert str(Run("bpe", 1, 0, 12_000_000, "flops")) == "bpe (1 layer, seed 0, budget 12M FLOPs)"
     assert len({str(run_) for run_ in plans}) == len(plans)
     for run_, settings in plans.items():
         assert (settings.seed, settings.train_bytes) == (run_.seed, run_.budget)

@@ -68,7 +68,7 @@ def test_generation_stops_heals_and_keeps_settings_apart(plain):
 
 def test_without_lm_eval_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval.api.model", None)
-    with pytest.raises(UserError, match=r"superbpe-framework\[eval\]"):
+    with pytest.raises(UserError, match=r"pip install '\.\[eval\]'"):
         importlib.reload(harness)
 
 
