@@ -255,7 +255,7 @@ def show(
 ) -> Step | None:
     """Compare the arms of a run: tables and sentences, and the page in the folder of the run.
 
-    Returns the experiment that would settle an open comparison; None if nothing is open or the comparison fails.
+    Returns the change to the run that would settle what is open; None if nothing is open or comparable.
 
     Args:
         context: Context of the run.
