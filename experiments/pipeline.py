@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     Attributes:
         page: Path of the report.
         rungs: Comparison of the largest models at every budget, smallest first.
-        step: What would settle what the comparison leaves open.
+        step: Change to the run that would settle what the comparison leaves open.
     """
 
     page: Path | None = None

@@ -101,7 +101,7 @@ class Counts(Reading):
         n_bytes: Bytes of text.
         n_documents: Documents.
         sources: The parts of the text by name, if they have names: `weight`, `n_documents`, `n_bytes`, `n_pretokens`.
-        skipped: What `corpus.on_error=skip` left out: number, numbers by file, first places; empty if nothing was.
+        skipped: Records that `corpus.on_error=skip` left out: number, numbers by file, first places; empty if none.
     """
 
     n_distinct: int

@@ -7,7 +7,7 @@ The recipes differ in a few decisions, each of which is a setting here. `digits`
 | pattern of phase 1 | `superbpe`, `uw-paper` | `o200k` | `spans` | `superbpe` | `o200k` | `o200k` |
 | text of phase 1 | lines | documents | documents | lines | documents | documents |
 | text of phase 2 | lines | documents | documents | documents | documents | documents |
-| cut at | digits, punctuation | pretokens that are not one token | punctuation | nothing | ends of sentences | digits |
+| cut at | digits; 2025: punctuation too | pretokens of 2+ tokens | punctuation | nothing | sentence ends | digits |
 | merges | any tokens | whole pretokens | any tokens | any tokens | any tokens | any tokens |
 | a new token must not contain | `": "`, five words | | | | | |
 | `aaa` counts for | two pairs | one pair | two pairs | two pairs | two pairs | two pairs |

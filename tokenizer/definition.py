@@ -526,7 +526,7 @@ def _put_merges(
                 if left_over < 0:
                     raise UserError(
                         f"the tokens up to merge {rank} of {len(merges)} have more than {MOST_BYTES} bytes in total, "
-                        "the maximum for a vocabulary; train with fewer or shorter tokens (max_bytes)"
+                        "the maximum for a vocabulary; train fewer or shorter tokens (max_token_bytes, Rules.max_bytes)"
                     )
                 if vocab[new]:
                     put(new, token, f"merge {rank}")  # raises

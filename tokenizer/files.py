@@ -196,9 +196,9 @@ def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
 def weighted(entry: str, what: str) -> tuple[str, int]:
     """Parse an entry of a mixture, PATH or PATH:WEIGHT, into path and weight.
 
-    >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
+    >>> weighted("web.parquet:3", "sources.web"), weighted("web.parquet", "sources.web")
     (('web.parquet', 3), ('web.parquet', 1))
-    >>> weighted("s3://bucket/web.parquet:3", "bpe.counts"), weighted("s3://bucket/web.parquet", "bpe.counts")
+    >>> weighted("s3://bucket/web.parquet:3", "sources.web"), weighted("s3://bucket/web.parquet", "sources.web")
     (('s3://bucket/web.parquet', 3), ('s3://bucket/web.parquet', 1))
 
     Args:

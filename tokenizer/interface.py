@@ -54,7 +54,7 @@ def n_words(token: bytes) -> int:
 
 
 class TokenizerLike(Protocol):
-    """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.external.ExternalTokenizer`.
+    """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.external.tokenizer.ExternalTokenizer`.
 
     Tokenizers are equal if they give the same ids: if their `sha256` is the same. Methods with an implementation here
     have the names and results of HF `tokenizers`.

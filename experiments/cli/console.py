@@ -165,7 +165,7 @@ def exit_code(job: Callable[[], int | None], after_stop: str = "nothing is writt
 
     Args:
         job: Body of the command.
-        after_stop: What to print after Ctrl-C or SIGTERM about the state that the command leaves.
+        after_stop: State that the command leaves after Ctrl-C or SIGTERM, to print.
     """
     try:
         with stoppable(), warnings.catch_warnings():

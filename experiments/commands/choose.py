@@ -57,7 +57,7 @@ PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.
 PATTERNS, PRESETS_TRIED = ("o200k", "llama3", "superbpe"), ("digits", "uw-2025", "sentence")
 """Patterns of BPE, of which the first is full-strength BPE's, and presets of superwords; `--quick` tries the first."""
 TEST_SHARE = 0.5
-"""Share of the held-out documents that `choose` never reads, for the comparison by language models."""
+"""Share of the held-out documents that `choose` does not measure, for the comparison by language models."""
 HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
 """Share of the documents that is held out, and the most text, as stored."""
 TEST_BYTES = 1_000_000
@@ -82,7 +82,7 @@ def parser() -> Parser:
         help="where superwords start: shares of the vocabulary, or numbers of tokens (0.8 0.9)",
     )  # fmt: skip
     add("--quick", action="store_true", help="a small grid: o200k, digits at 0.9, 16k and 32k")
-    add("--heldout", type=number(0, 0.5), help="share of the documents to hold out, half of them for the models (0.2)")
+    add("--heldout", type=number(0, 0.5), help="share of documents to hold out, half for models (0.2, at most 10 MB)")
     add("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     measures.add_deployment(options)
     add_threads(options)
@@ -249,7 +249,7 @@ def _examples(counted: Tally) -> list[str]:
 def _bakeoff(
     arguments: argparse.Namespace, corpus: Corpus, documents: Documents, places: dict[str, str], sizes: Sequence[int]
 ) -> dict[str, Any]:
-    """Words of the command that compares the finalists on text that was not read here, and its seconds on two cores.
+    """Words of the command that compares the finalists on text not measured here, and its seconds on two cores.
 
     The model of `experiment=bakeoff` has 4 layers of width 128, 0.8 million weights, and a head of 128 per token. Its
     runs with 8,192 tokens take 600 s per tokenizer.

@@ -37,12 +37,12 @@ def parser() -> Parser:
     """Arguments of the command."""
     options = Parser("downstream", __doc__, "no results are written")
     add = options.add_argument
-    add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    add("--out", type=Path, metavar="FOLDER", help="folder for the results")
-    add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
+    add("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts; at least one")
+    add("--out", type=Path, metavar="FOLDER", help="folder for the results; required, except for --tasks list")
+    add("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list; required")
     add("--limit", type=whole(), help="use at most this many items of each task")
     add("--device", default="auto", help="auto, cpu or cuda")
-    add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run lm-eval's own command line instead")
+    add("--lm-eval", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="run only lm-eval's own command line")
     return options
 
 

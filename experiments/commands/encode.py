@@ -23,7 +23,7 @@ _TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "parquet") for end
 
 def parser() -> Parser:
     """Arguments of the command."""
-    options = Parser("encode", __doc__, "finished shards are kept, and the same command resumes after them")
+    options = Parser("encode", __doc__)
     add = options.add_argument
     add_tokenizer(options)
     add_text(options)

@@ -1,8 +1,8 @@
-"""`superbpe export INPUT OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
+"""`superbpe export TOKENIZER OUTPUT --to FORMAT`: write a tokenizer or a trained model in another format.
 
-INPUT and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
-gives the same ids. If INPUT is a model (`lm-...` among the artifacts), OUTPUT is a folder for `AutoModelForCausalLM`
-and `AutoTokenizer` (`--to hf`: Llama's layout, or Qwen3's for models with `qk_norm`), or a file for llama.cpp (`gguf`).
+TOKENIZER and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
+gives the same ids. If TOKENIZER is a model (`artifacts/lm-...`), OUTPUT is a folder for `AutoModelForCausalLM` and
+`AutoTokenizer` (`--to hf`: Llama's layout, or Qwen3's for models with `qk_norm`), or a file for llama.cpp (`gguf`).
 Its tokenizer is found among the same artifacts. The export is compared with the original before it gets its name.
 """
 
@@ -45,7 +45,7 @@ def parser() -> Parser:
     add("--cut", type=whole(256), metavar="SIZE", help="keep only the first SIZE tokens")
     model = options.add_argument_group("for a model (TOKENIZER is artifacts/lm-...)")
     model.add_argument("--tokenizer", dest="of_model", type=Path, help="its tokenizer, if it is elsewhere")
-    model.add_argument("--text", nargs="+", default=[], metavar="FILE", help="held-out text to compare both models on")
+    model.add_argument("--text", nargs="+", default=[], metavar="FILE", help="hf: text to compare both models on")
     model.add_argument("--mixed-digits", action="store_true", help="gguf: accept other ids where digits of scripts mix")
     add_text_settings(model)
     return options

@@ -3,8 +3,8 @@
 The tokenizer keeps its tokens and their ids. One exception: in our own layout, special tokens follow the merges, so
 they move to the new end unless `--keep-ids` is given. TEXT is counted with the tokenizer's own pattern.
 
-Phase 1 continues by default. With `--superbpe RULES`, phase 2 continues from the whole tokenizer or from its first
-tokens (`--transition`). In imported tokenizers, superwords follow the special tokens.
+Phase 1 continues by default. With `--superbpe RULES`, phase 2 starts from the tokens of phase 1, or from the first of
+them (`--transition`), and replaces superwords. In imported tokenizers, superwords follow the special tokens.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--transition {arguments.transition} requires --superbpe: it is where phase 2 starts")
     start = open_exact(arguments.tokenizer, pattern=arguments.pattern, end_of_text=arguments.end_of_text)
     if start.fence is not None and not arguments.superbpe:
-        raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to continue phase 2")
+        raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to replace them")
     if arguments.vocab_size < start.vocab_size and not arguments.superbpe:
         raise UserError(
             f"--vocab-size {arguments.vocab_size} is below the {start.vocab_size} tokens of {arguments.tokenizer}"

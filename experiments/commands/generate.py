@@ -29,9 +29,9 @@ def parser() -> Parser:
     options = Parser("generate", __doc__)
     add = options.add_argument
     add("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    add("--prompt", action="append", default=[], help="text to continue; can be repeated")
+    add("--prompt", action="append", required=True, help="text to continue; can be repeated")
     add("--samples", type=whole(), default=1, help="samples of each prompt (%(default)s)")
-    add("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
+    add("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable (%(default)s)")
     add("--top-p", type=number(0, 1), default=_DEFAULT.top_p, help="share of probability (%(default)s)")
     add("--top-k", type=whole(), help="sample from this many tokens (all)")
     add("--seed", type=whole(0), default=_DEFAULT.seed, help="(%(default)s)")
@@ -45,10 +45,8 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> None:
     """Continue the prompts with every model, and print the samples."""
-    if not (prompts := arguments.prompt):
-        raise UserError("no prompt given; add --prompt TEXT")
     try:
-        "".join([*prompts, *arguments.stop]).encode()
+        "".join([*arguments.prompt, *arguments.stop]).encode()
     except UnicodeError as error:
         raise UserError(f"a prompt or stop string is not UTF-8 ({error}); fix it") from None
     config = SamplingConfig(
@@ -61,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
         stop=tuple(arguments.stop),
     )
     models = load_models(arguments.models, arguments.device)
-    asked = [prompt for prompt in prompts for _ in range(arguments.samples)]
+    asked = [prompt for prompt in arguments.prompt for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
     finish(then=["downstream", *arguments.models, "--tasks", "NAMES", "--out", "FOLDER"])

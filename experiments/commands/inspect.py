@@ -66,7 +66,7 @@ def parser() -> Parser:
         help="(%(default)s; earlier results are replaced)",
     )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
-    add("--history", action="store_true", help="log each merge and its effect on the text")
+    add("--history", action="store_true", help="log each merge and its effect on --text")
     return options
 
 

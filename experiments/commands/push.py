@@ -32,7 +32,7 @@ def parser() -> Parser:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure the tokenizer and upload it."""
+    """Upload the tokenizer, or write its files."""
     if not is_repository_id(arguments.repository):
         raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
     if arguments.to is not None and arguments.to.exists():

@@ -47,7 +47,7 @@ def parser() -> Parser:
         "--transition",
         type=transition,
         metavar="SHARE",
-        help="share of the vocabulary that phase 1 fills (the preset's)",
+        help="part that phase 1 fills: a share of the vocabulary, a number of tokens, or auto (the preset's)",
     )
     add(
         "--rule",

@@ -37,7 +37,7 @@ def add_deployment(options: argparse.ArgumentParser) -> None:
     """Add `--deployment`, whose words `deployment` reads."""
     options.add_argument(
         "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
-        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
+        help="model to price serving for: a preset of `deployment` and its other settings (dense-8b)",
     )  # fmt: skip
 
 

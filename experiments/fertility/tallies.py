@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ALL, KIND, SOURCE, SCRIPT = "all", "kind", "source", "script"
 """How documents are grouped. The kind of text is the part of a source's name before a colon: `code: python`."""
 MOST_SOURCES = 50
-"""Sources that are told apart: the largest ones."""
+"""Number of sources, the largest ones, that are distinguished."""
 
 
 class Group(NamedTuple):

@@ -66,7 +66,7 @@ class Assumptions(NamedTuple):
 
     Attributes:
         deployment: The model that will be deployed.
-        average: How sources are averaged.
+        average: Average over sources (micro or macro).
         shares: Shares of sources that are set by hand.
     """
 
@@ -87,7 +87,7 @@ def study(
 
     Args:
         arms: The arms; the first is the reference.
-        chosen: What can be changed after the measurements.
+        chosen: Assumptions that can change after the measurements.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
         equal_at: The deployment whose training FLOPs the arms' budgets equalize; None if these are the models' own.
@@ -255,7 +255,7 @@ def show(
 ) -> Step | None:
     """Compare the arms of a run: tables and sentences, and the page in the folder of the run.
 
-    Returns what would settle what is open.
+    Returns the change to the run that would settle what is open; None if nothing is open or comparable.
 
     Args:
         context: Context of the run.

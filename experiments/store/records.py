@@ -40,7 +40,7 @@ class Record:
         swept: For a cell: its values of the swept keys.
         number: For a cell: its number in the sweep.
         status: Status of the run; the record of a killed process still says `running`.
-        error: What went wrong, as one line.
+        error: The failure, as one line.
         exit_code: Exit code of this run.
         seconds: Duration of the run.
         store: Folder of the artifacts.

@@ -108,7 +108,7 @@ class Shards:
             stand for, -1 for none; 0 for any other document.
         covered_bytes: uint32[n_tokens], bytes of the document that each token stands for; None where these are always
             its `token_byte_lengths`.
-        text_loss: What the tokens lack of the text.
+        text_loss: Text that the tokens lack.
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
         token_hashes: uint64[vocab_size], hash of each token, the same in every vocabulary.
     """

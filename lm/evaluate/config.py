@@ -17,8 +17,8 @@ class EvalConfig:
             context for every token and cost context_bytes / (context_bytes - min_context_bytes) forward passes.
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         confidence: Confidence level of the intervals.
-        cluster: Unit of sampling: `document`; `source`, since documents of one site are not independent; or `auto`,
-            sources if there are at least two, otherwise documents.
+        cluster: Unit of sampling: `document`, `source` (documents of one site are not independent) or `auto` (sources
+            if there are at least two, otherwise documents).
     """
 
     context_bytes: int = 1024

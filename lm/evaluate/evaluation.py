@@ -49,7 +49,7 @@ def evaluate(
     result, which equals that of one process to the last bit on equal hardware.
 
     Args:
-        model: Anything with a `Transformer`'s hidden, head, vocab_size, context_tokens and tokenizer_sha256.
+        model: The model.
         shards: The held-out documents.
         token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.

@@ -98,7 +98,7 @@ def pre_type(tokenizer: TokenizerLike, *, mixed_digits: bool = False) -> str:
         check(_numbers(""), "deploy with transformers or vLLM")
         if not mixed_digits:
             texts = [*_numbers("0123456789"), *probes(tokenizer)]
-            check(texts, "accept that with mixed_digits, or deploy with transformers or vLLM")
+            check(texts, "accept that with mixed_digits=True, or deploy with transformers or vLLM")
     return pre
 
 

@@ -69,7 +69,7 @@ class Sample:
         data: Bytes of the continuation, without the stop string. `max_new_bytes` never cuts a character.
         ids: The sampled tokens in order, without `end_of_text`. They may spell more than `data`.
         n_prompt_tokens: Tokens of the prompt, without the leading `end_of_text`.
-        finish: What ended the text: "end" (`end_of_text`), "stop" (a stop string), or a limit: "tokens" or "bytes".
+        finish: Cause of the end: "end" (`end_of_text`), "stop" (a stop string), or a limit: "tokens" or "bytes".
     """
 
     prompt: str
@@ -163,7 +163,7 @@ class _Row:
     ) -> None:
         self.lm, self.prompt, self.prompt_ids, self.config = lm, prompt, prompt_ids, config
         tokenizer = lm.tokenizer
-        # What the prompt's own tokens spell: another text where the tokenizer normalises.
+        # Text of the prompt's own tokens: a different one where the tokenizer normalizes.
         spelt = tokenizer.decode_bytes(tokenizer.encode_ordinary(prompt)) if tokenizer.changes_text else prompt.encode()
         state = np.random.SeedSequence([config.seed, index]).generate_state(1, np.uint64)
         self.generator = torch.Generator().manual_seed(int(state[0]) >> 1)

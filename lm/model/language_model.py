@@ -23,7 +23,7 @@ class LanguageModel:
     Attributes:
         model: The model.
         tokenizer: Its tokenizer.
-        eos_id: Id of that token.
+        eos_id: Id of `end_of_text`.
         text_ids: bool[vocabulary], on the CPU: True for ids of text, False for special tokens and unused ids.
 
     Raises:

@@ -48,7 +48,7 @@ def linear_cross_entropy(
     exists at a time, and it is turned into gradients in place.
 
     Args:
-        hidden: float[seq_len, hidden_size].
+        hidden: float[positions, hidden_size].
         weight: float[vocabulary, hidden_size].
         padding: float[vocabulary], added to the logits, or None.
         targets: int64[positions].

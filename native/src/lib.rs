@@ -1,7 +1,7 @@
 //! Byte-level BPE and SuperBPE: reading text, pretokenization, counting, training, encoding.
 //!
-//! Rooms, each of which uses only those before it: `runtime`, `vocabulary`, `text`, `pretokenize`, `count`, `encode`,
-//! `train`, `files`. `python` is the binding, behind a feature; nothing else knows Python.
+//! Modules, each of which uses only those before it: `runtime`, `vocabulary`, `text`, `pretokenize`, `count`, `encode`,
+//! `train`, `files`. `python` is the binding, enabled by a feature; nothing else uses Python.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 

@@ -205,7 +205,7 @@ class Corpus:
         return files
 
     def report_skipped(self) -> None:
-        """Warn about what was skipped. Parts of a corpus are reported together, by whoever reads them."""
+        """Warn about what was skipped. The reader of the parts of a corpus reports them together."""
         if not self.is_part:
             self.skipped.report()
 
@@ -242,7 +242,7 @@ class Corpus:
             raise UserError("no documents are held out; set heldout_fraction=0.01 or heldout_paths=[FILE,...]")
         return _native.DocumentFilter(
             split="all" if explicit or not config.heldout_fraction else split,
-            # What was skipped is an empty document.
+            # Skipped records are empty documents.
             min_bytes=max(config.min_document_bytes, 1) if config.on_error == "skip" else config.min_document_bytes,
             max_bytes=config.max_document_bytes,
             budget=None if explicit and split == "heldout" else config.max_bytes,

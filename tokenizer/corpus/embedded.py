@@ -340,7 +340,7 @@ def write(
         "heldout".
 
     Raises:
-        UserError: a package is missing, or the fraction or limit leaves one side without text.
+        UserError: a package is missing, the fraction is out of range, or the limit leaves no training text.
     """
     import zstandard
 

@@ -73,7 +73,7 @@ def _ahead(batches: Iterator[_native.Batch], lacking: Skipped, skipped: Skipped)
 
     Args:
         batches: the batches.
-        lacking: what `batches` lack, however many were read.
+        lacking: the parts skipped in `batches`, however many were read.
         skipped: gets what the batches lack that the consumer has taken.
     """
     for batch, known in concurrently(lambda _: (next(batches, None), lacking.so_far()), count(), 1):

@@ -34,7 +34,7 @@ class Skipped:
             self.add(file, count, places)
 
     def report(self) -> None:
-        """Warn if something was skipped since the last report. Whoever reads a text calls it at the end of a pass."""
+        """Warn if something was skipped since the last report. Readers of a text call it at the end of a pass."""
         if self.count > self._reported:
             self._reported = self.count
             warnings.warn(self.sentence(), stacklevel=3)

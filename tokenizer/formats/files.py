@@ -19,7 +19,7 @@ from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT
 
 KINDS = ("superbpe", "hf", "tiktoken")
-"""Formats that can be written; gpt2 can only be read."""
+"""Formats that can be written; gpt2 and tekken can only be read."""
 OTHER_KINDS = ("external", "sentencepiece")
 EXTERNAL_FILE = "external.json"
 """Names the software of a saved tokenizer of `tokenizer.external`."""

@@ -52,7 +52,7 @@ def train_bpe(
             same counts becomes the result of a single run to the larger size, with the special tokens moved after the
             new merges.
         keep_ids: keep all ids of `start`, for a model trained with them, and give the new tokens the ids after the
-            highest one. Always on for a tokenizer whose ids follow another layout.
+            highest one. Always on for an imported tokenizer and for other layouts of ids.
         special_tokens: strings that get the last ids; no merge may spell one. Ignored with `start`, which has its own.
             Count with the same strings, or parts of them count as text.
         tie_break: which of the most frequent pairs is merged: "lowest-ids" (HF's order: bytes in HF's alphabet

@@ -1,4 +1,4 @@
-//! How a document becomes ids.
+//! Encoding of a document.
 //!
 //! 1. *Preparation* (`preparation`). Added tokens are found in the text, the text between them is normalised, and each
 //!    stretch of text is encoded on its own. Most tokenizers need none of this.

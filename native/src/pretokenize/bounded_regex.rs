@@ -17,8 +17,8 @@ use crate::runtime::{interrupt, quoting::quoted};
 /// 200 kB. A regex of exponential time still gives up within seconds.
 const BACKTRACKS: usize = 100_000_000;
 
-/// Maximum number of accesses to a text, some nanoseconds each: these, and so many per byte of it. Patterns in use need up
-/// to 20 per byte.
+/// Maximum number of accesses to a text, some nanoseconds each: a constant plus a number per byte. Patterns in use need
+/// up to 20 per byte.
 #[derive(Clone, Copy)]
 pub struct Bounds {
     looks: u64,

@@ -51,7 +51,7 @@ pub fn pieces(
             let Found { boundaries, apart, trouble, .. } = found;
             (candidates, base) = (found.candidates, at);
             scalar_until = at + if trouble == 0 { BLOCK } else { BLOCK - trouble.leading_zeros() as usize };
-            // What comes before the last byte that is apart does not depend on the text after it.
+            // Text before the last byte that is apart does not depend on the text after it.
             let known = apart & !trouble & (trouble.wrapping_sub(1));
             if known >> WORTH_A_WINDOW != 0 {
                 let last = known.ilog2() as usize;

@@ -110,12 +110,12 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(small, text, tmp_
     assert (large.vocab_size, large.fence is None) == (450, False)
 
 
-def test_a_tokenizer_with_superwords_continues_phase_2_and_the_dropped_ones_are_reported(
+def test_superwords_are_replaced_by_a_new_phase_2_and_the_dropped_ones_are_reported(
     small, text, tmp_path, mistake, capsys
 ):
     options = ["--superbpe", "uw-2025", "--vocab-size"]
     assert extend(tmp_path / "small", text, *options, 430, "--to", tmp_path / "first") == 0
     error = mistake("extend", tmp_path / "first", text, "--vocab-size", "500", "--to", tmp_path / "second")
-    assert "first has superwords; add --superbpe RULES to continue phase 2" in error
+    assert "first has superwords; add --superbpe RULES to replace them" in error
     assert extend(tmp_path / "first", text, *options, 450, "--to", tmp_path / "second") == 0
     assert "30 superword merges are replaced by new ones" in capsys.readouterr().out

@@ -68,7 +68,7 @@ def test_prompts_are_healed_by_default(root, monkeypatch):
     ("options", "message"),
     [
         (["--prompt", "a", "--top-p", "2"], "--top-p: '2' is not a number above 0 and at most 1"),
-        ([], "no prompt given"),
+        ([], "the following arguments are required: --prompt"),
         (["--prompt", "a", "--samples", "0"], "--samples: '0' is not a whole number of at least 1"),
         (["--prompt", "a", "--device", "tpu"], "--device 'tpu'"),
         (["--prompt", "a", "--temperature", "inf"], "--temperature inf"),

@@ -50,8 +50,8 @@ struct Entry {
 #[repr(align(64))]
 struct Set([Entry; 2]);
 
-/// A two-way set-associative table of pieces. What does not fit an entry is in a record: the tokens, and before them the
-/// bytes of a long piece.
+/// A two-way set-associative table of pieces. If an entry is too small, it points to a record: the tokens, and before
+/// them the bytes of a long piece.
 pub(super) struct Cache {
     sets: Vec<Set>,
     records: Vec<u8>,

@@ -69,7 +69,7 @@ fn named(kind: Kind, seam: &Seam) -> Place {
         Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => words(kind, seam),
         Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => words(kind, seam),
         // Fences. No match contains a letter, and a match just before a letter would also match at the end of the
-        // text. What follows matters only for spaces.
+        // text. The text after it matters only for spaces.
         Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => {
             let taken = if matches!(kind, Kind::PunctuationFence) {
                 |class: u8| class & NOT_OTHER == 0
