@@ -1,6 +1,6 @@
 """`superbpe compare RUN...`: compare runs on one page, or a run under other assumptions.
 
-RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Nothing is trained.
+RUN is the folder of a run or of a sweep (outputs/…). Nothing is trained.
 
 Without settings, it writes `comparison.html`, a page that opens offline, and its numbers, `comparison.json` and
 `differences.csv`.

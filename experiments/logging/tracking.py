@@ -1,8 +1,8 @@
 """Logging of metrics: always to `metrics.jsonl`, and to W&B if configured.
 
-In W&B, an experiment is a group with one run of the pipeline and one per trained model. The pipeline's run (job type:
-the last requested stage) has the metrics of tokenizers, shards and comparisons; a model's run (job type `lm`) has its
-training curve, its scores, and the names and hashes of its inputs. Artifacts stay in their own store.
+In W&B, an experiment is a group with one run of the pipeline and one per trained model. The pipeline's run (job type
+`pipeline`, or the stage of `--until`) has the metrics of tokenizers, shards and comparisons; a model's run (job type
+`lm`) has its training curve, its scores, and the names and hashes of its inputs. Artifacts stay in their own store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Labels(NamedTuple):
     Attributes:
         group: Group of the runs; cells of a sweep share one.
         name: Name of the run within its group.
-        job_type: The last stage that was requested.
+        job_type: `pipeline`, the stage of `--until`, or `lm`.
     """
 
     group: str

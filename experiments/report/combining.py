@@ -62,12 +62,12 @@ def find(folders: Sequence[Path]) -> tuple[list[Record], list[Record]]:
     listed: list[Record] = []
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…, multirun/…)")
+            raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…)")
         inside = records.find(folder)
         if not inside:
             raise UserError(
                 f"{folder} contains no run ({records.FILE} is missing); name a folder that "
-                "superbpe pipeline wrote under outputs/ or multirun/"
+                "superbpe pipeline wrote under outputs/"
             )
         listed += [run for run in inside if run.folder not in {earlier.folder for earlier in listed}]
     done = [run for run in listed if run.results is not None]

@@ -54,7 +54,7 @@ def encode(
     counts: Counts | None = None,
     heldout: ShardsFolder | None = None,
 ) -> Artifact[ShardsFolder]:
-    """Encode one split of the corpus; an interrupted run resumes after the last finished shard.
+    """Encode one split of the corpus.
 
     Args:
         context: Context of the run.
