@@ -24,7 +24,7 @@ def _arm(label, bits):
 
 def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change():
     arms = [_arm(label, 2.0 - (label == "b")) for label in "abcd"]
-    arms[2].barred = "c changes or loses text"
+    arms[2].barred, arms[1].tokenizer.superword_ids = "c changes or loses text", lambda: [1, 2, 3]
     pairs = {pair: compared(0.0, apart=False) for pair in itertools.combinations(range(4), 2)}
     tables = {}
     reporter = SimpleNamespace(say=lambda *_, **__: None)
@@ -32,10 +32,8 @@ def test_every_arm_is_a_row_and_one_that_takes_part_in_no_verdict_has_no_change(
     tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
     show_result(SimpleNamespace(reporter=reporter, tracker=tracker), Result(arms, pairs), "equal_bytes")
     header, *rows = tables["Held-out text, equal bytes of training text"]
-    assert header == [
-        *("", "vocabulary", "superwords", "bytes per token", "bits per byte", "change from a"),
-        *("training FLOPs", "inference FLOPs per byte"),
-    ]
-    assert rows[0] == ["a", "8,192", "0", "4.000", "2.0000", "", "1k", "1"]
-    assert rows[1] == ["b", "8,192", "0", "4.000", "1.0000", "−50.0 %", "1k", "1"]
-    assert rows[2] == ["c", "8,192", "0", "4.000", "2.0000", "withheld", "1k", "1"]
+    named = ["", "vocabulary", "bytes per token", "bits per byte", "change from a", "training FLOPs"]
+    assert header == [*named, "inference FLOPs per byte"]
+    assert rows[0] == ["a", "8,192", "4.000", "2.0000", "", "1k", "1"]
+    assert rows[1] == ["b", "8,192\n3 superwords", "4.000", "1.0000", "−50.0 %", "1k", "1"]
+    assert rows[2] == ["c", "8,192", "4.000", "2.0000", "withheld", "1k", "1"]
