@@ -218,7 +218,7 @@ class BudgetConfig:
             raise UserError(
                 f"the models would read the training text {epochs:,} times ({train_bytes:,.0f} bytes of a text of "
                 f"{text_bytes:,.0f}), and the limit is {self.max_epochs:g}; use more text or a smaller budget, or "
-                f"raise the limit: budget.max_epochs={epochs}"
+                f"raise the limit to at least budget.max_epochs={epochs}"
             )
 
     def rungs(self) -> list[int]:

@@ -317,5 +317,5 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
 
 
 if __name__ == "__main__":  # the same as `superbpe pipeline`, for launchers that start a module
-    sys.argv.insert(1, "pipeline")
+    sys.argv[:1] = ["superbpe", "pipeline"]
     main()

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import heapq
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -146,7 +148,15 @@ _words = IndexedWords(())
 def _load(words: Weighted) -> None:
     global _words
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process reports Ctrl-C
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _words = IndexedWords(words)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _ask(request: Callable[[IndexedWords], Any]) -> Any:

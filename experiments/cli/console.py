@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import deque
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -30,7 +31,6 @@ from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 # Seconds between progress lines when the output is not a terminal.
 _QUIET_INTERVAL = 15.0
@@ -60,7 +60,8 @@ def spelled(message: str) -> str:
 def complain(error: BaseException) -> None:
     """Print a user error, or that a package is missing, as one line."""
     if isinstance(error, ModuleNotFoundError):
-        error = UserError(f"{' '.join(['superbpe', *sys.argv[1:2]])}: {missing_extra(error)}")
+        command = f"superbpe {sys.argv[1]}: " if Path(sys.argv[0]).name == "superbpe" else ""
+        error = UserError(f"{command}{missing_extra(error)}")
     message = spelled(" ".join(str(error).split()))
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 

@@ -60,7 +60,7 @@ def summarize(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Reco
     summary = {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]}
     write_json(path := folder / "sweep.json", summary)
     _print_cells(cells)
-    finish(path, then=["compare", folder] if any(cell.results for cell in cells) else ["status", cells[0].store])
+    finish(path, then=["compare", folder] if any(cell.results for cell in cells) else ())
     failed = [cell for cell in cells if cell.status == "failed"]
     for cell in failed:
         why = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"

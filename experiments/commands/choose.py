@@ -33,7 +33,7 @@ from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
-from experiments.fertility.tallies import read, tally, text_of, trained_on
+from experiments.fertility.tallies import among, read, tally, text_of, trained_on
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import SOURCE
@@ -118,6 +118,7 @@ def run(arguments: argparse.Namespace) -> None:
     corpus = Corpus(replace(corpus.config, heldout_fraction=arguments.heldout or share))
     split = {
         "text": corpus.config.places,
+        "source_field": corpus.config.source_field,
         "corpus": digest(corpus.identity()),
         "heldout_fraction": corpus.config.heldout_fraction,
         "test_share": TEST_SHARE,
@@ -192,9 +193,8 @@ def run(arguments: argparse.Namespace) -> None:
     table = page.table(report, page.shown(report))
     reporter.table(title, table.header[:5], [row[:5] for row in table.rows])
     reporter.say(page.headline(report), style="bold")
-    for name, why in chosen.items():
-        if name not in page.headline(report):
-            reporter.say(f"{name} is {why}.")
+    for name, why in list(chosen.items())[2:]:  # the headline says the others
+        reporter.say(f"{name} is {why}.")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
@@ -212,13 +212,13 @@ def run(arguments: argparse.Namespace) -> None:
 def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Progress | None) -> Corpus:
     """The documents to choose by, as a file that `fertility` can measure too; an existing one is used."""
     record = path.with_suffix(".json")
-    done = json.loads(record.read_text(encoding="utf-8")) if path.exists() and record.exists() else None
-    if done not in (None, split):
+    done = json.loads(record.read_text(encoding="utf-8")) if path.exists() and record.exists() else {}
+    answered = done.get("text", []) if path.with_name(NUMBERS).exists() else []
+    if answered and not among(corpus.files, answered):
         raise UserError(
-            f"--out {path.parent} has the answer for other text ({listed(done['text'])}), or for another --heldout; "
-            "name another folder, or remove it"
+            f"--out {path.parent} has the answer for other text ({listed(answered)}); name another folder, or remove it"
         )
-    if done is None:
+    if done != split:
         test = Corpus(replace(corpus.config, heldout_sample=TEST_SHARE))
         tested = {hashlib.sha256(text.encode()).digest() for _, text in documents_by_origin(test, "heldout")}
         tick, n_bytes, n_documents = Throttle(progress, "bytes held out"), 0, 0

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
             return
         from experiments.report import over_compute
 
-        then = ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"]
+        then = [] if table and settings else ["compare", str(runs[0]), "deployment=dense-70b" if table else "--perturb"]
         tolerance = arguments.tolerance
         if table:
             over_compute.compare_points(runs[0], settings, out, tolerance=tolerance)
@@ -108,7 +108,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter = Reporter()
     done, others = comparing.find(runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
-    notes += [f"{run.folder}: {_WHY[run.status]}{shorten(run.error or '', 120)}" for run in others]
+    notes += [f"{run.folder}: {_WHY.get(run.status, run.status)}{shorten(run.error or '', 300)}" for run in others]
     if arguments.perturb:
         robustness.measure(result, out, reporter, documents=arguments.documents)
         _finish(reporter, notes, out / robustness.NUMBERS, then=["compare", runs[0]])
@@ -124,7 +124,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     numbers = gather(
         result,
         deployment=deployment,
-        command=done[0].command,
+        command=done[0].command if len(done) == 1 or len({run.command for run in done}) == 1 else "",
         provenance=provenance(result, [], corpus=facts, config=""),
     )
     numbers |= {"downstream": scores, "notes": notes}
@@ -136,7 +136,8 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     reporter.say(detail(result))
     then = Step(**numbers["next"]).follow(reporter) if numbers["next"] else []
     written = [out / name for name in (PAGE, NUMBERS, DIFFERENCES)]
-    _finish(reporter, notes, *written, then=then or ["compare", runs[0], "--perturb"])
+    several = [run.folder for run in done if run.results is not None and len(run.results.arms) > 1]
+    _finish(reporter, notes, *written, then=then or (["compare", several[0], "--perturb"] if several else []))
 
 
 def _finish(reporter: Reporter, notes: Sequence[str], *written: Path, then: Sequence[Path | str]) -> None:

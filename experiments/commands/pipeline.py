@@ -12,6 +12,7 @@ import os
 import sys
 import textwrap
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -31,14 +32,17 @@ from experiments.stages import STAGES
 from experiments.store import records
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.records import Record
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, missing_extra
 from tokenizer.files import is_remote, shown
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from hydra.conf import HydraConf
     from omegaconf import DictConfig
+
+    from experiments.stages.comparison import Result
 
 SHOWN = (
     *("experiment", "arms", "reference", "corpus", "corpus.paths", "corpus.sources", "corpus.dataset"),
@@ -162,7 +166,7 @@ def _gravity(code: int) -> int:
 
 def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
     """Run the job with Hydra, once or once per cell of a sweep."""
-    parent, command = os.getpid(), command_line()
+    parent, command, inherited = os.getpid(), command_line(), os.environ.get(COMMAND)
 
     def job(cfg: DictConfig) -> None:  # launchers pickle this function by value, so it only calls `_job`
         os.environ[COMMAND] = command  # Hydra needs another `sys.argv`
@@ -185,6 +189,7 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
     finally:
         sys.argv = before
         os.environ.pop(COMMAND, None)
+        os.environ.update({COMMAND: inherited} if inherited else {})
         logging.root.handlers[:] = handlers  # remove the run's handlers, which write into its folder
 
 
@@ -229,9 +234,11 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         record.done([pipeline.record(rung) for rung in outcome.rungs], outcome.page)
         if number is None:
             then = outcome.step.follow(reporter) if outcome.step else ()
-            finish(folder, then=then or _next(stage, overrides, folder))
+            finish(folder, then=then or _next(stage, outcome.rungs, hydra_config, overrides))
     except Exception as problem:
         error = system_error(problem, str(folder)) or problem
+        with suppress(ModuleNotFoundError):  # a package that no extra installs
+            error = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
         if isinstance(error, UserError):
             error = UserError(spelled(str(error)))
         # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.
@@ -249,13 +256,17 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     return 0
 
 
-def _next(stage: str, overrides: Sequence[str], folder: Path) -> list[Path | str]:
+def _next(stage: str, results: Sequence[Result], run: HydraConf, overrides: Sequence[str]) -> list[Path | str]:
     """Words of the command that continues after a stage."""
     if stage == "report":
-        return ["compare", folder, "--perturb"]
+        arms = results[-1].arms
+        if len(arms) > 1:
+            return ["compare", run.runtime.output_dir, "--perturb"]
+        return ["generate", arms[0].lm.path, "--prompt", "TEXT"]
     following = STAGES[STAGES.index(stage) + 1]
-    until: list[Path | str] = [] if following == "report" else ["--until", following.replace("_", "-")]
-    return ["pipeline", *until, *overrides]
+    until = [] if following == "report" else ["--until", following.replace("_", "-")]
+    sources = [source.path for source in run.runtime.config_sources if source.provider == "command-line"]
+    return ["pipeline", *until, *(f"--config-dir={path.removeprefix('file://')}" for path in sources), *overrides]
 
 
 def _labels(folder: Path, stage: str, cell: list[str]) -> Labels:

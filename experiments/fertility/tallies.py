@@ -17,7 +17,7 @@ from lm.data.survey import survey
 from tokenizer import Batch, Corpus, CorpusConfig
 from tokenizer.errors import UserError, listed
 from tokenizer.external.tokenizer import ExternalTokenizer
-from tokenizer.files import weighted
+from tokenizer.files import is_remote, weighted
 from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
@@ -204,9 +204,13 @@ def recorded_text(tokenizer: TokenizerLike) -> list[str]:
 
 def trained_on(tokenizer: TokenizerLike, files: Iterable[tuple[File, str]]) -> list[str]:
     """Those of the files on which the tokenizer was trained. `superbpe choose` records its split, not checked here."""
-    if "choose" in getattr(tokenizer, "provenance", {}):
-        return []
-    with suppress(OSError, UserError, TypeError):  # not recorded, moved, deleted, or written by another version
-        known = {file.resolve() for file, _ in Corpus(CorpusConfig(paths=recorded_text(tokenizer))).files}
-        return [str(file) for file, _ in files if file.resolve() in known]
-    return []
+    return [] if "choose" in getattr(tokenizer, "provenance", {}) else among(files, recorded_text(tokenizer))
+
+
+def among(files: Iterable[tuple[File, str]], paths: Sequence[str]) -> list[str]:
+    """Those of the files that paths name. Remote paths are not opened, so they have to be equal."""
+    known: set[object] = set(paths)
+    with suppress(OSError, UserError, TypeError):  # none, moved, deleted, or written by another version
+        local = [path for path in paths if not is_remote(path)]
+        known |= {file.resolve() for file, _ in Corpus(CorpusConfig(paths=local)).files}
+    return [str(file) for file, _ in files if str(file) in known or file.resolve() in known]

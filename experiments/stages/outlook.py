@@ -102,7 +102,7 @@ def next_step(
         why = f"at least {fewest} effective {unit}s are required"
     elif one.n_seeds < FEWEST_SEEDS:
         why = f"a verdict about tokenizers requires {FEWEST_SEEDS} seeds"
-    return Step("; ".join(whats), why, with_settings(command, changes) if changes else "", seconds)
+    return Step("; ".join(whats), why, with_settings(command, changes) if changes and command else "", seconds)
 
 
 def with_settings(command: str, settings: Sequence[str]) -> str:

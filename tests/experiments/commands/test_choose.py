@@ -14,7 +14,7 @@ from experiments.config import part
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.measures import deployment
-from experiments.fertility.tallies import Tally
+from experiments.fertility.tallies import Tally, among
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts
@@ -137,8 +137,10 @@ def test_the_page_names_the_finalists_and_a_second_run_trains_nothing(text, repo
     again = choose(text, text.parent / "out")
     assert again["tokenizers"] == report["tokenizers"]
     assert "next:  superbpe pipeline experiment=bakeoff" in capsys.readouterr().out
-    assert main.run(command_line(text, text.parent / "out", "--heldout", "0.3")) == 2
-    assert "has the answer for other text" in capsys.readouterr().err
+    (other := text.with_name("other.jsonl")).write_bytes(text.read_bytes())
+    assert main.run(command_line(other, text.parent / "out")) == 2
+    assert f"has the answer for other text ({text})" in capsys.readouterr().err
+    assert among([(text, ""), (other, "")], ["https://example.com/a.jsonl", f"{text.parent}/t*.jsonl"]) == [str(text)]
 
 
 def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
