@@ -31,9 +31,9 @@ from experiments.cli.arguments import (
 )
 from experiments.cli.console import Reporter, duration, finish, si
 from experiments.fertility import measures
-from experiments.fertility.choosing import cost_curve, finalists, margin, price
+from experiments.fertility.choosing import CHEAPEST, cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, Trainer, grid
-from experiments.fertility.tallies import among, read, tally, text_of, trained_on
+from experiments.fertility.tallies import among, read, recorded_text, tally, text_of, trained_on
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
 from lm.evaluate.bits_per_byte import SOURCE
@@ -157,19 +157,21 @@ def run(arguments: argparse.Namespace) -> None:
         if reference not in counted:
             raise UserError(f"the text is too small for {reference or base.name}; use smaller --sizes, or more text")
         priced = price(counted, recipes, reference, documents.n_bytes, deployed)
-        chosen = finalists(priced, reference, least)
+        chosen = finalists(priced, reference, least, paths)
         places = {name: paths.get(name, str(out / FOLDER / name)) for name in chosen}
         for name in places.keys() & trained.keys():
             trained[name].tokenizer.save(places[name])
         report |= {
             "reference": reference,
             "split": split,
-            "training_bytes": int(n_bytes / (1 - TEST_SHARE) * (1 / corpus.config.heldout_fraction - 1)),
+            "training_bytes": sum(one.tokenizer.provenance["phase1"]["corpus_bytes"] for one in quarters),
             "smallest_saving": least,
             "finalists": [
                 {"name": name, "why": why, "folder": places[name], "examples": _examples(counted[name])}
                 for name, why in chosen.items()
             ],
+            "existing": [*existing],
+            "unknown": [name for name, loaded in existing.items() if not recorded_text(loaded.tokenizer)],
             "missing": [cell.name for cell in cells if cell.name not in trained],
             "bakeoff": _bakeoff(
                 arguments, corpus, documents, places, [one["vocab_size"] for one in priced if one["name"] in places]
@@ -193,18 +195,13 @@ def run(arguments: argparse.Namespace) -> None:
     table = page.table(report, page.shown(report))
     reporter.table(title, table.header[:5], [row[:5] for row in table.rows])
     reporter.say(page.headline(report), style="bold")
-    for name, why in list(chosen.items())[2:]:  # the headline says the others
-        reporter.say(f"{name} is {why}.")
+    for name, why in list(chosen.items())[1:]:
+        if not why.startswith(CHEAPEST):  # which the headline says
+            reporter.say(f"{name} is {why}.")
     for note in page.notes(report):
         reporter.say(note, style="yellow")
     if report["bakeoff"]["seconds"]:
         reporter.say(f"comparing their models takes about {duration(report['bakeoff']['seconds'])} on two cores")
-    if "eval.cluster=document" in report["bakeoff"]["command"]:
-        reporter.say(
-            "the text has too few sources for a verdict by sources, so the next command takes documents to be "
-            "independent (eval.cluster=document); for files of different kinds of text its intervals are too narrow",
-            style="yellow",
-        )
     then = report["bakeoff"]["command"] or ["inspect", places[reference]]
     finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=then)
 

@@ -13,7 +13,7 @@ from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import Ratio, family_level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MARGIN = 0.005
 """Smallest saving that counts, however much text there is."""
-MOST = 4
-"""Most finalists."""
+MOST, CHEAPEST = 4, "the cheapest to serve"
+"""Most finalists, and why one of them is a finalist."""
 _NEAR = 0.01
 """Difference in cost to the cheapest tokenizer up to which a smaller vocabulary is a finalist."""
 
@@ -96,33 +96,41 @@ def price(
     return rows
 
 
-def finalists(priced: Sequence[Mapping[str, Any]], reference: str, least: float) -> dict[str, str]:
-    """Return the reference and at most three that are cheaper beyond chance, each with the reason in a sentence.
+def finalists(
+    priced: Sequence[Mapping[str, Any]], reference: str, least: float, existing: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the reference, the cheapest, existing tokenizers, and others that are cheaper, each with the reason.
+
+    They are at most `MOST`, and all but existing ones are cheaper beyond chance.
 
     Args:
         priced: The tokenizers with their prices.
         reference: Name of one of them.
         least: Smallest saving that counts, as a share.
+        existing: Names of the tokenizers that the user has.
     """
     chosen = {reference: "the reference of the comparison"}
-    cheaper = [one for one in priced if (one["relative_high"] or 1) < 1 - least and not one["lossy"]]
-    if not cheaper:
-        return chosen
-    cheaper.sort(key=lambda one: one["relative"])
-    best = cheaper[0]
-    near = [one for one in cheaper if one["relative"] <= best["relative"] * (1 + _NEAR)]
-    near.sort(key=lambda one: one["vocab_size"])
-    others = [one for one in cheaper if bool(one["superwords"]) != bool(best["superwords"])]
-    reasons = (
-        ([best], "the cheapest to serve"),
-        (near, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost"),
-        (others, f"the cheapest with{'out' * bool(best['superwords'])} superwords"),
-        ([one for one in cheaper if one["recipe"] != best["recipe"]], "the cheapest with another recipe"),
-    )
+    kept = sorted((one for one in priced if not one["lossy"]), key=lambda one: one["relative"])
+    reasons = [([one], "one of --against") for one in kept if one["name"] in existing]
+    if cheaper := [one for one in kept if (one["relative_high"] or 1) < 1 - least]:
+        best = cheaper[0]
+        near = [one for one in cheaper if one["relative"] <= best["relative"] * (1 + _NEAR)]
+        near.sort(key=lambda one: one["vocab_size"])
+        others = [one for one in cheaper if bool(one["superwords"]) != bool(best["superwords"])]
+        reasons = [
+            ([best], CHEAPEST),
+            *reasons,
+            (near, f"the smallest vocabulary within {100 * _NEAR:g} % of that cost"),
+            (others, f"the cheapest with{'out' * bool(best['superwords'])} superwords"),
+            ([one for one in cheaper if one["recipe"] != best["recipe"]], "the cheapest with another recipe"),
+        ]
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
             one = rivals[0]
-            low, high = (signed(100 * (one[f"relative_{end}"] - 1), 1) for end in ("low", "high"))
+            ends = [
+                signed(100 * (end - 1), 1) for end in (one["relative_low"], one["relative_high"]) if end is not None
+            ]
+            interval = f" (95 %: {' to '.join(ends)} %)" if ends else ""
             saving = f"{percent_change(one['relative'], 1)} FLOPs per byte against {reference}"
-            chosen.setdefault(one["name"], f"{reason}: {saving} (95 %: {low} to {high} %)")
+            chosen.setdefault(one["name"], f"{reason}: {saving}{interval}")
     return chosen

@@ -84,7 +84,7 @@ def tables(report: Mapping[str, Any]) -> dict[str, Table]:
             base = rows[reference, group]
             cells = [premium(rows[name, group]) for name in overall]
             cells[list(overall).index(reference)] = (
-                f"{base['tokens']:,}\n{with_interval(base, 'bytes_per_token')} B each"
+                f"{base['tokens']:,}\n{with_interval(base, 'bytes_per_token').partition(chr(10))[0]} bytes per token"
             )
             grouped.append([f"{group}\n{base['documents']:,} documents, {si(base['bytes'])}B", *cells])
         if len(grouped) > 1:
@@ -192,5 +192,5 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
         caption = "Left of the line, a tokenizer needs fewer tokens for the same documents. "
         caption += f"{100 * report['confidence']:g} % intervals over documents, paired."
         caption += f" The {len(groups)} largest of {len(names)}." * (len(names) > len(groups))
-        drawn.append(Figure(f"parity-{by}", f"Tokens per token of {reference}, by {by}", drawing, caption, source))
+        drawn.append(Figure(f"parity-{by}", f"Tokens by {by}, against {reference}", drawing, caption, source))
     return drawn

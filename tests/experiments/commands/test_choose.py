@@ -199,15 +199,15 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     totals = [candidate(train[i::4]).tokens.sum() / n_bytes.sum() for i in range(4)]
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
-    def chosen(every, reference):
+    def chosen(every, reference, existing=()):
         priced = price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment())
-        return list(finalists(priced, reference, least))
+        return list(finalists(priced, reference, least, existing))
 
     for name in candidates:
         assert chosen(candidates, name) == [name]
     candidates["better"] = candidate(train[::2])
     candidates["better"].tokens = candidates["half0"].tokens * 8 // 10
-    assert chosen(candidates, "half0") == ["half0", "better"]
+    assert chosen(candidates, "half0", ["half3"]) == ["half0", "better", "half3"]
     candidates["better"].changed[0] = True
     assert chosen(candidates, "half0") == ["half0"]
 
