@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -163,7 +164,9 @@ def time_evaluation(run: Trainer, clock: Clock) -> None:
     score = partial(evaluate, run.model, shards, shards.token_byte_lengths, config)
     for _ in range(max(2, run.config.steps // 5)):
         clock.time("evaluation", shards.n_tokens - shards.n_documents, score)
-        clock.time("plain forward", len(rows) * step_tokens, lambda: [run.model(inputs) for inputs, _ in rows])
+        clock.time(
+            "plain forward", len(rows) * step_tokens, lambda: deque((run.model(inputs) for inputs, _ in rows), maxlen=0)
+        )
 
 
 def prepare(arguments: argparse.Namespace, depth: int, folder: Path) -> Trainer:
@@ -216,7 +219,7 @@ def main(argv: list[str]) -> int:
         )
         # The first round warms up.
         medians = {name: statistics.median(rates[1:] or rates) for name, rates in clock.rates.items()}
-        table = [{"": name, "tokens / s": f"{value:,.4g}"} for name, value in medians.items()]
+        table = [{"": name, "tokens / s": f"{value:,.0f}"} for name, value in medians.items()]
         harness.print_table(shape, table, "medians; on a CPU, seconds of CPU time by threads")
     return 0
 
