@@ -1,12 +1,14 @@
 """`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
 
-An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists. To clean up,
-delete the folders of old runs and reports, check the list of `--clean`, and add `--yes`.
+An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists; an unfinished
+stage, while the folder of any unfinished run exists, whose command resumes it. To clean up, delete the folders of old
+runs and reports, check the list of `--clean`, and add `--yes`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -14,9 +16,9 @@ from rich.text import Text
 from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, print_table, si, stderr
 from experiments.store import inventory, records
-from experiments.store.artifacts import Store
+from experiments.store.artifacts import PARTIAL, Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, listed
 from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     _print(items, records.arm_labels(store))
     if not items:
         console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
-    finish(then=["status", *([arguments.store, "--clean"] if items else [])])
+    finish(then=["status", arguments.store, "--clean"] if _unneeded(store, items)[0] else [])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -111,11 +113,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         if living and arguments.yes:
             raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")
         items = inventory.take(store)
-        unneeded = [item for item in items if not item.needed]
+        unneeded, runs = _unneeded(store, items)
         for item in unneeded:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
-            why = "damaged" if item.state == DAMAGED else "not needed by any run or report"
-            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
+            why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
+            line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
@@ -125,11 +127,20 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
-    if waiting := [item for item in items if item.state == UNFINISHED]:
+    if runs and (waiting := [item for item in items if item.state == UNFINISHED]):
         stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
-        console.print(f"{stages} can be resumed with the same command; delete their folders to start from scratch")
-    left = unneeded and not arguments.yes
-    finish(then=["status", arguments.store, *(["--clean", "--yes"] if left else [])])
+        why = f"{stages} are kept, since unfinished runs may resume them: {', '.join(runs)}; delete those folders first"
+        lines = [f"  {_folder(store, item)}  {si(item.n_bytes)}B" for item in waiting]
+        console.print(Text("\n".join([why, *lines])), soft_wrap=True)
+    if unneeded and not arguments.yes:
+        finish(then=["status", arguments.store, "--clean", "--yes"])
+
+
+def _unneeded(store: Store, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
+    """What can be removed, and the folders of unfinished runs, whose commands may resume any unfinished stage."""
+    paths = [path for path in records.entries(store).values() if path.exists()]
+    runs = [str(path.parent) for path in paths if records.load(path).status != "done"]
+    return [item for item in items if not item.needed or (item.state == UNFINISHED and not runs)], runs
 
 
 def _remove(store: Store, item: Item) -> bool:
@@ -138,5 +149,11 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         else:
-            store.remove(item.name)
+            store.remove(_folder(store, item).name)
         return free
+
+
+def _folder(store: Store, item: Item) -> Path:
+    """The folder of an artifact or of an unfinished stage, whose name is hidden."""
+    hidden = (store.root / f".{item.name}{end}{PARTIAL}" for end in ("", ".download"))
+    return store.root / item.name if item.state != UNFINISHED else next(filter(Path.exists, hidden))

@@ -75,18 +75,28 @@ def test_status_shows_state_cost_and_origin(store, capsys):
     assert tokenizer in complaint
 
 
-def test_clean_lists_and_then_removes_unused_artifacts(store, capsys):
+def test_clean_lists_and_then_removes_unused_artifacts(store, tmp_path, capsys):
+    (interrupted := tmp_path / "run").mkdir()
+    with records.running(store, interrupted):
+        records.Record(str(interrupted), []).save()
     before = sorted(path.name for path in store.root.iterdir())
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
-    assert "2 artifacts" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 artifacts" in said
+    assert all(f"{store.root / f'.{stage}-0123456789ab.partial'}  0B" in said for stage in UNFINISHED)
     assert sorted(path.name for path in store.root.iterdir()) == before
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {"whole": NEEDED, "unfinished": UNFINISHED}
     assert "2 unfinished stages (" in capsys.readouterr().out
+    assert main.run(["status", f"artifacts={store.root}"]) == 0
+    assert "next:" not in capsys.readouterr().out
     (report,) = store.names("report-")
     shutil.rmtree(store.root / report)
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {"unfinished": UNFINISHED}
+    shutil.rmtree(interrupted)
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
+    assert _states(store) == {}
 
 
 def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny, tmp_path):
@@ -129,7 +139,7 @@ def test_nothing_that_a_live_run_uses_is_removed(store, tmp_path, capsys):
     process.kill()
     process.join()
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
-    assert set(_states(store)) == {"whole", "unfinished"}
+    assert set(_states(store)) == {"whole"}
 
 
 def test_folders_that_are_not_artifacts_are_errors(tmp_path, mistake, store):
