@@ -129,7 +129,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     console.print(removed if unneeded else "nothing to remove")
     if runs and (waiting := [item for item in items if item.state == UNFINISHED]):
         stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
-        why = f"{stages} are kept, since unfinished runs may resume them: {', '.join(runs)}; delete those folders first"
+        why = f"{stages} are kept, since unfinished runs may resume them: {listed(runs)}; delete those folders first"
         lines = [f"  {_folder(store, item)}  {si(item.n_bytes)}B" for item in waiting]
         console.print(Text("\n".join([why, *lines])), soft_wrap=True)
     if unneeded and not arguments.yes:
