@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
+from experiments.logging.tracking import FILE, stage_names
 from experiments.report.characters import harmless
+from experiments.store import records
+from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate
@@ -74,12 +77,22 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
     return generate(saved.lm, prompts, config, starts)
 
 
+def _titles(models: list[Saved]) -> list[str]:
+    """Labels; of models that share one, such as those of unfinished runs, the name in the run that trained them."""
+    stores = {saved.artifact.folder.parent for saved in models}
+    runs = [record.parent for store in stores for record in records.entries(Store(store)).values()]
+    stages = {name: stage for run in runs for name, stage in stage_names(run / FILE).items()}
+    shared = {saved.artifact.name for saved in models if saved.label.endswith(saved.artifact.name)}
+    own = {name: f"{stage.partition(' ')[2]} {name}" for name, stage in stages.items() if name in shared}
+    return [own.get(saved.artifact.name, saved.label) for saved in models]
+
+
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
-    reporter = Reporter(console)
+    reporter, titles = Reporter(console), _titles(models)
     for n, side_by_side in enumerate(zip(*samples, strict=True), start=1):
-        for saved, sample in zip(models, side_by_side, strict=True):
+        for title, sample in zip(titles, side_by_side, strict=True):
             end = _ENDS.get(sample.finish, "")
-            reporter.say(f"#{n} {saved.label}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
+            reporter.say(f"#{n} {title}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
             # Neither wrapped nor cut.
             console.out(harmless(sample.prompt), style="dim", end="", highlight=False)
             console.out(harmless(sample.text), highlight=False)

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
 
 LOGGERS = ("none", "wandb", "wandb-offline")
+FILE = "metrics.jsonl"
 _NAMES = {
     "train_bits_per_byte": "train/bpb",
     "tokens_per_second": "train/tok_per_sec",
@@ -55,6 +57,17 @@ def check_installed(logger: str) -> None:
     """Raise a UserError if the package of a logger is missing."""
     if logger != "none" and find_spec("wandb") is None:
         raise UserError(f"logger={logger} needs the package wandb: pip install '.[experiments]' in the clone")
+
+
+def stage_names(file: Path) -> dict[str, str]:
+    """Names of the stages that a `metrics.jsonl` records, by artifact; none if there is no such file."""
+    names = {}
+    with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
+        for line in lines:
+            with suppress(ValueError):  # a killed process left half a line
+                if (row := json.loads(line))["group"] == "stages":
+                    names[row["artifact"]] = row["stage"]
+    return names
 
 
 class Tracker:
@@ -90,7 +103,7 @@ class Tracker:
                 raise UserError(
                     f"logger={logger}: {error}; log in with `wandb login`, or use logger=wandb-offline"
                 ) from None
-        self._file = io.TextIOWrapper((folder / "metrics.jsonl").open("ab"), encoding="utf-8")
+        self._file = io.TextIOWrapper((folder / FILE).open("ab"), encoding="utf-8")
 
     def _start(self, job_type: str, name: str, config: Mapping[str, Any]) -> Any:
         import wandb
