@@ -1,13 +1,15 @@
 """`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
 
 An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists; an unfinished
-stage, while the folder of any unfinished run exists, whose command resumes it. To clean up, delete the folders of old
-runs and reports, check the list of `--clean`, and add `--yes`.
+stage, if the unfinished run that last worked at it still has its folder. To clean up, delete the folders of old runs
+and reports, check the list of `--clean`, and add `--yes`.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
     _print(items, records.arm_labels(store))
     if not items:
         console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
-    finish(then=["status", arguments.store, "--clean"] if _unneeded(store, items)[0] else [])
+    removable = any(not item.needed or (item.state == UNFINISHED and not _resumed_by(store, item)) for item in items)
+    finish(then=["status", arguments.store, "--clean"] if removable else [])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -113,7 +116,8 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         if living and arguments.yes:
             raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")
         items = inventory.take(store)
-        unneeded, runs = _unneeded(store, items)
+        resumed_by = {item.name: _resumed_by(store, item) for item in items if item.state == UNFINISHED}
+        unneeded = [item for item in items if not item.needed or resumed_by.get(item.name) == []]
         for item in unneeded:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
             why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
@@ -127,20 +131,26 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
-    if runs and (waiting := [item for item in items if item.state == UNFINISHED]):
+    if waiting := [item for item in items if resumed_by.get(item.name)]:
         stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
-        why = f"{stages} are kept, since unfinished runs may resume them: {listed(runs)}; delete those folders first"
-        lines = [f"  {_folder(store, item)}  {si(item.n_bytes)}B" for item in waiting]
-        console.print(Text("\n".join([why, *lines])), soft_wrap=True)
+        console.print(
+            f"{stages} are kept, for the same command to resume; to remove one, first delete its run's folder:"
+        )
+        for item in waiting:
+            line = f"  {_folder(store, item)}  {si(item.n_bytes)}B  of {listed(resumed_by[item.name])}"
+            console.print(Text(line), soft_wrap=True)
     if unneeded and not arguments.yes:
         finish(then=["status", arguments.store, "--clean", "--yes"])
 
 
-def _unneeded(store: Store, items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """What can be removed, and the folders of unfinished runs, whose commands may resume any unfinished stage."""
-    paths = [path for path in records.entries(store).values() if path.exists()]
-    runs = [str(path.parent) for path in paths if records.load(path).status != "done"]
-    return [item for item in items if not item.needed or (item.state == UNFINISHED and not runs)], runs
+def _resumed_by(store: Store, item: Item) -> list[str]:
+    """Folders of the unfinished runs that were at work when an unfinished stage was last changed."""
+    folder = _folder(store, item)
+    changed = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+    runs = [records.load(path) for path in records.entries(store).values() if path.exists()]
+    times = [(run, datetime.fromisoformat(run.started).timestamp()) for run in runs if run.status != "done"]
+    # A killed run has recorded no end.
+    return [run.folder for run, start in times if start <= changed <= start + (run.seconds or math.inf) + 1]
 
 
 def _remove(store: Store, item: Item) -> bool:

@@ -78,7 +78,7 @@ def test_status_shows_state_cost_and_origin(store, capsys):
 def test_clean_lists_and_then_removes_unused_artifacts(store, tmp_path, capsys):
     (interrupted := tmp_path / "run").mkdir()
     with records.running(store, interrupted):
-        records.Record(str(interrupted), []).save()
+        records.Record(str(interrupted), [], started="2026-01-01T00:00:00+00:00").save()
     before = sorted(path.name for path in store.root.iterdir())
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
     said = capsys.readouterr().out
