@@ -57,8 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
         for task in _library().all_tasks:  # groups too
             print(task)
         return
-    if not arguments.models or arguments.out is None or not arguments.tasks:
-        raise UserError("name a MODEL to evaluate, --tasks NAMES, and a folder for the results with --out FOLDER")
+    needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise UserError(f"missing: {', '.join(missing)}")
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
         models = load_models(arguments.models, arguments.device)
