@@ -200,8 +200,8 @@ def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
     """
     if written:
         console.print(Text(f"wrote: {', '.join(map(str, written))}"), soft_wrap=True)
-    if then:  # a name in capitals, which the user replaces, stays as it is
-        words = (str(word) if str(word).isupper() else shlex.quote(without_credentials(word)) for word in then)
+    if then:  # a placeholder such as <TEXT>, which the user replaces, stays as it is
+        words = (str(word) if str(word).startswith("<") else shlex.quote(without_credentials(word)) for word in then)
         console.print(Text(f"next:  superbpe {' '.join(words)}"), soft_wrap=True)
 
 

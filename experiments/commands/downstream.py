@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         results = evaluate(models, manager, names, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
-    finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
+    finish(arguments.out / RESULTS, then=["compare", "<RUN>", "--downstream", arguments.out / RESULTS])
 
 
 def _tasks(chosen: str) -> tuple[Any, list[str]]:

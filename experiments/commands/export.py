@@ -83,7 +83,7 @@ def _export_tokenizer(arguments: argparse.Namespace) -> None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(Text(repr(tokenizer)), soft_wrap=True)
-    finish(*written, then=["fertility", arguments.output, "TEXT"])
+    finish(*written, then=["fertility", arguments.output, "<TEXT>"])
 
 
 def _export_model(arguments: argparse.Namespace, output: Path) -> None:

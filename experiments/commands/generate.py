@@ -7,11 +7,12 @@ resampled among all tokens that start with its bytes.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
-from experiments.logging.tracking import FILE, stage_names
+from experiments.logging.tracking import FILE
 from experiments.report.characters import harmless
 from experiments.store import records
 from experiments.store.artifacts import Store
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in arguments.prompt for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    finish(then=["downstream", *arguments.models, "--tasks", "NAMES", "--out", "FOLDER"])
+    finish(then=["downstream", *arguments.models, "--tasks", "<NAMES>", "--out", "downstream"])
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
@@ -80,11 +81,13 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
 def _titles(models: list[Saved]) -> list[str]:
     """Labels; of models that share one, such as those of unfinished runs, the name in the run that trained them."""
     stores = {saved.artifact.folder.parent for saved in models}
-    runs = [record.parent for store in stores for record in records.entries(Store(store)).values()]
-    stages = {name: stage for run in runs for name, stage in stage_names(run / FILE).items()}
-    shared = {saved.artifact.name for saved in models if saved.label.endswith(saved.artifact.name)}
-    own = {name: f"{stage.partition(' ')[2]} {name}" for name, stage in stages.items() if name in shared}
-    return [own.get(saved.artifact.name, saved.label) for saved in models]
+    logs = [record.with_name(FILE) for store in stores for record in records.entries(Store(store)).values()]
+    text = "".join(log.read_text(encoding="utf-8") for log in logs if log.exists())
+    own = {name: f"{stage} {name}" for stage, name in re.findall('"stage": "lm ([^"]*)", "artifact": "([^"]*)"', text)}
+    shared = [saved.label.endswith(saved.artifact.name) for saved in models]
+    return [
+        own.get(one.artifact.name, one.label) if more else one.label for one, more in zip(models, shared, strict=True)
+    ]
 
 
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:

@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
         _print(report)
         if arguments.history:
             written += _history(arguments.out, sides, batches)
-    finish(*written, then=["export", named(arguments.tokenizer)[1], "FOLDER", "--to", "hf"])
+    finish(*written, then=["export", named(arguments.tokenizer)[1], "exported", "--to", "hf"])
 
 
 def _batches(arguments: argparse.Namespace) -> list[Batch]:

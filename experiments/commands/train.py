@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> None:
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
     page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
-    finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "FOLDER", "--to", "hf"])
+    finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
 
 
 def _rules(arguments: argparse.Namespace) -> Rules | None:

@@ -11,7 +11,6 @@ import io
 import json
 import os
 import time
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -57,17 +56,6 @@ def check_installed(logger: str) -> None:
     """Raise a UserError if the package of a logger is missing."""
     if logger != "none" and find_spec("wandb") is None:
         raise UserError(f"logger={logger} needs the package wandb: pip install '.[experiments]' in the clone")
-
-
-def stage_names(file: Path) -> dict[str, str]:
-    """Names of the stages that a `metrics.jsonl` records, by artifact; none if there is no such file."""
-    names = {}
-    with suppress(FileNotFoundError), file.open(encoding="utf-8") as lines:
-        for line in lines:
-            with suppress(ValueError):  # a killed process left half a line
-                if (row := json.loads(line))["group"] == "stages":
-                    names[row["artifact"]] = row["stage"]
-    return names
 
 
 class Tracker:

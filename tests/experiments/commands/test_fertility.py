@@ -236,7 +236,7 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, c
 
 def test_csv_and_a_json_array_are_text_and_other_json_is_a_tokenizer(made, tmp_path):
     (tmp_path / "array.json").write_text(json.dumps([{"text": text} for text in made.english]))
-    (tmp_path / "table.csv").write_text("text\n" + "\n".join(f'"{text}"' for text in ("one two", "three")))
+    (tmp_path / "table.csv").write_text("text\none two\nthree")
     given = [str(made.root / "gpt2" / "tokenizer.json"), str(tmp_path / "array.json"), str(tmp_path / "table.csv")]
     assert [arm["name"] for arm in run(tmp_path / "out", *given)["tokenizers"]] == ["gpt2"]
 
