@@ -226,7 +226,7 @@ def print_table(
     wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
     if spare < 0:
-        lines = [Text(title, style="bold")]
+        lines = [Text(title, style="bold")] if title else []
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
             lines.append(Text(row[0]))
@@ -240,7 +240,13 @@ def print_table(
         more = min(wanted[i], spare // (len(header) - place))
         widths[i], spare = widths[i] + more, spare - more
     # Names may contain brackets, which are markup in plain strings.
-    table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+    )
     table.padding, table.pad_edge = (0, 1, 0, 0), False
     for i, name in enumerate(header):
         table.add_column(Text(name), justify="left" if i in text else "right", width=widths[i])

@@ -26,9 +26,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     import argparse
 
-_TEXT = tuple(
-    f".{kind}{end}" for kind in ("jsonl", "ndjson", "csv", "tsv", "parquet") for end in ("", ".gz", ".zst", ".zstd")
-)
+_TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "csv", "parquet") for end in ("", ".gz", ".zst", ".zstd"))
 """Ends of names that no tokenizer has."""
 
 

@@ -82,7 +82,8 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
         started = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
         header = ["artifact", "took", "disk", "memory", *(["state"] if any(row[4] for row in rows) else [])]
-        print_table(f"{started}  {typed}", header, [row[: len(header)] for row in rows], text=(0, 4))
+        console.print(Text(f"{started}  {typed}", style="bold"), soft_wrap=True)  # to be copied: never wrapped
+        print_table("", header, [row[: len(header)] for row in rows], text=(0, 4))
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
@@ -118,9 +119,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         items = inventory.take(store)
         resumed_by = {item.name: _resumed_by(store, item) for item in items if item.state == UNFINISHED}
         unneeded = [item for item in items if not item.needed or resumed_by.get(item.name) == []]
-        for item in unneeded:
+        for item in [*unneeded, *(item for item in items if resumed_by.get(item.name))]:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
             why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
+            if runs := resumed_by.get(item.name):
+                why += f", kept: can be resumed by the command of {listed(runs)}, unless you delete that folder"
             line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
@@ -131,14 +134,6 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
-    if waiting := [item for item in items if resumed_by.get(item.name)]:
-        stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
-        console.print(
-            f"{stages} are kept, for the same command to resume; to remove one, first delete its run's folder:"
-        )
-        for item in waiting:
-            line = f"  {_folder(store, item)}  {si(item.n_bytes)}B  of {listed(resumed_by[item.name])}"
-            console.print(Text(line), soft_wrap=True)
     if unneeded and not arguments.yes:
         finish(then=["status", arguments.store, "--clean", "--yes"])
 

@@ -83,11 +83,11 @@ def test_clean_lists_and_then_removes_unused_artifacts(store, tmp_path, capsys):
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
     said = capsys.readouterr().out
     assert "2 artifacts" in said
-    assert all(f"{store.root / f'.{stage}-0123456789ab.partial'}  0B" in said for stage in UNFINISHED)
+    assert all(f".{stage}-0123456789ab.partial" in said for stage in UNFINISHED)
     assert sorted(path.name for path in store.root.iterdir()) == before
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {"whole": NEEDED, "unfinished": UNFINISHED}
-    assert "2 unfinished stages (" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("unfinished, kept") == 2
     assert main.run(["status", f"artifacts={store.root}"]) == 0
     assert "next:" not in capsys.readouterr().out
     (report,) = store.names("report-")
