@@ -88,7 +88,7 @@ def test_every_file_has_a_share_of_the_text(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{root}/nothing"], "nothing"),
+        (["{root}/gpt2/tokenizr.json"], "/gpt2/tokenizer.json'?) does not exist"),
         (["{root}/gpt2", "--history"], "--history needs a text"),
         (["{root}/gpt2", "--pattern", "x=gpt2"], "no tokenizer is called 'x'"),
         (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "'-1' is not a number above 0"),
