@@ -148,8 +148,7 @@ def add_text(options: argparse.ArgumentParser) -> None:
 
 def add_text_settings(options: argparse._ActionsContainer) -> None:
     """Add the arguments that say how text is read."""
-    formats = ("txt", "jsonl", "json", "csv", "parquet", "arrow")
-    options.add_argument("--format", choices=formats, help="format of the text (by its name)")
+    options.add_argument("--format", choices=("txt", "jsonl", "json", "csv", "parquet", "arrow"), help="(by its name)")
     options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument(

@@ -225,8 +225,9 @@ def print_table(
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
     wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
+    to.print(Text(title, style="bold"), soft_wrap=True)  # it may be a command, to be copied
     if spare < 0:
-        lines = [Text(title, style="bold")] if title else []
+        lines = []
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
             lines.append(Text(row[0]))
@@ -240,14 +241,7 @@ def print_table(
         more = min(wanted[i], spare // (len(header) - place))
         widths[i], spare = widths[i] + more, spare - more
     # Names may contain brackets, which are markup in plain strings.
-    table = Table(
-        title=Text(title) if title else None,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-    )
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
+    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, name in enumerate(header):
         table.add_column(Text(name), justify="left" if i in text else "right", width=widths[i])
     for row in rows:

@@ -82,8 +82,7 @@ def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
         started = min(item.manifest.made for item in group).replace("T", " ")[:16] or "unfinished"
         rows = [_cells(item, labels.get(item.name, ())) for item in group]
         header = ["artifact", "took", "disk", "memory", *(["state"] if any(row[4] for row in rows) else [])]
-        console.print(Text(f"{started}  {typed}", style="bold"), soft_wrap=True)  # to be copied: never wrapped
-        print_table("", header, [row[: len(header)] for row in rows], text=(0, 4))
+        print_table(f"{started}  {typed}", header, [row[: len(header)] for row in rows], text=(0, 4))
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)

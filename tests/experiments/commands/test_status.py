@@ -58,6 +58,7 @@ def test_status_shows_state_cost_and_origin(store, capsys):
     out = capsys.readouterr().out
     assert all(word in out for word in ("not needed", "damaged", "unfinished", "pytest", "kB"))
     assert all(len(line) <= 80 for line in out.splitlines() if "─" in line)
+    assert f"  {records.command_line()}\n" in out  # on one line
     (item,) = (item for item in inventory.take(store) if item.manifest.stage == "evaluation")
     assert item.needs[0].startswith("lm-")
     # A flipped bit is found on request, and so is a missing manifest.
