@@ -17,6 +17,7 @@ import argparse
 import logging
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
         _lm_eval(arguments.lm_eval)
         return
     if arguments.tasks == "list":
-        for task in _library().all_tasks:  # groups too
-            print(task)
+        tasks = _library().all_tasks  # groups too
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
+        print(*tasks, sep="\n", flush=True)
         return
     needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}
     if missing := [name for name, value in needed.items() if not value]:

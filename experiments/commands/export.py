@@ -103,6 +103,9 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
         )
         finish(file.path)
         return
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
     documents = open_text(arguments, arguments.text).documents() if arguments.text else ()
     with reporter.stage("export"):
         exported = export_hf(model, tokenizer, output, list(itertools.islice(documents, _TEXTS)))
