@@ -40,12 +40,11 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
         for file in _matches(str(given)):
             detected = form or _format(file)
             if detected is None:
-                raise UserError(
-                    f"{file}: unknown file type; name it .txt, .jsonl, .csv or .parquet, or set format=jsonl, for "
-                    "example"
-                )
+                raise UserError(f"{file}: unknown file type; name it .txt, .jsonl, .csv, .parquet, or set format=jsonl")
             if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and is_array(file):
                 detected = "json"
+            if str(file) == str(given) and file.resolve() in found:
+                warnings.warn(f"{file} is named more than once, and read once", stacklevel=2)
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
 
