@@ -84,7 +84,7 @@ def parser() -> Parser:
         type=Path,
         default=Path("fertility"),
         metavar="FOLDER",
-        help="(%(default)s; earlier results are replaced)",
+        help="(fertility; earlier results are replaced)",
     )
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",

@@ -84,10 +84,7 @@ def _titles(models: list[Saved]) -> list[str]:
     logs = [record.with_name(FILE) for store in stores for record in records.entries(Store(store)).values()]
     text = "".join(log.read_text(encoding="utf-8") for log in logs if log.exists())
     own = {name: f"{stage} {name}" for stage, name in re.findall('"stage": "lm ([^"]*)", "artifact": "([^"]*)"', text)}
-    shared = [saved.label.endswith(saved.artifact.name) for saved in models]
-    return [
-        own.get(one.artifact.name, one.label) if more else one.label for one, more in zip(models, shared, strict=True)
-    ]
+    return [own.get(one.artifact.name, one.label) if one.artifact.name in one.label else one.label for one in models]
 
 
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:

@@ -52,13 +52,7 @@ def parser() -> Parser:
     add("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
     add("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER")
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
-    add(
-        "--text",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="held-out text, or 'embedded' for that of the embedded corpus",
-    )
+    add("--text", nargs="+", default=[], metavar="FILE", help="held-out text; embedded: that of the embedded corpus")
     add_text_settings(options)
     add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (10MB)")
     add(
@@ -66,7 +60,7 @@ def parser() -> Parser:
         type=Path,
         default=Path("vocabulary"),
         metavar="FOLDER",
-        help="(%(default)s; earlier results are replaced)",
+        help="(vocabulary; earlier results are replaced)",
     )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on --text")

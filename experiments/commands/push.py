@@ -37,9 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not is_repository_id(arguments.repository):
         raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
     if arguments.license is not None and not re.fullmatch(r"[a-z][a-z0-9.-]+", arguments.license):
-        raise UserError(
-            f"--license {arguments.license!r} is no id of a license; write apache-2.0, mit, cc-by-4.0, other, …"
-        )
+        raise UserError(f"--license {arguments.license!r} is not an id of the Hub; write apache-2.0, mit, other, …")
     if arguments.to is not None and arguments.to.exists():
         raise UserError(f"--to {arguments.to} exists; name a new folder")
     with nullcontext() if arguments.to is None else out_folder(arguments.to.absolute().parent, "--to, in"):

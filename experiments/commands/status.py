@@ -7,7 +7,6 @@ and reports, check the list of `--clean`, and add `--yes`.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
@@ -55,8 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     _print(items, records.arm_labels(store))
     if not items:
         console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
-    removable = any(not item.needed or (item.state == UNFINISHED and not _resumed_by(store, item)) for item in items)
-    finish(then=["status", arguments.store, "--clean"] if removable else [])
+    finish(then=["status", arguments.store, "--clean"] if _unneeded(store, items) else [])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -116,12 +114,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         if living and arguments.yes:
             raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")
         items = inventory.take(store)
-        resumed_by = {item.name: _resumed_by(store, item) for item in items if item.state == UNFINISHED}
-        unneeded = [item for item in items if not item.needed or resumed_by.get(item.name) == []]
-        for item in [*unneeded, *(item for item in items if resumed_by.get(item.name))]:
+        unneeded = _unneeded(store, items)
+        for item in [*unneeded, *(item for item in items if _resumed_by(store, item))]:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
             why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
-            if runs := resumed_by.get(item.name):
+            if runs := _resumed_by(store, item):
                 why += f", kept: can be resumed by the command of {listed(runs)}, unless you delete that folder"
             line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
@@ -137,14 +134,20 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         finish(then=["status", arguments.store, "--clean", "--yes"])
 
 
+def _unneeded(store: Store, items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if not item.needed or (item.state == UNFINISHED and not _resumed_by(store, item))]
+
+
 def _resumed_by(store: Store, item: Item) -> list[str]:
     """Folders of the unfinished runs that were at work when an unfinished stage was last changed."""
+    if item.state != UNFINISHED:
+        return []
     folder = _folder(store, item)
     changed = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
     runs = [records.load(path) for path in records.entries(store).values() if path.exists()]
     times = [(run, datetime.fromisoformat(run.started).timestamp()) for run in runs if run.status != "done"]
     # A killed run has recorded no end.
-    return [run.folder for run, start in times if start <= changed <= start + (run.seconds or math.inf) + 1]
+    return [run.folder for run, start in times if start <= changed <= start + (run.seconds or float("inf")) + 1]
 
 
 def _remove(store: Store, item: Item) -> bool:
