@@ -79,13 +79,7 @@ def parser() -> Parser:
     )  # fmt: skip
     add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
     add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    add(
-        "--out",
-        type=Path,
-        default=Path("fertility"),
-        metavar="FOLDER",
-        help="(fertility; earlier results are replaced)",
-    )
+    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(fertility; replaces earlier results)")
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "

@@ -60,7 +60,7 @@ def parser() -> Parser:
         type=Path,
         default=Path("vocabulary"),
         metavar="FOLDER",
-        help="(vocabulary; earlier results are replaced)",
+        help="(vocabulary; replaces earlier results)",
     )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on --text")

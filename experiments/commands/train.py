@@ -136,10 +136,8 @@ def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> Non
         raise UserError(f"--transition {arguments.transition} needs phase 2; add --superbpe PRESET")
     if competes(rules, arguments.transition):
         return
-    tokens, most = (
-        resolve_transition(arguments.vocab_size, arguments.transition),
-        arguments.vocab_size - len(arguments.special),
-    )
+    tokens = resolve_transition(arguments.vocab_size, arguments.transition)
+    most = arguments.vocab_size - len(arguments.special)
     if not 256 <= tokens <= most:
         raise UserError(
             f"--transition {arguments.transition} is {tokens} tokens, which is not between 256 (bytes alone) and "

@@ -47,6 +47,8 @@ def made(tmp_path_factory, trained):
     for name, documents in (("english", english), ("other", other)):
         lines = [json.dumps({"text": text, "lang": f"{name}/{i % 3}"}) for i, text in enumerate(documents)]
         (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (root / "array.json").write_text('[{"text": "in an array"}]')
+    (root / "table.csv").write_text("text\none two\nthree")
     return Made(root, english, other)
 
 
@@ -234,18 +236,11 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, c
     assert "some.jsonl, which is not here any more" in said
 
 
-def test_csv_and_a_json_array_are_text_and_other_json_is_a_tokenizer(made, tmp_path):
-    (tmp_path / "array.json").write_text(json.dumps([{"text": text} for text in made.english]))
-    (tmp_path / "table.csv").write_text("text\none two\nthree")
-    given = [str(made.root / "gpt2" / "tokenizer.json"), str(tmp_path / "array.json"), str(tmp_path / "table.csv")]
-    assert [arm["name"] for arm in run(tmp_path / "out", *given)["tokenizers"]] == ["gpt2"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["{root}/gpt2"], "no text given"),
-        (["{root}/english.jsonl"], "no tokenizer given"),
+        (["{root}/array.json", "{root}/table.csv"], "no tokenizer given"),
         (["{root}/gpt2", "{root}/none.jsonl"], "none.jsonl"),
         (["{root}/none/", "{root}/english.jsonl"], "does not exist"),
         (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "gpt2'; write NAME=PATH"),
