@@ -56,8 +56,9 @@ def run(arguments: argparse.Namespace) -> None:
         return
     if arguments.tasks == "list":
         tasks = _library().all_tasks  # groups too
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
+        before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
         print(*tasks, sep="\n", flush=True)
+        signal.signal(signal.SIGPIPE, before)
         return
     needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}
     if missing := [name for name, value in needed.items() if not value]:
