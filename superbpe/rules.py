@@ -139,7 +139,7 @@ class Rules:
 
 
 NO_AUTO = (
-    "and transition='auto' need atoms='pretokens', whose superwords do not change the counts of phase-1 merges. "
+    "needs whole pretokens, as in the presets runs and boundless: they do not change the counts of phase-1 merges. "
     "Superwords of any tokens change them; and pairs that straddle two words, like 'e' and ' ', are more frequent than "
     "most merges from the start, so a comparison by counts would end phase 1 before it learned words"
 )

@@ -188,8 +188,8 @@ def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
         )
     if rules.interleave:
         raise UserError(
-            "rules with interleave=True choose which phase-1 tokens to keep, but keeping ids keeps all of them. "
-            "Use rules with interleave=False"
+            "the preset boundless (interleave=True) chooses which phase-1 tokens to keep, but keeping ids keeps all of "
+            "them. Use another preset, such as digits"
         )
     if tokenizer.ignore_merges:
         _check_whole_pretokens(tokenizer, rules)

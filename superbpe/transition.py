@@ -58,7 +58,7 @@ def competes(rules: Rules, transition: float | str | None = None, transition_mer
         if transition_merges is not None:
             raise UserError(_EITHER)
         if rules.atoms != "pretokens":
-            raise UserError(f"interleave=True {NO_AUTO}")
+            raise UserError(f"transition='auto' {NO_AUTO}")
     return rules.interleave or auto
 
 

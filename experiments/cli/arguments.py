@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
-TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
+TEXT = "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://"
 _READING = {"format": None, "field": "text", "separator": None, "on_invalid_utf8": "error", "on_error": "error"}
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]B)\b", re.IGNORECASE)
@@ -148,7 +148,7 @@ def add_text(options: argparse.ArgumentParser) -> None:
 
 def add_text_settings(options: argparse._ActionsContainer) -> None:
     """Add the arguments that say how text is read."""
-    options.add_argument("--format", choices=("txt", "jsonl", "parquet"), help="format of the text (by its name)")
+    options.add_argument("--format", choices=("txt", "jsonl", "json", "csv", "parquet", "arrow"), help="(by its name)")
     options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
     options.add_argument(

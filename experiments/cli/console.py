@@ -200,8 +200,8 @@ def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
     """
     if written:
         console.print(Text(f"wrote: {', '.join(map(str, written))}"), soft_wrap=True)
-    if then:  # a name in capitals, which the user replaces, stays as it is
-        words = (str(word) if str(word).isupper() else shlex.quote(without_credentials(word)) for word in then)
+    if then:  # a placeholder such as <TEXT>, which the user replaces, stays as it is
+        words = (str(word) if str(word).startswith("<") else shlex.quote(without_credentials(word)) for word in then)
         console.print(Text(f"next:  superbpe {' '.join(words)}"), soft_wrap=True)
 
 
@@ -225,8 +225,9 @@ def print_table(
     least = [max((cell_len(word) for cell in cells for word in cell.split()), default=0) for cells in columns]
     wanted = [max(map(cell_len, "\n".join(cells).split("\n"))) - n for cells, n in zip(columns, least, strict=True)]
     spare = to.width - sum(least) - 2 * len(header)
+    to.print(Text(title, style="bold"), soft_wrap=True)  # it may be a command, to be copied
     if spare < 0:
-        lines = [Text(title, style="bold")]
+        lines = []
         for row in rows:
             named = zip(header[1:], row[1:], strict=True)
             lines.append(Text(row[0]))
@@ -240,8 +241,7 @@ def print_table(
         more = min(wanted[i], spare // (len(header) - place))
         widths[i], spare = widths[i] + more, spare - more
     # Names may contain brackets, which are markup in plain strings.
-    table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
+    table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for i, name in enumerate(header):
         table.add_column(Text(name), justify="left" if i in text else "right", width=widths[i])
     for row in rows:

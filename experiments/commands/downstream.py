@@ -17,6 +17,7 @@ import argparse
 import logging
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,18 +55,21 @@ def run(arguments: argparse.Namespace) -> None:
         _lm_eval(arguments.lm_eval)
         return
     if arguments.tasks == "list":
-        for task in _library().all_tasks:  # groups too
-            print(task)
+        tasks = _library().all_tasks  # groups too
+        before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command without an error
+        print(*tasks, sep="\n", flush=True)
+        signal.signal(signal.SIGPIPE, before)
         return
-    if not arguments.models or arguments.out is None or not arguments.tasks:
-        raise UserError("name a MODEL to evaluate, --tasks NAMES, and a folder for the results with --out FOLDER")
+    needed = {"a MODEL to evaluate": arguments.models, "--tasks NAMES": arguments.tasks, "--out FOLDER": arguments.out}
+    if missing := [name for name, value in needed.items() if not value]:
+        raise UserError(f"missing: {', '.join(missing)}")
     manager, names = _tasks(arguments.tasks)
     with out_folder(arguments.out):
         models = load_models(arguments.models, arguments.device)
         results = evaluate(models, manager, names, limit=arguments.limit)
         _show(results)
         write_json(arguments.out / RESULTS, results)
-    finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
+    finish(arguments.out / RESULTS, then=["compare", "<RUN>", "--downstream", arguments.out / RESULTS])
 
 
 def _tasks(chosen: str) -> tuple[Any, list[str]]:

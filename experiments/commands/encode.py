@@ -8,7 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.arguments import Parser, add_text, add_threads, add_tokenizer, open_any, open_text, out_folder
+from experiments.cli.arguments import (
+    Parser,
+    add_text,
+    add_threads,
+    add_tokenizer,
+    open_any,
+    open_text,
+    out_folder,
+    text_options,
+)
 from experiments.cli.console import Reporter, finish, si
 from lm.data.sharding import reading_threads, write_shards
 from tokenizer.durable import naming
@@ -17,7 +26,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     import argparse
 
-_TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "parquet") for end in ("", ".gz", ".zst", ".zstd"))
+_TEXT = tuple(f".{kind}{end}" for kind in ("jsonl", "ndjson", "csv", "parquet") for end in ("", ".gz", ".zst", ".zstd"))
 """Ends of names that no tokenizer has."""
 
 
@@ -53,4 +62,4 @@ def run(arguments: argparse.Namespace) -> None:
         f"documents, {len(manifest['shards'])} files of {manifest['dtype']}; "
         f"each document follows {manifest['end_of_text']} (id {manifest['eos_id']})"
     )
-    finish(arguments.to, then=["fertility", first, "OTHER_TOKENIZER", *arguments.text])
+    finish(arguments.to, then=["fertility", first, *text_options(arguments, arguments.text)])

@@ -83,7 +83,7 @@ def _export_tokenizer(arguments: argparse.Namespace) -> None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to)
     console.print(Text(repr(tokenizer)), soft_wrap=True)
-    finish(*written, then=["fertility", arguments.output, "TEXT"])
+    finish(*written, then=["fertility", arguments.output, "<TEXT>"])
 
 
 def _export_model(arguments: argparse.Namespace, output: Path) -> None:
@@ -103,6 +103,9 @@ def _export_model(arguments: argparse.Namespace, output: Path) -> None:
         )
         finish(file.path)
         return
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
     documents = open_text(arguments, arguments.text).documents() if arguments.text else ()
     with reporter.stage("export"):
         exported = export_hf(model, tokenizer, output, list(itertools.islice(documents, _TEXTS)))

@@ -67,6 +67,7 @@ def _load(folder: Path) -> Any:
     import transformers
     from safetensors import SafetensorError
 
+    transformers.utils.logging.disable_progress_bar()
     try:
         model, info = transformers.AutoModelForCausalLM.from_pretrained(
             str(folder), dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True

@@ -1,8 +1,8 @@
 """`superbpe fertility TOKENIZER... TEXT...`: count and compare the tokens that tokenizers need for a text.
 
 TOKENIZER is a folder, a file in any known format, or a repository of the Hugging Face Hub; TEXT a file that ends in
-.txt, .jsonl or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that opens
-offline, its numbers as `fertility.json` and `fertility.csv`.
+.txt, .jsonl, .csv or .parquet, also compressed. Both may be named: NAME=PATH. Writes `fertility.html`, a page that
+opens offline, its numbers as `fertility.json` and `fertility.csv`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from experiments.report.figures import to_csv
 from experiments.report.labels import describe_phase1
 from tokenizer import Tokenizer, UserError
 from tokenizer.corpus.overlap import find_overlap, measured_text
+from tokenizer.corpus.text_files import is_array
 from tokenizer.durable import write_json, write_whole
 from tokenizer.files import digest
 from tokenizer.progress import thread_count
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
-_TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
+_TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|csv|tsv|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
 _LINES, _COLUMNS = 12, 6
 """Most sources or scripts in a table of the terminal, and columns of the comparison; the page has all."""
 
@@ -72,18 +73,13 @@ def parser() -> Parser:
     add = options.add_argument
     add(
         "given", nargs="+", metavar="TOKENIZER|TEXT",
-        help=f"tokenizers ({TOKENIZER}) and texts (.txt, .jsonl, .parquet, also compressed or as a glob); "
+        help=f"tokenizers ({TOKENIZER}) and texts (.txt, .jsonl, .csv, .parquet, a .json array; "
+        "also compressed or as a glob); "
         "NAME=PATH names a tokenizer, or the source of a text",
     )  # fmt: skip
     add("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
     add("--reference", metavar="NAME", help="tokenizer to compare the others with (the first)")
-    add(
-        "--out",
-        type=Path,
-        default=Path("fertility"),
-        metavar="FOLDER",
-        help="(%(default)s; earlier results are replaced)",
-    )
+    add("--out", type=Path, default=Path("fertility"), metavar="FOLDER", help="(fertility; replaces earlier results)")
     add(
         "--training", nargs="+", default=[], metavar="[NAME=]PATH",
         help="training text of all tokenizers, or of the one called NAME, to find measured documents in; by itself, "
@@ -106,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not entries:
         raise UserError(
             f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
-            ".txt, .jsonl or .parquet, or give other files and folders with --text"
+            ".txt, .jsonl, .csv or .parquet, or give other files and folders with --text"
         )
     text, arms = text_of(arguments, entries), _arms(arguments)
     names = [arm.name for arm in arms]
@@ -147,7 +143,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _is_text(entry: str) -> bool:
     path = Path(named(entry)[1])
-    return _TEXT.search(path.name) is not None and path.name not in TOKENIZER_FILES
+    if path.name in TOKENIZER_FILES:
+        return False
+    return _TEXT.search(path.name) is not None or (path.suffix.lower() == ".json" and is_array(path))
 
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:

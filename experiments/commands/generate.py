@@ -7,11 +7,15 @@ resampled among all tokens that start with its bytes.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from experiments.cli.arguments import Parser, number, whole
 from experiments.cli.console import Reporter, console, finish
+from experiments.logging.tracking import FILE
 from experiments.report.characters import harmless
+from experiments.store import records
+from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate
@@ -62,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in arguments.prompt for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
-    finish(then=["downstream", *arguments.models, "--tasks", "NAMES", "--out", "FOLDER"])
+    finish(then=["downstream", *arguments.models, "--tasks", "<NAMES>", "--out", "downstream"])
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
@@ -74,12 +78,21 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
     return generate(saved.lm, prompts, config, starts)
 
 
+def _titles(models: list[Saved]) -> list[str]:
+    """Labels; of models that share one, such as those of unfinished runs, the name in the run that trained them."""
+    stores = {saved.artifact.folder.parent for saved in models}
+    logs = [record.with_name(FILE) for store in stores for record in records.entries(Store(store)).values()]
+    text = "".join(log.read_text(encoding="utf-8") for log in logs if log.exists())
+    own = {name: f"{stage} {name}" for stage, name in re.findall('"stage": "lm ([^"]*)", "artifact": "([^"]*)"', text)}
+    return [own.get(one.artifact.name, one.label) if one.artifact.name in one.label else one.label for one in models]
+
+
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
-    reporter = Reporter(console)
+    reporter, titles = Reporter(console), _titles(models)
     for n, side_by_side in enumerate(zip(*samples, strict=True), start=1):
-        for saved, sample in zip(models, side_by_side, strict=True):
+        for title, sample in zip(titles, side_by_side, strict=True):
             end = _ENDS.get(sample.finish, "")
-            reporter.say(f"#{n} {saved.label}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
+            reporter.say(f"#{n} {title}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
             # Neither wrapped nor cut.
             console.out(harmless(sample.prompt), style="dim", end="", highlight=False)
             console.out(harmless(sample.text), highlight=False)

@@ -9,6 +9,7 @@ at that size of the vocabulary.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ from experiments.cli.arguments import (
     open_exact,
     open_text,
     out_folder,
+    size,
     tokenizers_of,
-    whole,
 )
 from experiments.cli.console import finish, print_table, si
 from experiments.fertility.tallies import trained_on
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from tokenizer import Corpus
+
 EMBEDDED = "embedded"
 
 
@@ -49,21 +52,15 @@ def parser() -> Parser:
     add("tokenizer", metavar="TOKENIZER", help=f"{TOKENIZER}; NAME=TOKENIZER names it")
     add("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare, as TOKENIZER")
     add("--pattern", nargs="+", default=[], metavar="[NAME=]PATTERN", help="pattern, for formats without one")
-    add(
-        "--text",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="held-out text, or 'embedded' for that of the embedded corpus",
-    )
+    add("--text", nargs="+", default=[], metavar="FILE", help="held-out text; embedded: that of the embedded corpus")
     add_text_settings(options)
-    add("--max-bytes", type=whole(), default=10_000_000, help="use at most this much text (%(default)s)")
+    add("--max-bytes", type=size, default=10_000_000, help="most text, an even share of each file (10MB)")
     add(
         "--out",
         type=Path,
         default=Path("vocabulary"),
         metavar="FOLDER",
-        help="(%(default)s; earlier results are replaced)",
+        help="(vocabulary; replaces earlier results)",
     )
     add("--alpha", type=number(0), default=2.5, help="order of the Rényi entropy (%(default)s)")
     add("--history", action="store_true", help="log each merge and its effect on --text")
@@ -88,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
         ]
         measured, text = sides[0].measured, ", ".join(arguments.text)
         if measured is not None and measured.bytes >= arguments.max_bytes:
-            text += f", of which the first {si(measured.bytes)}B (--max-bytes)"
+            text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
         files = open_text(arguments, arguments.text).files if arguments.text not in ([], [EMBEDDED]) else ()
         if seen := [one.label for one in sides if trained_on(one.tokenizer, files)]:
             text += f" (training text of {', '.join(seen)})"
@@ -97,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
         _print(report)
         if arguments.history:
             written += _history(arguments.out, sides, batches)
-    finish(*written, then=["export", named(arguments.tokenizer)[1], "FOLDER", "--to", "hf"])
+    finish(*written, then=["export", named(arguments.tokenizer)[1], "exported", "--to", "hf"])
 
 
 def _batches(arguments: argparse.Namespace) -> list[Batch]:
@@ -105,7 +102,7 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
     if not arguments.text:
         return []
     if EMBEDDED not in arguments.text:
-        return list(open_text(arguments, arguments.text, max_bytes=arguments.max_bytes).batches("all"))
+        return _shares(open_text(arguments, arguments.text), arguments.max_bytes)
     if arguments.text != [EMBEDDED]:
         raise UserError(f"--text {EMBEDDED} is the embedded corpus, which cannot be mixed with files; use one of them")
     taken, room = [], arguments.max_bytes
@@ -114,6 +111,17 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
             taken.append(document.text)
             room -= len(document.text.encode())
     return [Batch.from_texts(taken)]
+
+
+def _shares(corpus: Corpus, max_bytes: int) -> list[Batch]:
+    """The beginning of each file, so that every file has the same share of `max_bytes`, or all of its text."""
+    batches, parts = list[Batch](), sorted(corpus.parts("all", target_bytes=0), key=lambda part: part.stored_bytes)
+    for n, part in enumerate(parts):
+        room = (max_bytes - sum(batch.n_bytes for batch in batches)) // (len(parts) - n)
+        part.config, part.skipped = replace(part.config, max_bytes=max(room, 1)), corpus.skipped
+        batches += part.batches("all")
+    corpus.report_skipped()
+    return batches or list(corpus.batches("all"))  # an error, with the reason
 
 
 def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequence[Side]) -> list[Path]:

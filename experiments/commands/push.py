@@ -5,6 +5,7 @@ Its card has the training text, the sizes, the rules, and how to load it.
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Upload the tokenizer, or write its files."""
     if not is_repository_id(arguments.repository):
         raise UserError(f"{arguments.repository!r} is not the id of a repository; write ORGANIZATION/NAME")
+    if arguments.license is not None and not re.fullmatch(r"[a-z][a-z0-9.-]+", arguments.license):
+        raise UserError(f"--license {arguments.license!r} is not an id of the Hub; write apache-2.0, mit, other, …")
     if arguments.to is not None and arguments.to.exists():
         raise UserError(f"--to {arguments.to} exists; name a new folder")
     with nullcontext() if arguments.to is None else out_folder(arguments.to.absolute().parent, "--to, in"):
@@ -44,5 +47,6 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.to is not None:
         console.print("nothing was uploaded; the next command uploads to huggingface.co")
-    uploading = ["push", arguments.tokenizer, arguments.repository, "--license", "LICENSE"]
+    licensed = ["--license", arguments.license] if arguments.license else []
+    uploading = ["push", arguments.tokenizer, arguments.repository, *licensed]
     finish(pushed, then=["inspect", arguments.repository] if arguments.to is None else uploading)

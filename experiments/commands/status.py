@@ -1,12 +1,15 @@
 """`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
 
-An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists. To clean up,
-delete the folders of old runs and reports, check the list of `--clean`, and add `--yes`.
+An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists; an unfinished
+stage, if the unfinished run that last worked at it still has its folder. To clean up, delete the folders of old runs
+and reports, check the list of `--clean`, and add `--yes`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -14,9 +17,9 @@ from rich.text import Text
 from experiments.cli.arguments import Parser
 from experiments.cli.console import Reporter, console, duration, finish, print_table, si, stderr
 from experiments.store import inventory, records
-from experiments.store.artifacts import Store
+from experiments.store.artifacts import PARTIAL, Store
 from experiments.store.inventory import DAMAGED, UNFINISHED, WHOLE, Item
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, listed
 from tokenizer.files import without_credentials
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     _print(items, records.arm_labels(store))
     if not items:
         console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
-    finish(then=["status", *([arguments.store, "--clean"] if items else [])])
+    finish(then=["status", arguments.store, "--clean"] if _unneeded(store, items) else [])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -111,11 +114,13 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         if living and arguments.yes:
             raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")
         items = inventory.take(store)
-        unneeded = [item for item in items if not item.needed]
-        for item in unneeded:
+        unneeded = _unneeded(store, items)
+        for item in [*unneeded, *(item for item in items if _resumed_by(store, item))]:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
-            why = "damaged" if item.state == DAMAGED else "not needed by any run or report"
-            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
+            why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
+            if runs := _resumed_by(store, item):
+                why += f", kept: can be resumed by the command of {listed(runs)}, unless you delete that folder"
+            line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             unneeded = [item for item in unneeded if _remove(store, item)]
@@ -125,11 +130,24 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
     total = f"{len(unneeded)} artifact{'s' * (len(unneeded) > 1)}, {si(sum(item.n_bytes for item in unneeded))}B"
     removed = f"removed {total}" if arguments.yes else f"{total} can be removed"
     console.print(removed if unneeded else "nothing to remove")
-    if waiting := [item for item in items if item.state == UNFINISHED]:
-        stages = f"{len(waiting)} unfinished stages ({si(sum(item.n_bytes for item in waiting))}B)"
-        console.print(f"{stages} can be resumed with the same command; delete their folders to start from scratch")
-    left = unneeded and not arguments.yes
-    finish(then=["status", arguments.store, *(["--clean", "--yes"] if left else [])])
+    if unneeded and not arguments.yes:
+        finish(then=["status", arguments.store, "--clean", "--yes"])
+
+
+def _unneeded(store: Store, items: Sequence[Item]) -> list[Item]:
+    return [item for item in items if not item.needed or (item.state == UNFINISHED and not _resumed_by(store, item))]
+
+
+def _resumed_by(store: Store, item: Item) -> list[str]:
+    """Folders of the unfinished runs that were at work when an unfinished stage was last changed."""
+    if item.state != UNFINISHED:
+        return []
+    folder = _folder(store, item)
+    changed = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+    runs = [records.load(path) for path in records.entries(store).values() if path.exists()]
+    times = [(run, datetime.fromisoformat(run.started).timestamp()) for run in runs if run.status != "done"]
+    # A killed run has recorded no end.
+    return [run.folder for run, start in times if start <= changed <= start + (run.seconds or float("inf")) + 1]
 
 
 def _remove(store: Store, item: Item) -> bool:
@@ -138,5 +156,11 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         else:
-            store.remove(item.name)
+            store.remove(_folder(store, item).name)
         return free
+
+
+def _folder(store: Store, item: Item) -> Path:
+    """The folder of an artifact or of an unfinished stage, whose name is hidden."""
+    hidden = (store.root / f".{item.name}{end}{PARTIAL}" for end in ("", ".download"))
+    return store.root / item.name if item.state != UNFINISHED else next(filter(Path.exists, hidden))

@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> None:
         tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
     page = ["inspect", arguments.to, *text_options(arguments, arguments.text)]
-    finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "FOLDER", "--to", "hf"])
+    finish(arguments.to, then=page if find_spec("altair") else ["export", arguments.to, "exported", "--to", "hf"])
 
 
 def _rules(arguments: argparse.Namespace) -> Rules | None:
@@ -136,10 +136,8 @@ def _check_transition(arguments: argparse.Namespace, rules: Rules | None) -> Non
         raise UserError(f"--transition {arguments.transition} needs phase 2; add --superbpe PRESET")
     if competes(rules, arguments.transition):
         return
-    tokens, most = (
-        resolve_transition(arguments.vocab_size, arguments.transition),
-        arguments.vocab_size - len(arguments.special),
-    )
+    tokens = resolve_transition(arguments.vocab_size, arguments.transition)
+    most = arguments.vocab_size - len(arguments.special)
     if not 256 <= tokens <= most:
         raise UserError(
             f"--transition {arguments.transition} is {tokens} tokens, which is not between 256 (bytes alone) and "

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
 
 LOGGERS = ("none", "wandb", "wandb-offline")
+FILE = "metrics.jsonl"
 _NAMES = {
     "train_bits_per_byte": "train/bpb",
     "tokens_per_second": "train/tok_per_sec",
@@ -90,7 +91,7 @@ class Tracker:
                 raise UserError(
                     f"logger={logger}: {error}; log in with `wandb login`, or use logger=wandb-offline"
                 ) from None
-        self._file = io.TextIOWrapper((folder / "metrics.jsonl").open("ab"), encoding="utf-8")
+        self._file = io.TextIOWrapper((folder / FILE).open("ab"), encoding="utf-8")
 
     def _start(self, job_type: str, name: str, config: Mapping[str, Any]) -> Any:
         import wandb

@@ -19,6 +19,7 @@ A folder of shards holds
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +29,6 @@ from tokenizer.errors import UserError, shortened
 from tokenizer.files import Verify, check_files, read_json, read_sealed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from tokenizer.interface import TokenizerLike
@@ -142,7 +141,7 @@ class Shards:
         self._check()
 
     @classmethod
-    def open(cls, folder: Path, tokenizer: TokenizerLike | None = None, *, verify: Verify = "once") -> Shards:
+    def open(cls, folder: Path | str, tokenizer: TokenizerLike | None = None, *, verify: Verify = "once") -> Shards:
         """Map the shards in `folder`.
 
         Args:
@@ -153,7 +152,7 @@ class Shards:
         Raises:
             UserError: If files are missing, damaged, or from another tokenizer.
         """
-        shards = cls(folder, verify)
+        shards = cls(Path(folder), verify)
         if tokenizer is not None and tokenizer.sha256 != shards.tokenizer_sha256:
             raise UserError(
                 f"the shards in {folder} were written by tokenizer {shards.tokenizer_sha256[:12]}, not by "

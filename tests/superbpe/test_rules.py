@@ -43,7 +43,7 @@ def test_every_preset_has_a_phase_1_and_passes_its_own_checks():
         ({"counting": "once"}, "counting='once'; it is one of: overlapping, non-overlapping"),
         ({"tie_break": "random"}, "tie_break='random'; it is one of: lowest-ids, lexicographic-greatest"),
         ({"atoms": "pretokens"}, "atoms='pretokens' and phase1_fence='lifted' exclude each other"),
-        ({"interleave": True, "phase1_fence": "kept"}, "interleave=True and transition='auto' need atoms='pretokens'"),
+        ({"interleave": True, "phase1_fence": "kept"}, "interleave=True needs whole pretokens"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": ""}, "eligible='' is not a regex of one line"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": "(open"}, "does not compile"),
         ({"max_tokens": 1}, "max_tokens=1 must be at least 2"),

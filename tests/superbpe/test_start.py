@@ -109,7 +109,7 @@ def _with_superwords():
         (None, {"transition": 256}, "keep_ids keeps the whole tokenizer"),
         (None, {"transition_merges": 0}, "keep_ids keeps the whole tokenizer"),
         (None, {"vocab_size": 270}, "vocab_size=270 is less than the 281 ids that are kept"),
-        (None, {"rules": "boundless"}, "interleave=True choose which phase-1 tokens to keep"),
+        (None, {"rules": "boundless"}, "chooses which phase-1 tokens to keep"),
         (None, {"keep_ids": False, "transition": 280}, "transition 280 does not fit the tokenizer, which has 279"),
         (None, {"keep_ids": False, "transition": 256}, "cannot cut a vocabulary of"),
     ],

@@ -40,12 +40,11 @@ def find(paths: Iterable[str], form: str | None) -> list[tuple[File, str]]:
         for file in _matches(str(given)):
             detected = form or _format(file)
             if detected is None:
-                raise UserError(
-                    f"{file}: unknown file type; name it .txt, .jsonl, .csv or .parquet, or set format=jsonl, for "
-                    "example"
-                )
-            if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and _is_array(file):
+                raise UserError(f"{file}: unknown file type; name it .txt, .jsonl, .csv, .parquet, or set format=jsonl")
+            if form is None and detected == "jsonl" and ".json" in PurePath(str(file)).suffixes and is_array(file):
                 detected = "json"
+            if str(file) == str(given) and file.resolve() in found:
+                warnings.warn(f"{file} is named more than once, and read once", stacklevel=2)
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
 
@@ -54,7 +53,7 @@ def _matches(path: str) -> Sequence[File]:
     """The files that a path, a URL or a glob names; a UserError if there is none."""
     if is_remote(path):
         if not (distant := remote.find(path, lambda file: _format(file) is not None)):
-            raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl or .parquet files")
+            raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl, .csv or .parquet files")
         return distant
     if glob.has_magic(path) and not Path(path).exists():
         matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
@@ -71,7 +70,7 @@ def _matches(path: str) -> Sequence[File]:
         return files
     what = "no such file"
     if Path(path).is_dir():
-        what = "the directory contains no .txt, .jsonl or .parquet file"
+        what = "the directory contains no .txt, .jsonl, .csv or .parquet file"
     elif Path(path).exists():
         check_file(Path(path))
     raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
@@ -88,7 +87,7 @@ def state(path: File) -> Stat:
     return Stat(stat.st_size, str(stat.st_mtime_ns))
 
 
-def _is_array(path: File) -> bool:
+def is_array(path: File) -> bool:
     """Whether a local file has a JSON array instead of lines."""
     if isinstance(path, RemoteFile):
         return False

@@ -137,7 +137,7 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
     try:
         folder = snapshot_download(repository, revision=revision, cache_dir=cache, allow_patterns=list(_DOWNLOADED))
     except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:
-        near = did_you_mean(repository, [path.name for path in Path().glob("*")])
+        near = did_you_mean(repository, map(str, [*Path(repository).parent.glob("*"), *Path().glob("*")]))
         raise UserError(
             f"{what}{near} is neither a local file or folder nor in the cache of huggingface_hub, and cannot be "
             f"downloaded ({shortened(error.__cause__ or error)}); check the name and the network, accept the terms at "
@@ -148,7 +148,8 @@ def _snapshot(repository: str, revision: str | None, cache: Path | str | None) -
 
 def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
     if not path.exists():
-        raise UserError(f"{path} does not exist; name a tokenizer file or folder, or a repository such as org/name")
+        near = did_you_mean(str(path), map(str, path.parent.glob("*")))
+        raise UserError(f"{path}{near} does not exist; name a tokenizer file or folder, or a repository (org/name)")
     kind, files = detect(path)
     if kind == "external":
         if options:

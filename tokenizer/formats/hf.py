@@ -56,7 +56,7 @@ def hf_json(tokenizer: Described, *, encodes: bool = True) -> dict[str, Any]:
     if encodes and definition.mode != "one-pass":
         raise UserError(
             "a two-pass tokenizer cannot be written as tokenizer.json: its phase 2 merges whole phase-1 tokens, "
-            "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
+            "which HF tokenizers cannot express; train it without the rules runs or boundless, with digits for example"
         )
     if encodes and (part := unportable_part(cut)) is not None:
         raise UserError(

@@ -156,6 +156,7 @@ def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_comm
         *_, wrote, following = out.splitlines()
         assert following.startswith("next:  superbpe ")
         assert following.split()[2] in main.NAMES
+        assert not {word for word in following.split() if word.isupper()} - {"<TEXT>"}
         assert "OUT" not in rest or wrote.startswith(f"wrote: {tmp_path / f'out{n}'}")
     other = tmp_path / "unigram.json"
     other.write_bytes(other_tokenizers.write(tmp_path, "unigram").read_bytes())
@@ -182,7 +183,8 @@ def test_messages_name_the_options_of_the_command(tmp_path, mistake, record, opt
     assert not (tmp_path / "to").exists()
 
 
-def test_messages_name_the_keys_of_a_configuration(tiny, tmp_path, mistake):
+def test_messages_name_real_values_and_the_keys_of_a_configuration(tiny, tmp_path, mistake):
+    assert "write apache-2.0, mit," in mistake("push", tmp_path, "org/name", "--license", "LICENSE")
     (path := tmp_path / "a.jsonl").write_text('{"content": "a"}\n')
     count = ["pipeline", "--until", "count", *tiny]
     assert "name the one that holds the text with corpus.field=NAME" in mistake(*count, f"corpus.paths=[{path}]")

@@ -25,8 +25,8 @@ def results(folder):
 def test_mistakes_are_one_line(tmp_path, mistake):
     options = ["downstream", tmp_path, "--out", tmp_path / "out", "--tasks", "a"]
     assert "--limit: '0' is not" in mistake(*options, "--limit", "0")
-    for words in (options[:2], options[:4]):
-        assert "--tasks NAMES, and a folder for the results with --out FOLDER" in mistake(*words)
+    assert "missing: --tasks NAMES, --out FOLDER" in mistake(*options[:2])
+    assert "missing: --out FOLDER" in mistake(*options[:2], *options[4:])
 
 
 def write_task(folder, name, rows, **config):

@@ -47,6 +47,8 @@ def made(tmp_path_factory, trained):
     for name, documents in (("english", english), ("other", other)):
         lines = [json.dumps({"text": text, "lang": f"{name}/{i % 3}"}) for i, text in enumerate(documents)]
         (root / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (root / "array.json").write_text('[{"text": "in an array"}]')
+    (root / "table.csv").write_text("text\none two\nthree")
     return Made(root, english, other)
 
 
@@ -238,7 +240,7 @@ def test_the_training_text_in_a_tokenizers_own_folder_is_found(made, tmp_path, c
     ("arguments", "said"),
     [
         (["{root}/gpt2"], "no text given"),
-        (["{root}/english.jsonl"], "no tokenizer given"),
+        (["{root}/array.json", "{root}/table.csv"], "no tokenizer given"),
         (["{root}/gpt2", "{root}/none.jsonl"], "none.jsonl"),
         (["{root}/none/", "{root}/english.jsonl"], "does not exist"),
         (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "gpt2'; write NAME=PATH"),

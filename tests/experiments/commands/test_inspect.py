@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.cli import main
+from experiments.commands import inspect
 from superbpe import train_superbpe
 from tests import texts
-from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, patterns, train_bpe
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,7 @@ def folders(tmp_path_factory, trained):
     root = tmp_path_factory.mktemp("tokenizers")
     for name in ("superwords", "gpt2"):
         trained[name].save(root / name)
+    (root / "empty.txt").touch()
     (root / "text.txt").write_text("\n".join(texts.english()[1][:15]), encoding="utf-8")
     return root
 
@@ -76,14 +78,22 @@ def test_two_tokenizers_on_a_text(folders, tmp_path, trained, capsys):
         assert (token in theirs) == known or special
 
 
+def test_every_file_has_a_share_of_the_text(tmp_path):
+    for name, lines in {"a": 90, "b": 90, "c": 3, "d": 0}.items():
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "{name * 10}"}}\n' * lines)
+    shares = inspect._shares(Corpus(CorpusConfig([str(tmp_path)])), 230)
+    assert [batch.text(0)[0] * len(batch) for batch in shares] == ["ccc", "a" * 10, "b" * 10]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{root}/nothing"], "nothing"),
+        (["{root}/gpt2/tokenizr.json"], "/gpt2/tokenizer.json'?) does not exist"),
         (["{root}/gpt2", "--history"], "--history needs a text"),
         (["{root}/gpt2", "--pattern", "x=gpt2"], "no tokenizer is called 'x'"),
         (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "'-1' is not a number above 0"),
         (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
+        (["{root}/gpt2", "--text", "{root}/empty.txt"], "empty.txt, all are empty"),
     ],
 )
 def test_mistakes_are_one_line(arguments, said, folders, tmp_path, mistake):

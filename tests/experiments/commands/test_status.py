@@ -58,6 +58,7 @@ def test_status_shows_state_cost_and_origin(store, capsys):
     out = capsys.readouterr().out
     assert all(word in out for word in ("not needed", "damaged", "unfinished", "pytest", "kB"))
     assert all(len(line) <= 80 for line in out.splitlines() if "─" in line)
+    assert f"  {records.command_line()}\n" in out  # on one line
     (item,) = (item for item in inventory.take(store) if item.manifest.stage == "evaluation")
     assert item.needs[0].startswith("lm-")
     # A flipped bit is found on request, and so is a missing manifest.
@@ -75,18 +76,28 @@ def test_status_shows_state_cost_and_origin(store, capsys):
     assert tokenizer in complaint
 
 
-def test_clean_lists_and_then_removes_unused_artifacts(store, capsys):
+def test_clean_lists_and_then_removes_unused_artifacts(store, tmp_path, capsys):
+    (interrupted := tmp_path / "run").mkdir()
+    with records.running(store, interrupted):
+        records.Record(str(interrupted), [], started="2026-01-01T00:00:00+00:00").save()
     before = sorted(path.name for path in store.root.iterdir())
     assert main.run(["status", "--clean", f"artifacts={store.root}"]) == 0
-    assert "2 artifacts" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 artifacts" in said
+    assert all(f".{stage}-0123456789ab.partial" in said for stage in UNFINISHED)
     assert sorted(path.name for path in store.root.iterdir()) == before
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {"whole": NEEDED, "unfinished": UNFINISHED}
-    assert "2 unfinished stages (" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("unfinished, kept") == 2
+    assert main.run(["status", f"artifacts={store.root}"]) == 0
+    assert "next:" not in capsys.readouterr().out
     (report,) = store.names("report-")
     shutil.rmtree(store.root / report)
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
     assert _states(store) == {"unfinished": UNFINISHED}
+    shutil.rmtree(interrupted)
+    assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
+    assert _states(store) == {}
 
 
 def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny, tmp_path):
@@ -129,7 +140,7 @@ def test_nothing_that_a_live_run_uses_is_removed(store, tmp_path, capsys):
     process.kill()
     process.join()
     assert main.run(["status", "--clean", f"artifacts={store.root}", "--yes"]) == 0
-    assert set(_states(store)) == {"whole", "unfinished"}
+    assert set(_states(store)) == {"whole"}
 
 
 def test_folders_that_are_not_artifacts_are_errors(tmp_path, mistake, store):

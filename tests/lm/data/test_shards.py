@@ -163,7 +163,7 @@ def test_any_flipped_bit_is_detected(make_shards):
             # White space in JSON carries nothing: the content read is still the content written.
             assert path.suffix == ".json"
             assert shards.n_tokens
-    assert Shards.open(folder).n_documents == 2
+    assert Shards.open(str(folder)).n_documents == 2
 
 
 NORMALIZABLE = ["plain", "e\u0301t\u0301e", "déjà vu", "\u212bngstro\u0308m", "", "a\u0323\u0301b", "end"]
