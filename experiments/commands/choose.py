@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from experiments.fertility.tallies import Documents, Tally
+    from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"
@@ -62,6 +63,8 @@ HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
 """Share of the documents that is held out, and the most text, as stored."""
 TEST_BYTES = 1_000_000
 """Most text, as stored, that the command for the models scores."""
+CONTEXT_BYTES = 768
+"""`eval.context_bytes` of `superbpe pipeline`, the length of the longest allowed token."""
 SAMPLE_BYTES = 1_000_000
 """Text on which a tokenizer that only other software can run is measured: that software may take a second per MB."""
 
@@ -171,9 +174,7 @@ def run(arguments: argparse.Namespace) -> None:
                 for name, why in chosen.items()
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
-            "bakeoff": _bakeoff(
-                arguments, corpus, documents, places, [one["vocab_size"] for one in priced if one["name"] in places]
-            ),
+            "bakeoff": _bakeoff(arguments, corpus, documents, places, [counted[name].tokenizer for name in places]),
             "tokenizers": priced,
         }
         for one in priced:
@@ -247,7 +248,11 @@ def _examples(counted: Tally) -> list[str]:
 
 
 def _bakeoff(
-    arguments: argparse.Namespace, corpus: Corpus, documents: Documents, places: dict[str, str], sizes: Sequence[int]
+    arguments: argparse.Namespace,
+    corpus: Corpus,
+    documents: Documents,
+    places: dict[str, str],
+    tokenizers: Sequence[TokenizerLike],
 ) -> dict[str, Any]:
     """Words of the command that compares the finalists on text not measured here, and its seconds on two cores.
 
@@ -270,5 +275,7 @@ def _bakeoff(
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[SOURCE]:  # so few decide nothing
         words.append("eval.cluster=document")
-    seconds = sum(600 * (0.8e6 + 128 * size) / (0.8e6 + 128 * 8192) for size in sizes)
+    if (longest := max(int(one.token_byte_lengths().max()) for one in tokenizers)) > CONTEXT_BYTES:
+        words.append(f"eval.context_bytes={longest}")
+    seconds = sum(600 * (0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * 8192) for one in tokenizers)
     return {"command": words, "seconds": seconds}

@@ -19,7 +19,7 @@ from tokenizer.special import END_OF_TEXT
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from experiments.arms import Arm
     from experiments.config import BudgetConfig
@@ -40,7 +40,12 @@ def check_files(arms: Sequence[Arm]) -> None:
 
 
 def make_tokenizers(
-    context: Context, text: Text, arms: Sequence[Arm], stages: Collection[str], budget: BudgetConfig | None = None
+    context: Context,
+    text: Text,
+    arms: Sequence[Arm],
+    stages: Collection[str],
+    budget: BudgetConfig | None = None,
+    context_bytes: int | None = None,
 ) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
@@ -50,6 +55,7 @@ def make_tokenizers(
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
         budget: Budget of the models, for which the counted text must be large enough; None without models.
+        context_bytes: Context in which the models are scored, which no token may exceed; None without models.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
@@ -57,6 +63,7 @@ def make_tokenizers(
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
         tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
+        _check_lengths(tokenizers, context_bytes)
     for arm in arms if "shard" in stages else ():
         if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
             raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
@@ -76,7 +83,21 @@ def make_tokenizers(
             tokenizers[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             tokenizers[arm.name] = phase2.train(context, arm, text, lists[arm.name])
+    _check_lengths(tokenizers, context_bytes)
     return {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}
+
+
+def _check_lengths(tokenizers: Mapping[str, ArmTokenizer], context_bytes: int | None) -> None:
+    """Raise a UserError if the longest token of all arms is longer than the context in which models are scored."""
+    lengths = {name: arm.tokenizer.token_byte_lengths() for name, arm in tokenizers.items()}
+    name = max(lengths, key=lambda name: int(lengths[name].max()), default="")
+    if context_bytes is not None and name and (longest := int(lengths[name].max())) > context_bytes:
+        token = int(lengths[name].argmax())
+        start = tokenizers[name].tokenizer.vocab[token][:20]
+        raise UserError(
+            f"arms.{name} has a token of {longest} bytes (id {token}, {start!r}...), longer than "
+            f"eval.context_bytes={context_bytes}; add eval.context_bytes={longest}"
+        )
 
 
 def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:

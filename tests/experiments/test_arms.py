@@ -87,7 +87,10 @@ def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, cor
     assert f"was trained on {corpus}" in mistake("pipeline", "--until", "train-bpe", *arms)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "unseen"}\n')
-    assert run("train_bpe", [*arms, "corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]) == 0
+    arms += ["corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]
+    assert run("train_bpe", arms) == 0
+    short = mistake("pipeline", *arms, "eval.min_context_bytes=0", "eval.context_bytes=5")
+    assert re.search(r"arms\.mine has a token of (\d+) bytes \(id .*; add eval\.context_bytes=\1\b", short)
 
 
 def test_cfg_job_shows_every_arm(tiny):
