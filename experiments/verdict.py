@@ -134,15 +134,17 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 
 
 def detail(result: Result) -> str:
-    """The difference of `Result.pair` with its uncertainty, what the uncertainty includes, and what is unequal."""
+    """The difference of `Result.pair` with its uncertainty, what the uncertainty includes, and what is unequal.
+
+    Further lines have the differences of the other arms from the reference.
+    """
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
-    first, second = (result.labels[i] for i in result.pair)
-    compared = result.shown
-    difference = f"{second} against {first}: {signed(compared.percent, 2)} % bits per byte"
+    first, compared = result.labels[0], result.shown
+    difference = _difference(result, result.pair[1])
+    others = "".join(f"\n{_difference(result, j)}." for j in result.tested if j != result.pair[1])
     if compared.interval is None:
-        return f"{difference}; no interval, because there are too few {compared.cluster}s.{_unequal(result)}"
-    low, high = compared.interval
+        return f"{difference}; no interval, because there are too few {compared.cluster}s.{_unequal(result)}{others}"
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
         among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
@@ -157,9 +159,17 @@ def detail(result: Result) -> str:
         )
     n = len(result.tested)
     corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
-    interval = f"{100 * compared.level:.4g} % interval {signed(low, 2)} to {signed(high, 2)}{corrected}"
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
-    return f"{difference}, {interval} ({how}).{note}{_division(result)}{_unequal(result)}"
+    return f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}{others}"
+
+
+def _difference(result: Result, other: int) -> str:
+    """The difference of an arm from the reference, with its interval."""
+    compared = result.comparisons[0, other]
+    text = f"{result.labels[other]} against {result.labels[0]}: {signed(compared.percent, 2)} % bits per byte"
+    if compared.interval is None:
+        return text
+    return f"{text}, {100 * compared.level:.4g} % interval {' to '.join(signed(end, 2) for end in compared.interval)}"
 
 
 def _division(result: Result) -> str:

@@ -111,6 +111,9 @@ def test_several_arms_are_each_compared_with_the_reference():
     expected = {(0, 1): "t=1", (0, 3): "t=0", (0, 4): "undecided", (1, 2): "not tested"}
     assert {pair: decision(one.comparisons[pair], [one.labels[i] for i in pair]) for pair in expected} == expected
     assert "corrected for 4 comparisons with t=0" in detail(one)
+    others = detail(one).splitlines()[1:]
+    assert [line.partition(" against")[0] for line in others] == ["t=2", "t=3", "t=4"]
+    assert others[1] == "t=3 against t=0: +10.00 % bits per byte, 95 % interval +10.00 to +10.00."
     single = result_of_many(2.0, 1.8, 2.2)
     assert single.winner is single.arms[1]
     best = result_of_many(2.0, 2.1, 2.2)
