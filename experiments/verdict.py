@@ -93,18 +93,19 @@ def _outcome(result: Result, names: str) -> str:
         group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
             continue
+        cost = _cost(result, list(group))
         others = ("those of " if of and len(group) > 1 else of) + _listed(list(group))
         several = len(group) > 1 or of == "those of "
         ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
         size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
         if lower == "B":
             verb = "predict" if several else "predicts"
-            parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte")
+            parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte{cost}")
         elif lower == "A":
-            need = f"{others} need{'' if several else 's'} {size} more bits per byte"
-            parts.append(
-                f"{need} than {reference}" if of else f"{reference} predicts held-out text better than {others}: {need}"
-            )
+            better = "" if of else f"{reference} predicts held-out text better than {others}: "
+            than = f" than {reference}" if of else ""
+            need = f"{others} need{'' if several else 's'}"
+            parts.append(f"{better}{need} {size} more bits per byte{than}{cost}")
         elif len(tested) == 1:
             between = f"these {_count(result)} models" if result.withheld else names
             parts.append(f"no significant difference between {between} in how well they predict held-out text")
@@ -116,10 +117,26 @@ def _outcome(result: Result, names: str) -> str:
     return sentence[0].upper() + sentence[1:] if start or sentence.startswith("no significant") else sentence
 
 
+def _cost(result: Result, labels: Sequence[str]) -> str:
+    """The training FLOPs of arms against the reference's, if they may differ and do so by more than 5 %."""
+    first, *_ = flops = {arm.label: arm.lm.contents.summary.flops for arm in result.arms}
+    changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
+    if "flops" in _mode(result) or max(map(abs, changes)) <= 5:
+        return ""
+    which, values = ("fewer", [-change for change in changes[::-1]]) if changes[-1] < 0 else ("more", changes)
+    ends = dict.fromkeys(signed(end, 0).removeprefix("+") for end in (values[0], values[-1]))
+    return f", for {' to '.join(ends)} % {which} training FLOPs"
+
+
+def _mode(result: Result) -> str:
+    """The `budget.mode` that the judged models share; empty if their settings differ."""
+    modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
+    return (len(modes) == 1 and modes.pop()) or ""
+
+
 def _budget(result: Result) -> str:
     """The start of a sentence: the quantity that the judged models share; empty if their settings differ."""
-    modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
-    return f"at {BUDGETS[mode]}, " if len(modes) == 1 and (mode := modes.pop()) else ""
+    return f"at {BUDGETS[mode]}, " if (mode := _mode(result)) else ""
 
 
 def _count(result: Result) -> str:

@@ -27,6 +27,9 @@ def test_the_verdict_is_a_sentence():
         (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ):
         assert verdict(result(difference, apart=apart)).startswith(sentence)
+    for flops, cost in ((1040, ""), (740, ", for 26 % fewer training FLOPs")):
+        better = Result([scored("BPE", 2.0), scored("SuperBPE", 1.8, flops=flops)], {(0, 1): compared(-0.2)})
+        assert f"10.00 % fewer bits per byte{cost} (one" in verdict(better)
     equal = result(0.1, apart=False)
     for each in equal.arms:
         each.arm.settings["budget.mode"] = "equal_flops"
