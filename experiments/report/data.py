@@ -122,25 +122,21 @@ def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str,
     tokens += " tokens for the held-out text" + (f" ({', '.join(kinds)})" if kinds else "")
     rest = [arm for i, arm in enumerate(result.arms) if i not in result.pair][:3]
 
-    def change(value: Callable[[ArmResult], float], text: str) -> dict[str, str]:
-        others = "".join(f"; {arm.label} {percent_change(value(arm), value(first))}" for arm in rest)
-        return {"value": percent_change(value(second), value(first)), "text": f"{text}{others}"}
+    def change(value: Callable[[ArmResult], float], start: str, end: str = "") -> dict[str, str]:
+        others = ", ".join(f"{arm.label} {percent_change(value(arm), value(first))}" for arm in rest)
+        text = f"{start} ({others}){end}" if rest else f"{start}{end}"
+        return {"value": percent_change(value(second), value(first)), "text": text}
 
     of = f" of {second.label}" if rest else ""
+    against, scope = f"bytes per token, {second.label} against {first.label}", ", including the output head"
     return [
-        change(
-            lambda arm: arm.scores.bytes_per_token,
-            f"bytes per token, {second.label} against {first.label}: {tokens}",
-        ),
+        change(lambda arm: arm.scores.bytes_per_token, against, f": {tokens}"),
         {
             "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
             "text": barred or f"bits per byte{of} on held-out text{spread}; lower is better",
         },
         change(lambda arm: arm.lm.contents.summary.flops, f"training FLOPs{of}"),
-        change(
-            lambda arm: arm.scores.cost.decode_flops_per_byte,
-            f"inference FLOPs per byte{of}, including the output head",
-        ),
+        change(lambda arm: arm.scores.cost.decode_flops_per_byte, f"inference FLOPs per byte{of}", scope),
     ]
 
 
