@@ -5,6 +5,7 @@ Arms share work where they can: counts of the same pretokens, and one list of ph
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,8 @@ def make_tokenizers(
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
         tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
-        _check_lengths(tokenizers, context_bytes)
+        if context_bytes is not None:
+            _check_lengths(tokenizers, context_bytes)
     for arm in arms if "shard" in stages else ():
         if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
             raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
@@ -78,26 +80,44 @@ def make_tokenizers(
     for family in families:
         stage = "phase1" if len(families) == 1 else f"phase1 {family.arms[0].name}"
         lists |= dict.fromkeys([arm.name for arm in family.arms], phase1.train(context, family, stage))
+    if budget is not None:
+        _check_sizes(trained, lists)
     for arm in trained:
         if arm.recipe == "bpe":
             tokenizers[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             tokenizers[arm.name] = phase2.train(context, arm, text, lists[arm.name])
-    _check_lengths(tokenizers, context_bytes)
-    return {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}
+    if context_bytes is not None:
+        _check_lengths(tokenizers, context_bytes)
+    ordered, names = {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}, dict[str, str]()
+    for name, one in ordered.items():
+        if (same := names.setdefault(one.tokenizer.sha256, name)) != name:
+            warnings.warn(f"{same} and {name} are the same tokenizer; leave one of them out of arms", stacklevel=2)
+    return ordered
 
 
-def _check_lengths(tokenizers: Mapping[str, ArmTokenizer], context_bytes: int | None) -> None:
-    """Raise a UserError if the longest token of all arms is longer than the context in which models are scored."""
-    lengths = {name: arm.tokenizer.token_byte_lengths() for name, arm in tokenizers.items()}
-    name = max(lengths, key=lambda name: int(lengths[name].max()), default="")
-    if context_bytes is not None and name and (longest := int(lengths[name].max())) > context_bytes:
-        token = int(lengths[name].argmax())
-        start = tokenizers[name].tokenizer.vocab[token][:20]
+def _check_sizes(arms: Sequence[Arm], lists: Mapping[str, phase1.MergeList]) -> None:
+    """Raise a UserError if BPE has too few pairs for its vocabulary, which would be smaller than those of others."""
+    made = {arm.name: lists[arm.name].tokenizer.vocab_size if arm.recipe == "bpe" else arm.vocab_size for arm in arms}
+    filled = {arm.name: min(1, made[arm.name] / arm.vocab_size) for arm in arms}
+    least = min(filled, key=lambda name: filled[name], default="")
+    if least and max(filled.values()) > 1.01 * filled[least]:
         raise UserError(
-            f"arms.{name} has a token of {longest} bytes (id {token}, {start!r}...), longer than "
-            f"eval.context_bytes={context_bytes}; add eval.context_bytes={longest}"
+            f"the text has only enough pairs for {made[least]:,} tokens of {least}, and other arms would have larger "
+            f"vocabularies; use bpe.vocab_size={made[least]} or less, or more text"
         )
+
+
+def _check_lengths(tokenizers: Mapping[str, ArmTokenizer], context_bytes: int) -> None:
+    """Raise a UserError if a token is longer than the context in which models are scored."""
+    for name, arm in tokenizers.items():
+        lengths = arm.tokenizer.token_byte_lengths()
+        token, longest = int(lengths.argmax()), int(lengths.max())
+        if longest > context_bytes:
+            raise UserError(
+                f"arms.{name} has a token of {longest} bytes (id {token}, {arm.tokenizer.vocab[token][:20]!r}...), "
+                f"longer than eval.context_bytes={context_bytes}; add eval.context_bytes={longest}"
+            )
 
 
 def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
