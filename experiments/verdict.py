@@ -121,22 +121,17 @@ def _cost(result: Result, labels: Sequence[str]) -> str:
     """The training FLOPs of arms against the reference's, if they may differ and do so by more than 5 %."""
     first, *_ = flops = {arm.label: arm.lm.contents.summary.flops for arm in result.arms}
     changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
-    if "flops" in _mode(result) or max(map(abs, changes)) <= 5:
+    if "compute" in _budget(result) or max(map(abs, changes)) <= 5:
         return ""
     which, values = ("fewer", [-change for change in changes[::-1]]) if changes[-1] < 0 else ("more", changes)
     ends = dict.fromkeys(signed(end, 0).removeprefix("+") for end in (values[0], values[-1]))
     return f", for {' to '.join(ends)} % {which} training FLOPs"
 
 
-def _mode(result: Result) -> str:
-    """The `budget.mode` that the judged models share; empty if their settings differ."""
-    modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
-    return (len(modes) == 1 and modes.pop()) or ""
-
-
 def _budget(result: Result) -> str:
     """The start of a sentence: the quantity that the judged models share; empty if their settings differ."""
-    return f"at {BUDGETS[mode]}, " if (mode := _mode(result)) else ""
+    modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
+    return f"at {BUDGETS[mode]}, " if len(modes) == 1 and (mode := modes.pop()) else ""
 
 
 def _count(result: Result) -> str:
@@ -151,10 +146,7 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 
 
 def detail(result: Result) -> str:
-    """The difference of `Result.pair` with its uncertainty, what the uncertainty includes, and what is unequal.
-
-    Further lines have the differences of the other arms from the reference.
-    """
+    """The difference of `Result.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
     first, compared = result.labels[0], result.shown
@@ -184,9 +176,9 @@ def _difference(result: Result, other: int) -> str:
     """The difference of an arm from the reference, with its interval."""
     compared = result.comparisons[0, other]
     text = f"{result.labels[other]} against {result.labels[0]}: {signed(compared.percent, 2)} % bits per byte"
-    if compared.interval is None:
-        return text
-    return f"{text}, {100 * compared.level:.4g} % interval {' to '.join(signed(end, 2) for end in compared.interval)}"
+    if (ends := compared.interval) is not None:
+        text += f", {100 * compared.level:.4g} % interval {signed(ends[0], 2)} to {signed(ends[1], 2)}"
+    return text
 
 
 def _division(result: Result) -> str:

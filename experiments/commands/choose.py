@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from experiments.fertility.tallies import Documents, Tally
-    from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
 PAGE, NUMBERS, TABLE, SELECTION, FOLDER = "choose.html", "choose.json", "choose.csv", "selection.jsonl", "tokenizers"
@@ -174,7 +173,7 @@ def run(arguments: argparse.Namespace) -> None:
                 for name, why in chosen.items()
             ],
             "missing": [cell.name for cell in cells if cell.name not in trained],
-            "bakeoff": _bakeoff(arguments, corpus, documents, places, [counted[name].tokenizer for name in places]),
+            "bakeoff": _bakeoff(arguments, corpus, documents, places, [counted[name] for name in places]),
             "tokenizers": priced,
         }
         for one in priced:
@@ -248,11 +247,7 @@ def _examples(counted: Tally) -> list[str]:
 
 
 def _bakeoff(
-    arguments: argparse.Namespace,
-    corpus: Corpus,
-    documents: Documents,
-    places: dict[str, str],
-    tokenizers: Sequence[TokenizerLike],
+    arguments: argparse.Namespace, corpus: Corpus, documents: Documents, places: dict[str, str], made: Sequence[Tally]
 ) -> dict[str, Any]:
     """Words of the command that compares the finalists on text not measured here, and its seconds on two cores.
 
@@ -275,7 +270,7 @@ def _bakeoff(
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[SOURCE]:  # so few decide nothing
         words.append("eval.cluster=document")
-    if (longest := max(int(one.token_byte_lengths().max()) for one in tokenizers)) > CONTEXT_BYTES:
+    if (longest := max(int(one.tokenizer.token_byte_lengths().max()) for one in made)) > CONTEXT_BYTES:
         words.append(f"eval.context_bytes={longest}")
-    seconds = sum(600 * (0.8e6 + 128 * one.vocab_size) / (0.8e6 + 128 * 8192) for one in tokenizers)
+    seconds = sum(600 * (0.8e6 + 128 * one.tokenizer.vocab_size) / (0.8e6 + 128 * 8192) for one in made)
     return {"command": words, "seconds": seconds}

@@ -5,6 +5,7 @@ Arms share work where they can: counts of the same pretokens, and one list of ph
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def make_tokenizers(
     arms: Sequence[Arm],
     stages: Collection[str],
     budget: BudgetConfig | None = None,
-    context_bytes: int | None = None,
+    context_bytes: float = math.inf,
 ) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
@@ -56,7 +57,7 @@ def make_tokenizers(
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
         budget: Budget of the models, for which the counted text must be large enough; None without models.
-        context_bytes: Context in which the models are scored, which no token may exceed; None without models.
+        context_bytes: Context in which the models are scored, which no token may exceed.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
@@ -64,8 +65,7 @@ def make_tokenizers(
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
         tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
-        if context_bytes is not None:
-            _check_lengths(tokenizers, context_bytes)
+        _check_lengths(tokenizers, context_bytes)
     for arm in arms if "shard" in stages else ():
         if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
             raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
@@ -80,15 +80,18 @@ def make_tokenizers(
     for family in families:
         stage = "phase1" if len(families) == 1 else f"phase1 {family.arms[0].name}"
         lists |= dict.fromkeys([arm.name for arm in family.arms], phase1.train(context, family, stage))
-    if budget is not None:
-        _check_sizes(trained, lists)
     for arm in trained:
         if arm.recipe == "bpe":
+            size = lists[arm.name].tokenizer.vocab_size
+            if budget is not None and len(trained) > 1 and size < 0.99 * arm.vocab_size:
+                raise UserError(
+                    f"the text has only enough pairs for {size:,} tokens of {arm.name}, so the sizes of vocabularies "
+                    f"would differ; use bpe.vocab_size={size} or less, or more text"
+                )
             tokenizers[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             tokenizers[arm.name] = phase2.train(context, arm, text, lists[arm.name])
-    if context_bytes is not None:
-        _check_lengths(tokenizers, context_bytes)
+    _check_lengths(tokenizers, context_bytes)
     ordered, names = {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}, dict[str, str]()
     for name, one in ordered.items():
         if (same := names.setdefault(one.tokenizer.sha256, name)) != name:
@@ -96,24 +99,12 @@ def make_tokenizers(
     return ordered
 
 
-def _check_sizes(arms: Sequence[Arm], lists: Mapping[str, phase1.MergeList]) -> None:
-    """Raise a UserError if BPE has too few pairs for its vocabulary, which would be smaller than those of others."""
-    made = {arm.name: lists[arm.name].tokenizer.vocab_size if arm.recipe == "bpe" else arm.vocab_size for arm in arms}
-    filled = {arm.name: min(1, made[arm.name] / arm.vocab_size) for arm in arms}
-    least = min(filled, key=lambda name: filled[name], default="")
-    if least and max(filled.values()) > 1.01 * filled[least]:
-        raise UserError(
-            f"the text has only enough pairs for {made[least]:,} tokens of {least}, and other arms would have larger "
-            f"vocabularies; use bpe.vocab_size={made[least]} or less, or more text"
-        )
-
-
-def _check_lengths(tokenizers: Mapping[str, ArmTokenizer], context_bytes: int) -> None:
+def _check_lengths(tokenizers: Mapping[str, ArmTokenizer], context_bytes: float) -> None:
     """Raise a UserError if a token is longer than the context in which models are scored."""
     for name, arm in tokenizers.items():
         lengths = arm.tokenizer.token_byte_lengths()
-        token, longest = int(lengths.argmax()), int(lengths.max())
-        if longest > context_bytes:
+        if (longest := int(lengths.max())) > context_bytes:
+            token = int(lengths.argmax())
             raise UserError(
                 f"arms.{name} has a token of {longest} bytes (id {token}, {arm.tokenizer.vocab[token][:20]!r}...), "
                 f"longer than eval.context_bytes={context_bytes}; add eval.context_bytes={longest}"

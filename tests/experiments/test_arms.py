@@ -90,7 +90,7 @@ def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, cor
     arms += ["corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]
     assert run("train_bpe", arms) == 0
     large = mistake("pipeline", *tiny, "bpe.vocab_size=99k", "superbpe.transition=300")
-    assert "other arms would have larger vocabularies; use bpe.vocab_size=" in large
+    assert "the sizes of vocabularies would differ; use bpe.vocab_size=" in large
     short = mistake("pipeline", *arms, "eval.min_context_bytes=0", "eval.context_bytes=5")
     assert re.search(r"arms\.mine has a token of (\d+) bytes \(id .*; add eval\.context_bytes=\1\b", short)
 
