@@ -104,8 +104,7 @@ def _outcome(result: Result, names: str) -> str:
         elif lower == "A":
             better = "" if of else f"{reference} predicts held-out text better than {others}: "
             than = f" than {reference}" if of else ""
-            need = f"{others} need{'' if several else 's'}"
-            parts.append(f"{better}{need} {size} more bits per byte{than}{cost}")
+            parts.append(f"{better}{others} need{'' if several else 's'} {size} more bits per byte{than}{cost}")
         elif len(tested) == 1:
             between = f"these {_count(result)} models" if result.withheld else names
             parts.append(f"no significant difference between {between} in how well they predict held-out text")
