@@ -9,6 +9,7 @@ The configuration is taken apart here: a stage gets its inputs and its own setti
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import warnings
 from contextlib import contextmanager
@@ -124,7 +125,7 @@ def _run(context: Context, config: Config, until: str, folder: Path) -> Outcome:
     runs = list_runs([arm.name for arm in arms], config.lm.all_sizes, config.lm.seeds, config.budget)
     budget = config.budget if "train_lm" in stages else None
     text = corpus.prepare(context, config.corpus, budget)
-    tokenizers = make_tokenizers(context, text, arms, stages, budget)
+    tokenizers = make_tokenizers(context, text, arms, stages, budget, config.eval.context_bytes if budget else math.inf)
     if "shard" not in stages:
         return Outcome()
     with _torch_threads(config.runner.threads):

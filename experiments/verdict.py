@@ -93,18 +93,18 @@ def _outcome(result: Result, names: str) -> str:
         group = {result.labels[j]: comparison.percent for j, comparison in tested if comparison.lower == lower}
         if not group:
             continue
+        cost = _cost(result, list(group))
         others = ("those of " if of and len(group) > 1 else of) + _listed(list(group))
         several = len(group) > 1 or of == "those of "
         ends = [percent(end(map(abs, group.values())) / 100, 2) for end in (min, max)]
         size = ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
         if lower == "B":
             verb = "predict" if several else "predicts"
-            parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte")
+            parts.append(f"{others} {verb} held-out text better than {reference}: {size} fewer bits per byte{cost}")
         elif lower == "A":
-            need = f"{others} need{'' if several else 's'} {size} more bits per byte"
-            parts.append(
-                f"{need} than {reference}" if of else f"{reference} predicts held-out text better than {others}: {need}"
-            )
+            better = "" if of else f"{reference} predicts held-out text better than {others}: "
+            than = f" than {reference}" if of else ""
+            parts.append(f"{better}{others} need{'' if several else 's'} {size} more bits per byte{than}{cost}")
         elif len(tested) == 1:
             between = f"these {_count(result)} models" if result.withheld else names
             parts.append(f"no significant difference between {between} in how well they predict held-out text")
@@ -114,6 +114,17 @@ def _outcome(result: Result, names: str) -> str:
     start = _budget(result) + of_these
     sentence = start + "; ".join(parts)
     return sentence[0].upper() + sentence[1:] if start or sentence.startswith("no significant") else sentence
+
+
+def _cost(result: Result, labels: Sequence[str]) -> str:
+    """The training FLOPs of arms against the reference's, if they may differ and do so by more than 5 %."""
+    first, *_ = flops = {arm.label: arm.lm.contents.summary.flops for arm in result.arms}
+    changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
+    if "compute" in _budget(result) or max(map(abs, changes)) <= 5:
+        return ""
+    which, values = ("fewer", [-change for change in changes[::-1]]) if changes[-1] < 0 else ("more", changes)
+    ends = dict.fromkeys(signed(end, 0).removeprefix("+") for end in (values[0], values[-1]))
+    return f", for {' to '.join(ends)} % {which} training FLOPs"
 
 
 def _budget(result: Result) -> str:
@@ -134,15 +145,14 @@ def decision(compared: Comparison, labels: Sequence[str]) -> str:
 
 
 def detail(result: Result) -> str:
-    """The difference of `Result.pair` with its uncertainty, what the uncertainty includes, and what is unequal."""
+    """The difference of `Result.pair`, what its uncertainty includes and what is unequal; a line per further arm."""
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
-    first, second = (result.labels[i] for i in result.pair)
-    compared = result.shown
-    difference = f"{second} against {first}: {signed(compared.percent, 2)} % bits per byte"
+    first, compared = result.labels[0], result.shown
+    difference = _difference(result, result.pair[1])
+    others = "".join(f"\n{_difference(result, j)}." for j in result.tested if j != result.pair[1])
     if compared.interval is None:
-        return f"{difference}; no interval, because there are too few {compared.cluster}s.{_unequal(result)}"
-    low, high = compared.interval
+        return f"{difference}; no interval, because there are too few {compared.cluster}s.{_unequal(result)}{others}"
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
         among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
@@ -157,9 +167,17 @@ def detail(result: Result) -> str:
         )
     n = len(result.tested)
     corrected = f", corrected for {n} comparisons with {first}" if n > 1 and compared.tested else ""
-    interval = f"{100 * compared.level:.4g} % interval {signed(low, 2)} to {signed(high, 2)}{corrected}"
     note = asymmetry(compared.percent, compared.interval, compared.cluster)
-    return f"{difference}, {interval} ({how}).{note}{_division(result)}{_unequal(result)}"
+    return f"{difference}{corrected} ({how}).{note}{_division(result)}{_unequal(result)}{others}"
+
+
+def _difference(result: Result, other: int) -> str:
+    """The difference of an arm from the reference, with its interval."""
+    compared = result.comparisons[0, other]
+    text = f"{result.labels[other]} against {result.labels[0]}: {signed(compared.percent, 2)} % bits per byte"
+    if (ends := compared.interval) is not None:
+        text += f", {100 * compared.level:.4g} % interval {signed(ends[0], 2)} to {signed(ends[1], 2)}"
+    return text
 
 
 def _division(result: Result) -> str:

@@ -27,8 +27,8 @@ TOKENIZER_FILES = {"merges.txt", "tokenizer.json", "vocab.json", "superbpe.json"
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
 TEXT = "files, folders, globs: .txt, .jsonl, .json, .csv[.gz|.zst], .parquet; s3://, gs://, hf://datasets/, https://"
 _READING = {"format": None, "field": "text", "separator": None, "on_invalid_utf8": "error", "on_error": "error"}
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT]B)\b", re.IGNORECASE)
+_UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(?<![\w.])(\d[\d_]*(?:\.\d+)?) ?([KMGT])B?\b", re.IGNORECASE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -87,10 +87,10 @@ def size(text: str) -> int:
 
 
 def with_sizes(text: str) -> str:
-    """Replace all sizes with a unit by numbers of bytes.
+    """Replace all sizes with a unit by numbers: of bytes, or of tokens.
 
-    >>> with_sizes("2GB,10GB,[500 kB]")
-    '2000000000,10000000000,[500000]'
+    >>> with_sizes("2GB,32k,[500 kB]")
+    '2000000000,32000,[500000]'
     """
     return _SIZE.sub(lambda found: str(round(float(found[1].replace("_", "")) * _UNITS[found[2].upper()])), text)
 

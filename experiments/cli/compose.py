@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Keys below a mapping whose names the user chooses; Hydra adds them only with `++`.
 _FREE = re.compile(r"corpus\.sources(\.|$)|arms\.[^.]+\.[^.]+\.")
-_IN_BYTES = re.compile(r"(^|[._])bytes(_|$)|(^|\.)ladder$")
+_SIZES = re.compile(r"(^|[._])bytes(_|$)|(^|\.)(ladder|vocab_size|transition)$")
 _GROUPS = ("runner", "bpe", "shards", "budget")
 """Groups whose numbers must be at least 1, or at least 0 for those of `_MAY_BE_ZERO`."""
 _MORE = (
@@ -202,7 +202,7 @@ def normalized(overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         key, equals, value = text.partition("=")
         adds = "++" if _FREE.match(key) else ""
-        texts.append(f"{adds}{key}{equals}{with_sizes(value) if _IN_BYTES.search(key) else value}")
+        texts.append(f"{adds}{key}{equals}{with_sizes(value) if _SIZES.search(key) else value}")
     return texts
 
 
@@ -311,7 +311,7 @@ def _explained(error: BaseException) -> UserError:
         )
     if wrong := re.fullmatch(r"Value '(.*)' of type '.*' could not be converted to (\w+)", message):
         kind = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false"}.get(wrong[2], wrong[2])
-        sizes = ", or a size such as 10MB" if _IN_BYTES.search(where) else ""
+        sizes = ", or a size such as 10MB or 32k" if _SIZES.search(where) else ""
         return UserError(f"{where}={wrong[1]} is not {kind}{sizes}")
     details = " ".join(line.strip() for line in lines[:2] if "full_key" not in line)
     return UserError(f"{where}: {details}" if where else details)

@@ -62,6 +62,8 @@ HELD_OUT, HELD_OUT_BYTES = 0.2, 10_000_000
 """Share of the documents that is held out, and the most text, as stored."""
 TEST_BYTES = 1_000_000
 """Most text, as stored, that the command for the models scores."""
+CONTEXT_BYTES = 768
+"""`eval.context_bytes` of `superbpe pipeline`, the length of the longest allowed token."""
 SAMPLE_BYTES = 1_000_000
 """Text on which a tokenizer that only other software can run is measured: that software may take a second per MB."""
 
@@ -173,9 +175,7 @@ def run(arguments: argparse.Namespace) -> None:
             "existing": [*existing],
             "unknown": [name for name, loaded in existing.items() if not recorded_text(loaded.tokenizer)],
             "missing": [cell.name for cell in cells if cell.name not in trained],
-            "bakeoff": _bakeoff(
-                arguments, corpus, documents, places, [one["vocab_size"] for one in priced if one["name"] in places]
-            ),
+            "bakeoff": _bakeoff(arguments, corpus, documents, places, [counted[name] for name in places]),
             "tokenizers": priced,
         }
         for one in priced:
@@ -244,7 +244,7 @@ def _examples(counted: Tally) -> list[str]:
 
 
 def _bakeoff(
-    arguments: argparse.Namespace, corpus: Corpus, documents: Documents, places: dict[str, str], sizes: Sequence[int]
+    arguments: argparse.Namespace, corpus: Corpus, documents: Documents, places: dict[str, str], made: Sequence[Tally]
 ) -> dict[str, Any]:
     """Words of the command that compares the finalists on text not measured here, and its seconds on two cores.
 
@@ -267,5 +267,7 @@ def _bakeoff(
     words += [f"deployment{'.' if '=' in word else '='}{word}" for word in arguments.deployment]
     if sum(group.by == SOURCE for group in documents.groups) < FEWEST_EFFECTIVE[SOURCE]:  # so few decide nothing
         words.append("eval.cluster=document")
-    seconds = sum(600 * (0.8e6 + 128 * size) / (0.8e6 + 128 * 8192) for size in sizes)
+    if (longest := max(int(one.tokenizer.token_byte_lengths().max()) for one in made)) > CONTEXT_BYTES:
+        words.append(f"eval.context_bytes={longest}")
+    seconds = sum(600 * (0.8e6 + 128 * one.tokenizer.vocab_size) / (0.8e6 + 128 * 8192) for one in made)
     return {"command": words, "seconds": seconds}

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     reporter.say(
         f"{manifest['n_tokens']:,} tokens of {si(manifest['n_bytes'])}B in {manifest['n_documents']:,} "
-        f"documents, {len(manifest['shards'])} files of {manifest['dtype']}; "
+        f"documents, files of {manifest['dtype']}: {len(manifest['shards'])}; "
         f"each document follows {manifest['end_of_text']} (id {manifest['eos_id']})"
     )
     finish(arguments.to, then=["fertility", first, *text_options(arguments, arguments.text)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from experiments.report.labels import label_all
@@ -168,7 +169,7 @@ def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
             scored_first.corpus, scored_first.n_documents, scored_first.n_bytes
         ):  # fmt: skip
             continue
-        one, two = first.label, other.label
+        one, two = (shorten(arm.label, 60, placeholder=" ...") for arm in (first, other))
         if documents is None or documents != hashes[0]:
             raise UserError(
                 f"{one} and {two} were scored on different held-out documents ({first.scores.n_documents} and "

@@ -18,7 +18,7 @@ from tokenizer import Batch
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from experiments.stages.comparison import ArmResult, Result
     from lm.evaluate.deployment import Deployment
@@ -57,7 +57,7 @@ def gather(
             "winner": winner.key if winner else None,
             "withheld": result.withheld,
             "sentence": verdict(result),
-            "detail": detail(result),
+            "detail": " ".join(detail(result).splitlines()[:6]),
             "percent": compared.percent if compared else None,
             "low": low,
             "high": high,
@@ -106,7 +106,7 @@ def _compression(
 
 
 def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The main numbers: the two arms of `Result.pair`, with the tokens for each kind of text."""
+    """The main numbers: the two arms of `Result.pair`, with the tokens for each kind of text, and some others."""
     if len(result.arms) == 1:
         return []
     first, second = (result.arms[i] for i in result.pair)
@@ -120,19 +120,23 @@ def _tiles(result: Result, parts: Sequence[Mapping[str, Any]]) -> list[dict[str,
         if label == first.label
     ]
     tokens += " tokens for the held-out text" + (f" ({', '.join(kinds)})" if kinds else "")
-    costs = [arm.scores.cost.decode_flops_per_byte for arm in (first, second)]
-    flops = [arm.lm.contents.summary.flops for arm in (first, second)]
+    rest = [arm for i, arm in enumerate(result.arms) if i not in result.pair][:3]
+
+    def change(value: Callable[[ArmResult], float], start: str, end: str = "") -> dict[str, str]:
+        others = ", ".join(f"{arm.label} {percent_change(value(arm), value(first))}" for arm in rest)
+        text = f"{start} ({others}){end}" if rest else f"{start}{end}"
+        return {"value": percent_change(value(second), value(first)), "text": text}
+
+    of = f" of {second.label}" if rest else ""
+    against, scope = f"bytes per token, {second.label} against {first.label}", ", including the output head"
     return [
-        {
-            "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
-            "text": f"bytes per token, {second.label} against {first.label}: {tokens}",
-        },
+        change(lambda arm: arm.scores.bytes_per_token, against, f": {tokens}"),
         {
             "value": "withheld" if barred else f"{signed(result.shown.percent, 2)} %",
-            "text": barred or f"bits per byte on held-out text{spread}; lower is better",
+            "text": barred or f"bits per byte{of} on held-out text{spread}; lower is better",
         },
-        {"value": percent_change(flops[1], flops[0]), "text": "training FLOPs"},
-        {"value": percent_change(costs[1], costs[0]), "text": "inference FLOPs per byte, including the output head"},
+        change(lambda arm: arm.lm.contents.summary.flops, f"training FLOPs{of}"),
+        change(lambda arm: arm.scores.cost.decode_flops_per_byte, f"inference FLOPs per byte{of}", scope),
     ]
 
 

@@ -68,7 +68,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         inputs={"corpus": text.hash},
         build=build,
         describe=lambda held: (
-            f"heldout: {held.n_documents:,} documents of {len(held.names['source']):,} sources, scripts: "
+            f"heldout: {held.n_documents:,} documents, sources: {len(held.names['source']):,}, scripts: "
             + ", ".join(held.names["script"])
         ),
         resumable=cluster is not None,

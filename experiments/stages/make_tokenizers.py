@@ -5,6 +5,8 @@ Arms share work where they can: counts of the same pretokens, and one list of ph
 
 from __future__ import annotations
 
+import math
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from tokenizer.special import END_OF_TEXT
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from experiments.arms import Arm
     from experiments.config import BudgetConfig
@@ -40,7 +42,12 @@ def check_files(arms: Sequence[Arm]) -> None:
 
 
 def make_tokenizers(
-    context: Context, text: Text, arms: Sequence[Arm], stages: Collection[str], budget: BudgetConfig | None = None
+    context: Context,
+    text: Text,
+    arms: Sequence[Arm],
+    stages: Collection[str],
+    budget: BudgetConfig | None = None,
+    context_bytes: float = math.inf,
 ) -> dict[str, ArmTokenizer]:
     """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
@@ -50,6 +57,7 @@ def make_tokenizers(
         arms: The arms.
         stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
         budget: Budget of the models, for which the counted text must be large enough; None without models.
+        context_bytes: Context in which the models are scored, which no token may exceed.
 
     Returns:
         The tokenizers by the name of the arm, in the order of `arms`, without those that these stages do not make.
@@ -57,6 +65,7 @@ def make_tokenizers(
     tokenizers: dict[str, ArmTokenizer] = {}
     if "train_bpe" in stages:  # before hours of training: they are there
         tokenizers = {arm.name: _existing(context, arm, text) for arm in arms if arm.source is not None}
+        _check_lengths(tokenizers, context_bytes)
     for arm in arms if "shard" in stages else ():
         if arm.source is None and END_OF_TEXT not in arm.bpe.special_tokens:
             raise UserError(f"bpe.special_tokens of {arm.name} lacks {END_OF_TEXT}, which ends documents; add it")
@@ -73,10 +82,33 @@ def make_tokenizers(
         lists |= dict.fromkeys([arm.name for arm in family.arms], phase1.train(context, family, stage))
     for arm in trained:
         if arm.recipe == "bpe":
+            size = lists[arm.name].tokenizer.vocab_size
+            if budget is not None and len(trained) > 1 and size < 0.99 * arm.vocab_size:
+                raise UserError(
+                    f"the text has only enough pairs for {size:,} tokens of {arm.name}, so the sizes of vocabularies "
+                    f"would differ; use bpe.vocab_size={size} or less, or more text"
+                )
             tokenizers[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             tokenizers[arm.name] = phase2.train(context, arm, text, lists[arm.name])
-    return {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}
+    _check_lengths(tokenizers, context_bytes)
+    ordered, names = {arm.name: tokenizers[arm.name] for arm in arms if arm.name in tokenizers}, dict[str, str]()
+    for name, one in ordered.items():
+        if (same := names.setdefault(one.tokenizer.sha256, name)) != name:
+            warnings.warn(f"{same} and {name} are the same tokenizer; leave one of them out of arms", stacklevel=2)
+    return ordered
+
+
+def _check_lengths(tokenizers: Mapping[str, ArmTokenizer], context_bytes: float) -> None:
+    """Raise a UserError if a token is longer than the context in which models are scored."""
+    for name, arm in tokenizers.items():
+        lengths = arm.tokenizer.token_byte_lengths()
+        if (longest := int(lengths.max())) > context_bytes:
+            token = int(lengths.argmax())
+            raise UserError(
+                f"arms.{name} has a token of {longest} bytes (id {token}, {arm.tokenizer.vocab[token][:20]!r}...), "
+                f"longer than eval.context_bytes={context_bytes}; add eval.context_bytes={longest}"
+            )
 
 
 def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:

@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
     def follow(self, reporter: Reporter) -> list[str]:
         """Print the change, and return the words of its command without the program; none if there is no command."""
-        time = f"; about {duration(self.seconds)} of training" if self.seconds else ""
+        time = f"; about {duration(self.seconds)} of training, plus evaluation" if self.seconds else ""
         reporter.say(f"To settle what is open: {self.what} ({self.why}{time})")
         words = shlex.split(self.command)
         return words[words.index("pipeline") :] if "pipeline" in words else []
@@ -150,10 +150,11 @@ class TimeLeft:
         if not self._announced and self._pace.seconds >= 3 and self._pace.rate:  # measured for long enough
             self._announced = True
             time = duration(sum(self._left) / self._pace.rate)
-            self._reporter.say(f"  training will take about {time} by the speed of the first steps")
+            self._reporter.say(f"  training will take about {time} by the speed of the first steps, plus evaluation")
 
     def done(self) -> None:
         """Announce the time left after the models of a chain."""
         self._left.pop(0)
         if (left := sum(self._left)) and self._pace.rate:
-            self._reporter.say(f"  about {duration(left / self._pace.rate)} of training left", style="dim")
+            self._announced, time = True, duration(left / self._pace.rate)
+            self._reporter.say(f"  about {time} of training left, plus evaluation", style="dim")

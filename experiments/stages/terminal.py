@@ -57,7 +57,8 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
     say("")
     context.reporter.table(f"Held-out text, {BUDGETS[mode]}", *result_table(result))
     say(verdict(result), style="bold")
-    say(detail(result))
+    for line in detail(result).splitlines():
+        say(line)
     if result.overlap is not None:
         say(sentence(result.overlap.contents))
     if last and (at_larger := at_scale(max(arm.lm.contents.summary.flops for arm in result.arms))):

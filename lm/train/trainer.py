@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 import time
+import warnings
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint.safetensors"
 _SHAPES = 8
 """Most lengths of rows that are compiled."""
-_logger = logging.getLogger(__name__)
 
 
 class DivergedError(UserError):
@@ -141,11 +140,10 @@ class Trainer:
             self.tokens, self.longest_row = meta["tokens"], meta["longest_row"]
             self._logged = self.tokens, self.seconds
         elif self.epochs > 1 and self.world.rank == 0:
-            _logger.warning(
-                "the shards hold %d bytes: training on %d bytes reads them %.2f times",
-                self.shards.n_bytes,
-                round(self.epochs * self.shards.n_bytes),
-                self.epochs,
+            warnings.warn(
+                f"the training text has {self.shards.n_bytes / 1e6:.4g} MB, so training on "
+                f"{self.epochs * self.shards.n_bytes / 1e6:.4g} MB reads it {self.epochs:.2f} times",
+                stacklevel=2,
             )
 
     @property

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from lm.evaluate.comparison import Comparison
 
 
-def scored(label, bits, vocab_size=8192, parameters=1000, layers=600, n_seeds=1, barred="", settings=None):
-    summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
+def scored(label, bits, vocab_size=8192, parameters=1000, layers=600, n_seeds=1, barred="", settings=None, flops=1000):
+    summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers, flops=flops)
     model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
     return SimpleNamespace(
         label=label,

@@ -87,7 +87,12 @@ def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, cor
     assert f"was trained on {corpus}" in mistake("pipeline", "--until", "train-bpe", *arms)
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "unseen"}\n')
-    assert run("train_bpe", [*arms, "corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]) == 0
+    arms += ["corpus.heldout_fraction=0", f"corpus.heldout_paths=['{other}']"]
+    assert run("train_bpe", arms) == 0
+    large = mistake("pipeline", *tiny, "bpe.vocab_size=99k", "superbpe.transition=300")
+    assert "the sizes of vocabularies would differ; use bpe.vocab_size=" in large
+    short = mistake("pipeline", *arms, "eval.min_context_bytes=0", "eval.context_bytes=5")
+    assert re.search(r"arms\.mine has a token of (\d+) bytes \(id .*; add eval\.context_bytes=\1\b", short)
 
 
 def test_cfg_job_shows_every_arm(tiny):
@@ -100,7 +105,7 @@ def test_cfg_job_shows_every_arm(tiny):
 
 
 @pytest.mark.slow
-def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
+def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path, capsys):
     """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
     assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
     file = next((tmp_path / "artifacts").glob("tokenizer-*"))
@@ -108,6 +113,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny, tmp_path):
     chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
     chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small"]
     assert run("report", [*tiny, *chosen]) == 0
+    assert "bpe and mine are the same tokenizer" in capsys.readouterr().out
     numbers = report(tmp_path)
     labels = ["small BPE", "BPE", "SuperBPE", "bytes", "fences", "mine"]
     assert [row["label"] for row in numbers["tokenizers"]] == labels

@@ -27,6 +27,8 @@ def test_the_verdict_is_a_sentence():
         (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ):
         assert verdict(result(difference, apart=apart)).startswith(sentence)
+    cheaper = Result([scored("BPE", 2.0), scored("SuperBPE", 1.8, flops=740)], {(0, 1): compared(-0.2)})
+    assert "10.00 % fewer bits per byte, for 26 % fewer training FLOPs (one" in verdict(cheaper)
     equal = result(0.1, apart=False)
     for each in equal.arms:
         each.arm.settings["budget.mode"] = "equal_flops"
@@ -111,6 +113,8 @@ def test_several_arms_are_each_compared_with_the_reference():
     expected = {(0, 1): "t=1", (0, 3): "t=0", (0, 4): "undecided", (1, 2): "not tested"}
     assert {pair: decision(one.comparisons[pair], [one.labels[i] for i in pair]) for pair in expected} == expected
     assert "corrected for 4 comparisons with t=0" in detail(one)
+    _, *others = detail(one).splitlines()
+    assert (len(others), others[1]) == (3, "t=3 against t=0: +10.00 % bits per byte, 95 % interval +10.00 to +10.00.")
     single = result_of_many(2.0, 1.8, 2.2)
     assert single.winner is single.arms[1]
     best = result_of_many(2.0, 2.1, 2.2)

@@ -14,7 +14,7 @@ from tokenizer.errors import UserError
         (["bpe.zzz=1"], "known: bpe.vocab_size"),
         (["+extra=1"], "unknown configuration key 'extra'"),
         (["corpus=embeded"], r"corpus=embeded does not exist \(did you mean 'embedded'\?\)"),
-        (["bpe.vocab_size=many"], "bpe.vocab_size=many is not a whole number$"),
+        (["bpe.vocab_size=many"], "bpe.vocab_size=many is not a whole number, or a size such as 10MB or 32k"),
         (["budget.train_bytes=ten"], "budget.train_bytes=ten is not a whole number, or a size such as 10MB"),
         (["lm.device=cuda"], "did you mean 'lm.train.device'"),
         (["arms.bpe.bpe=llama3"], "takes keys, not a value: write arms.bpe.bpe.vocab_size=N"),

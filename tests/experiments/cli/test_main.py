@@ -246,7 +246,8 @@ def test_help_loads_no_slow_package(arguments, package):
 
 def test_sizes_and_numbers_have_bounds():
     assert size("1.5 gb") == 1_500_000_000
-    config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "project=1MB"])
+    config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "project=1MB", "bpe.vocab_size=8k"])
+    assert config.bpe.vocab_size == 8000
     assert (config.budget.train_bytes, config.budget.rungs()) == (1_000_000, [100_000, 500_000, 1_000_000])
     assert config.project == "1MB"
     assert {whole()(text) for text in ("50000", "50_000", "50,000", "50k")} == {50_000}

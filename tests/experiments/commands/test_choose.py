@@ -111,6 +111,7 @@ def test_the_command_for_the_models_is_a_configuration_with_the_split_of_the_fin
     assert config.corpus.paths == [str(text)]
     assert (config.corpus.heldout_fraction, config.corpus.heldout_sample) == (0.4, 0.5)  # the documents not read here
     assert report["bakeoff"]["seconds"] > 0
+    assert config.eval.context_bytes == command.CONTEXT_BYTES
     assert digest(Corpus(part(CorpusConfig, config.corpus)).identity()) == report["split"]["corpus"]
     for changed, message in (
         ([], ""),
@@ -149,8 +150,10 @@ def test_existing_tokenizers_are_compared_and_extended_or_measured_on_a_sample(
     train_bpe(texts.sample(60_000), 500).save(tmp_path / "mine")
     n_bytes, n_documents = (report["text"][key] for key in ("bytes", "documents"))
     monkeypatch.setattr(command, "SAMPLE_BYTES", n_bytes // 3)
+    monkeypatch.setattr(command, "CONTEXT_BYTES", 5)
     against = [f"mine={tmp_path / 'mine'}", f"other={other_tokenizers.write(tmp_path, 'lowercased_bytes')}"]
     mine = choose(text, text.parent / "out", "--against", *against, "--reference", "mine")
+    assert mine["bakeoff"]["command"][-1].startswith("eval.context_bytes=")
     assert mine["reference"] == "mine"
     rows = {one["name"]: one for one in mine["tokenizers"]}
     assert rows["mine"]["relative"] == 1

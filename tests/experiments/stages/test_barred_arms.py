@@ -24,7 +24,7 @@ def _arm(label, shift, *, changed=0, scale=1.0):
     base = sizes * rng.normal(1.0, 0.2, _N)
     lost = np.arange(_N) < changed
     evaluations = [made_up(scale * (base + sizes * rng.normal(shift, 0.01, _N)), sizes, changed=lost) for _ in range(3)]
-    summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600)
+    summary = SimpleNamespace(parameters_total=1000, parameters_non_embedding=600, flops=1000)
     lm = SimpleNamespace(contents=SimpleNamespace(summary=summary), name="lm")
     loss = TextLoss(changed_documents=changed) if changed else None
     arm = SimpleNamespace(key=label, label=label, tokenizer=SimpleNamespace(vocab_size=300), settings={})

@@ -28,13 +28,16 @@ def console():
 def test_the_first_steps_give_the_time_of_all_models(monkeypatch, console, first):
     now, (context, out) = [0.0], console
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    training = TimeLeft(context, [1000.0, 2000.0])
+    training, small = TimeLeft(context, [1000.0, 2000.0]), TimeLeft(context, [10.0, 2000.0])
     for step in range(first, first + 50):  # steps before a resume are not timed
         now[0] += 1
         training.row(MODEL, {"step": step, "flops": step * 10})
-    assert out.getvalue().count("training will take about 5 min 00 s") == 1  # 3000 FLOPs at 10 per second
+        small.row(MODEL, {"step": step, "flops": step * 10})
+        small.done() if step == first + 1 else None
+    assert out.getvalue().count("training will take") == 1
+    assert "training will take about 5 min 00 s" in out.getvalue()  # 3000 FLOPs at 10 per second
     training.done()
-    assert "about 3 min 20 s of training left" in out.getvalue()
+    assert out.getvalue().count("about 3 min 20 s of training left, plus evaluation") == 2
 
 
 def test_finished_models_are_not_in_the_estimate(monkeypatch, console):
@@ -99,4 +102,4 @@ def test_a_settled_or_barred_comparison_has_no_next_step(capsys):
     for compared in ([_compared(decided=True)], [_compared(barred="b loses text", n_seeds=1)], []):
         assert next_step(compared, SETTINGS, "superbpe pipeline", 100.0) is None
     assert Step("train", "why", "superbpe", 100.0).follow(Reporter()) == []
-    assert "(why; about 1 min 40 s of training)" in capsys.readouterr().out
+    assert "(why; about 1 min 40 s of training, plus evaluation)" in capsys.readouterr().out
