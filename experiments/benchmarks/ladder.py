@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice, pairwise, repeat, takewhile
+from multiprocessing.connection import wait
 from operator import attrgetter, methodcaller
 from typing import Any
 
@@ -148,15 +149,9 @@ _words = IndexedWords(())
 def _load(words: Weighted) -> None:
     global _words
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process reports Ctrl-C
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if parent := multiprocessing.parent_process():  # the workers of a killed process end too
+        threading.Thread(target=lambda: os._exit(len(wait([parent.sentinel]))), daemon=True).start()
     _words = IndexedWords(words)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _ask(request: Callable[[IndexedWords], Any]) -> Any:

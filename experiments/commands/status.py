@@ -1,14 +1,13 @@
 """`superbpe status [artifacts=FOLDER]`: list artifacts with their origin and cost; `--clean` removes unneeded ones.
 
 An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists; an unfinished
-stage, if the unfinished run that last worked at it still has its folder. To clean up, delete the folders of old runs
-and reports, check the list of `--clean`, and add `--yes`.
+stage, if an unfinished run still has its folder. To clean up, delete the folders of old runs and reports, check the
+list of `--clean`, and add `--yes`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,7 +118,7 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
             why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
             if runs := _resumed_by(store, item):
-                why += f", kept: can be resumed by the command of {listed(runs)}, unless you delete that folder"
+                why += f", kept: the commands of {listed(runs)} may resume it; delete these folders to remove it"
             line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
@@ -139,15 +138,9 @@ def _unneeded(store: Store, items: Sequence[Item]) -> list[Item]:
 
 
 def _resumed_by(store: Store, item: Item) -> list[str]:
-    """Folders of the unfinished runs that were at work when an unfinished stage was last changed."""
-    if item.state != UNFINISHED:
-        return []
-    folder = _folder(store, item)
-    changed = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
+    """Folders of the unfinished runs, one of which may have left an unfinished stage."""
     runs = [records.load(path) for path in records.entries(store).values() if path.exists()]
-    times = [(run, datetime.fromisoformat(run.started).timestamp()) for run in runs if run.status != "done"]
-    # A killed run has recorded no end.
-    return [run.folder for run, start in times if start <= changed <= start + (run.seconds or float("inf")) + 1]
+    return [run.folder for run in runs if run.status != "done" and item.state == UNFINISHED]
 
 
 def _remove(store: Store, item: Item) -> bool:

@@ -103,9 +103,7 @@ def test_text_that_is_too_small_is_rejected_before_it_is_read(tiny, corpus, tmp_
     monkeypatch.setattr(Corpus, "batches", None)
     (empty := tmp_path / "empty.txt").touch()
     assert "0 bytes" in rejected("count", [*tiny, f"corpus.paths=[{empty}]"], tmp_path)
-    assert "raise the limit to at least budget.max_epochs=" in rejected(
-        "train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path
-    )
+    assert "raise the limit to at least" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
 
 
 def test_a_failing_cell_does_not_stop_the_others_and_phase_1_is_shared(tiny, tmp_path, capsys, monkeypatch):
