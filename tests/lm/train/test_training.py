@@ -1,7 +1,6 @@
 import dataclasses
 import functools
 import itertools
-import logging
 import math
 
 import pytest
