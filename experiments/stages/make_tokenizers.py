@@ -34,7 +34,7 @@ def check_files(arms: Sequence[Arm]) -> None:
     """Raise a UserError, before any work, if a tokenizer that is a file does not exist."""
     for arm in arms:
         if arm.recipe == "file" and arm.source is not None and not Path(arm.source).exists():
-            near = did_you_mean(arm.source, [path.name for path in Path().glob("*")])
+            near = did_you_mean(arm.source, map(str, [*Path(arm.source).parent.glob("*"), *Path().glob("*")]))
             raise UserError(
                 f"arms.{arm.name}.file={arm.source} does not exist{near}; a repository of the Hugging Face Hub is "
                 f"named with arms.{arm.name}.pretrained"
