@@ -45,7 +45,7 @@ def test_a_split_of_a_saved_dataset_must_be_named(forms):
 
 
 def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):
-    with pytest.raises(UserError, match=r"the directory contains no \.txt, \.jsonl or \.parquet file"):
+    with pytest.raises(UserError, match=r"the directory contains no \.txt, \.jsonl, \.csv or \.parquet file"):
         documents(tmp_path)
     for name, data in [
         ("a.txt", b""),
