@@ -72,10 +72,8 @@ def test_a_module_of_no_extra_stays_an_error():
 
 @pytest.mark.parametrize(("package", "command"), [("omegaconf", ["pipeline"]), ("altair", ["inspect", "nothing"])])
 def test_a_command_prints_one_line(package, command):
-    hide = (
-        f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'superbpe'; import experiments.cli.main as cli; "
-    )
-    words = [sys.executable, "-c", f"{hide}cli.main()", *command]
+    hide = f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'superbpe'"
+    words = [sys.executable, "-c", f"{hide}; import experiments.cli.main as cli; cli.main()", *command]
     run = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (2, "")
     assert len(run.stderr.splitlines()) == 1
