@@ -155,8 +155,8 @@ def taken_for_granted(tmp_path_factory):
         settings = [f"{key}={value}" for key, value in (_overrides([]) | sizes).items()]
         assert main.run(["pipeline", "--until", "evaluate", *settings]) == 0
         corpus = Corpus(CorpusConfig(paths=[_TEXT], heldout_fraction=0.0))
-        others = {"llama3": "llama3", "meta-llama/Meta-Llama-3-8B": "llama3", "o200k": "o200k", "my-tokenizer": "gpt2"}
-        for name, pattern in others.items():
+        others = {"meta-llama/Meta-Llama-3-8B": "llama3", "my-tokenizer": "gpt2", "mine": "gpt2"}
+        for name, pattern in (others | {name: name for name in ("llama3", "o200k")}).items():
             (folder / name).parent.mkdir(exist_ok=True)
             train_bpe(corpus, 350, pattern=pattern).save(folder / name)
         gpt2 = train_bpe(corpus, 350, pattern="gpt2")
