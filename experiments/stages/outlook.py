@@ -45,7 +45,7 @@ class Step(NamedTuple):
     seconds: float = 0.0
 
     def follow(self, reporter: Reporter) -> list[str]:
-        """Print the change, and return the words of its command without the program; none if there is no command."""
+        """Print the change, and return its command as words, without the program; an empty list without a command."""
         time = f"; about {duration(self.seconds)} of training, plus evaluation" if self.seconds else ""
         reporter.say(f"To settle what is open: {self.what} ({self.why}{time})")
         words = shlex.split(self.command)
