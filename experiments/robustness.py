@@ -66,7 +66,7 @@ def measure(result: Result, out: Path, reporter: Reporter, *, documents: int) ->
 
 
 def _row(version: Perturbed, arm: ArmResult, chosen: NDArray[np.bool_], texts: list[str]) -> dict[str, Any]:
-    """What a perturbation of the chosen documents changes for a tokenizer and its models."""
+    """Effect of a perturbation of the chosen documents on a tokenizer and its models."""
     from experiments.verdict import describe_loss
 
     scores, losses = zip(*(_score(arm, number, version.to_score) for number in range(len(arm.lms))), strict=True)

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
     Attributes:
         what: The change.
-        why: What it would settle.
+        why: The question that it would settle.
         command: The command; empty if no setting helps.
         seconds: Estimate of its training time.
     """
