@@ -44,7 +44,7 @@ $(READY): pyproject.toml constraints.txt $(NATIVE)
 	@echo "Ready: source $(BIN)/activate; superbpe"
 
 demo: $(READY) ## The main job on the embedded corpus, with a report at the end
-	$(BIN)/python -m experiments pipeline
+	$(BIN)/superbpe pipeline
 
 test: $(READY) ## The tests, without the slow ones
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
