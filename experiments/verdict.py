@@ -120,7 +120,7 @@ def _cost(result: Result, labels: Sequence[str]) -> str:
     """The training FLOPs of arms against the reference's, if they may differ and do so by more than 5 %."""
     first, *_ = flops = {arm.label: arm.lm.contents.summary.flops for arm in result.arms}
     changes = sorted(100 * (flops[label] / flops[first] - 1) for label in labels)
-    if "compute" in _budget(result) or max(map(abs, changes)) <= 5:
+    if _mode(result).endswith("flops") or max(map(abs, changes)) <= 5:
         return ""
     which, values = ("fewer", [-change for change in changes[::-1]]) if changes[-1] < 0 else ("more", changes)
     ends = dict.fromkeys(signed(end, 0).removeprefix("+") for end in (values[0], values[-1]))
@@ -129,8 +129,13 @@ def _cost(result: Result, labels: Sequence[str]) -> str:
 
 def _budget(result: Result) -> str:
     """The start of a sentence: the quantity that the judged models share; empty if their settings differ."""
-    modes = {result.arms[i].arm.settings.get("budget.mode") for i in result.judged}
-    return f"at {BUDGETS[mode]}, " if len(modes) == 1 and (mode := modes.pop()) else ""
+    return f"at {BUDGETS[mode]}, " if (mode := _mode(result)) else ""
+
+
+def _mode(result: Result) -> str:
+    """The judged models' `budget.mode`; empty if they differ or it is unknown."""
+    modes = {result.arms[i].arm.settings.get("budget.mode") or "" for i in result.judged}
+    return modes.pop() if len(modes) == 1 else ""
 
 
 def _count(result: Result) -> str:

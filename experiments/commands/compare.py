@@ -124,7 +124,7 @@ def _compare(arguments: argparse.Namespace, runs: list[Path], out: Path) -> None
     numbers = gather(
         result,
         deployment=deployment,
-        command=done[0].command if len(done) == 1 or len({run.command for run in done}) == 1 else "",
+        command=done[0].command if len({run.command for run in done}) == 1 else "",
         provenance=provenance(result, [], corpus=facts, config=""),
     )
     numbers |= {"downstream": scores, "notes": notes}

@@ -80,7 +80,7 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
 
 def _titles(models: list[Saved]) -> list[str]:
     """Labels; of models that share one, such as those of unfinished runs, the name in the run that trained them."""
-    stores = {saved.artifact.folder.parent for saved in models}
+    stores = {saved.artifact.folder.parent for saved in models if saved.artifact.name in saved.label}
     logs = [record.with_name(FILE) for store in stores for record in records.entries(Store(store)).values()]
     text = "".join(log.read_text(encoding="utf-8") for log in logs if log.exists())
     own = {name: f"{stage} {name}" for stage, name in re.findall('"stage": "lm ([^"]*)", "artifact": "([^"]*)"', text)}

@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> None:
         for name, path in paths.items()
     ]
     with out_folder(arguments.out):
-        batches = _batches(arguments)
+        corpus = open_text(arguments, arguments.text) if arguments.text and EMBEDDED not in arguments.text else None
+        batches = _embedded(arguments) if corpus is None else _shares(corpus, arguments.max_bytes)
         sides = [
             vocabulary.side(label, path, tokenizer, batches, alpha=arguments.alpha)
             for (label, path), tokenizer in zip(paths.items(), tokenizers, strict=True)
@@ -80,8 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
         measured, text = sides[0].measured, ", ".join(arguments.text)
         if measured is not None and measured.bytes >= arguments.max_bytes:
             text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
-        files = open_text(arguments, arguments.text).files if arguments.text not in ([], [EMBEDDED]) else ()
-        if seen := [one.label for one in sides if trained_on(one.tokenizer, files)]:
+        if corpus and (seen := [one.label for one in sides if trained_on(one.tokenizer, corpus.files)]):
             text += f" (training text of {', '.join(seen)})"
         report = vocabulary.gather(sides, text or None)
         written = _write(arguments, report, sides)
@@ -91,12 +91,10 @@ def run(arguments: argparse.Namespace) -> None:
     finish(*written, then=["export", named(arguments.tokenizer)[1], "exported", "--to", "hf"])
 
 
-def _batches(arguments: argparse.Namespace) -> list[Batch]:
-    """The text for all tokenizers; empty if `--text` was not given."""
+def _embedded(arguments: argparse.Namespace) -> list[Batch]:
+    """The embedded corpus's held-out text; empty if `--text` was not given."""
     if not arguments.text:
         return []
-    if EMBEDDED not in arguments.text:
-        return _shares(open_text(arguments, arguments.text), arguments.max_bytes)
     if arguments.text != [EMBEDDED]:
         raise UserError(f"--text {EMBEDDED} is the embedded corpus, which cannot be mixed with files; use one of them")
     taken, room = [], arguments.max_bytes

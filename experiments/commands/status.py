@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     _print(items, records.arm_labels(store))
     if not items:
         console.print("Runs keep their artifacts in artifacts/ unless artifacts=FOLDER chose another folder.")
-    finish(then=["status", arguments.store, "--clean"] if _unneeded(store, items) else [])
+    finish(then=["status", arguments.store, "--clean"] if _unneeded(items, _unfinished_runs(store)) else [])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -113,11 +113,11 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         if living and arguments.yes:
             raise UserError(f"{len(living)} runs are using {store.root} (in {living[0]}); wait for them or stop them")
         items = inventory.take(store)
-        unneeded = _unneeded(store, items)
-        for item in [*unneeded, *(item for item in items if _resumed_by(store, item))]:
+        unneeded = _unneeded(items, runs := _unfinished_runs(store))
+        for item in [*unneeded, *(item for item in items if item.state == UNFINISHED and runs)]:
             cost = f"{duration(item.manifest.seconds)} to make" if item.manifest.made else ""
             why = item.state if item.state in (DAMAGED, UNFINISHED) else "not needed by any run or report"
-            if runs := _resumed_by(store, item):
+            if item.state == UNFINISHED and runs:
                 why += f", kept: the commands of {listed(runs)} may resume it; delete these folders to remove it"
             line = f"{_folder(store, item).name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
@@ -133,14 +133,14 @@ def _clean(arguments: argparse.Namespace, store: Store) -> None:
         finish(then=["status", arguments.store, "--clean", "--yes"])
 
 
-def _unneeded(store: Store, items: Sequence[Item]) -> list[Item]:
-    return [item for item in items if not item.needed or (item.state == UNFINISHED and not _resumed_by(store, item))]
+def _unneeded(items: Sequence[Item], runs: Sequence[str]) -> list[Item]:
+    return [item for item in items if not item.needed or (item.state == UNFINISHED and not runs)]
 
 
-def _resumed_by(store: Store, item: Item) -> list[str]:
-    """Folders of the unfinished runs, one of which may have left an unfinished stage."""
+def _unfinished_runs(store: Store) -> list[str]:
+    """Folders of the unfinished runs, any of which may have left an unfinished stage."""
     runs = [records.load(path) for path in records.entries(store).values() if path.exists()]
-    return [run.folder for run in runs if run.status != "done" and item.state == UNFINISHED]
+    return [run.folder for run in runs if run.status != "done"]
 
 
 def _remove(store: Store, item: Item) -> bool:

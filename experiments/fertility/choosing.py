@@ -127,9 +127,7 @@ def finalists(
     for rivals, reason in reasons:
         if rivals and len(chosen) < MOST:
             one = rivals[0]
-            ends = [
-                signed(100 * (end - 1), 1) for end in (one["relative_low"], one["relative_high"]) if end is not None
-            ]
+            ends = [signed(100 * (end - 1), 1) for end in (one["relative_low"], one["relative_high"]) if end]
             interval = f" (95 %: {' to '.join(ends)} %)" if ends else ""
             saving = f"{percent_change(one['relative'], 1)} FLOPs per byte against {reference}"
             chosen.setdefault(one["name"], f"{reason}: {saving}{interval}")
