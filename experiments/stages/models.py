@@ -114,7 +114,8 @@ def _train(
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
-                context.reporter.note(f"loss {row['loss']:.3f}")
+                utilization = f", {row['mfu']:.0%} MFU" if "mfu" in row else ""
+                context.reporter.note(f"{row['train_bits_per_byte']:.3f} bits per byte{utilization}")
                 if on_row is not None:
                     on_row(training, row)
                 context.tracker.log(f"lm/{training.run}", row)
@@ -152,6 +153,8 @@ def report(context: Context, training: Training, artifact: Artifact[TrainedModel
         f"{summary.steps:,} steps, {si(summary.bytes)}B of text in {si(summary.tokens)} tokens, "
         f"{si(summary.flops)} FLOPs"
     )
+    if summary.mfu is not None:
+        what += f" at {summary.mfu:.0%} of the GPU's peak"
     context.done(str(training), artifact, what, {key: getattr(summary, key) for key in _TOTALS})
 
 

@@ -14,6 +14,29 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Dense bf16 FLOPs per second by a part of the device's name (manufacturers' data sheets); the first match counts.
+_PEAK_FLOPS = {
+    "B200": 2.25e15,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "GH200": 989e12,
+    "H200": 989e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "A10G": 70e12,
+    "RTX 4090": 165e12,
+}
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Largest number of bf16 FLOPs per second of a GPU, which utilization is relative to; None if it is not known."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((flops for part, flops in _PEAK_FLOPS.items() if part in name), None)
+
 
 def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
     """Return the device named "auto" (CUDA if available), "cpu", "cuda" or "cuda:N".

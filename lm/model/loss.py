@@ -11,6 +11,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lm.model.segments import Segments
     from lm.model.transformer import Transformer
 
 # Logits per chunk. Every chunk adds to the full gradient of the head, so small chunks cost more than they save: chunks
@@ -67,48 +68,34 @@ def linear_cross_entropy(
 
 
 class Objective(nn.Module):
-    """Training loss as a module, for `DistributedDataParallel`.
+    """Training loss as a module, for `DistributedDataParallel`."""
 
-    Args:
-        model: The model.
-        eos_id: Id of `end_of_text`, which begins each document.
-        document_mask: Whether positions attend within their own document only.
-        static: Compute the head for padding too, so that no shape depends on the text: on a GPU, which would wait for
-            the number of targets, and for compilation.
-    """
-
-    def __init__(self, model: Transformer, *, eos_id: int, document_mask: bool, static: bool = False) -> None:
+    def __init__(self, model: Transformer) -> None:
         super().__init__()
         self.model = model
-        self.eos_id = eos_id
-        self.document_mask = document_mask
-        self.static = static
         self._chunk = slopes_and_nats
 
     def fuse(self, backend: str = "inductor") -> None:
-        """Compile the decoder and the loss, each as one graph; an operation that cannot be compiled raises an error.
+        """Compile the blocks and the loss, each as one graph; an operation that cannot be compiled raises an error.
 
-        Graphs of earlier models are dropped: Torch keeps a limited number.
+        All blocks share a graph, for any number of positions. Graphs of earlier models are dropped: Torch keeps a
+        limited number.
         """
         torch.compiler.reset()
-        self.static = True
-        self.model.model.compile(dynamic=False, fullgraph=True, backend=backend)
-        self._chunk = torch.compile(slopes_and_nats, dynamic=False, fullgraph=True, backend=backend)
+        for block in self.model.model.layers:
+            block.compile(dynamic=True, fullgraph=True, backend=backend)
+        self._chunk = torch.compile(slopes_and_nats, dynamic=True, fullgraph=True, backend=backend)
 
-    def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of the nats of `targets` after `inputs`, both int64[batch, seq_len], and the nats of each target.
+    def forward(self, ids: Tensor, targets: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
+        """Sum of the nats of `targets`, and the nats of each.
 
-        Targets below 0 are padding at the end of a row: they have no loss, and no other position sees their inputs.
+        Args:
+            ids: int64[seq_len], packed inputs.
+            targets: int64[n_targets], next tokens of the first inputs. Further inputs have no loss.
+            segments: Segments of the inputs.
         """
-        documents = (inputs == self.eos_id).cumsum(1) if self.document_mask else None
-        hidden, real = self.model.hidden(inputs, documents=documents), targets >= 0
-        head, padding = self.model.lm_head.weight, self.model.padding
-        if not self.static:
-            total, text = linear_cross_entropy(hidden[real], head, padding, targets[real])
-            return total, text.new_zeros(targets.shape).masked_scatter_(real, text)
-        hidden = (hidden * real[..., None]).flatten(0, 1)  # zeros give the weights no gradient
-        total, nats = linear_cross_entropy(hidden, head, padding, targets.clamp(min=0).flatten(), chunk=self._chunk)
-        return total, nats.view(targets.shape) * real
+        hidden = self.model.hidden(ids[None], segments=segments)[0, : len(targets)]
+        return linear_cross_entropy(hidden, self.model.lm_head.weight, self.model.padding, targets, chunk=self._chunk)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.model.kv_cache import KVCache
+    from lm.model.segments import Segments
 
 FLOPS_FORMULA = "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens"
+
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Attention of queries, keys and values, all float[batch, n_heads, seq_len, head_dim]."""
 
@@ -72,23 +74,19 @@ class Transformer(nn.Module):
         """Logits of hidden states, float[..., hidden_size], and of padding ids, which are at -inf."""
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
-    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, segments: Segments | None = None) -> Tensor:
         """Normalized hidden states, the input of the head: float[batch, seq_len, hidden_size].
 
         Args:
             ids: int64[batch, seq_len].
-            cache: As for `forward`; cannot be combined with `documents`.
-            documents: int64[batch, seq_len], index of each position's document, non-decreasing within a row. Positions
-                attend within their own document only, as if each document were computed by itself. Position numbers do
-                not restart: rotary attention depends only on their differences. None: a row is one document.
+            cache: As for `forward`; cannot be combined with `segments`.
+            segments: Segments of a batch of one packed sequence; each has at most `context_tokens` positions. None: a
+                row is one segment.
         """
         # A cache checks positions itself; a tree has fewer positions than tokens.
-        if cache is None and ids.shape[1] > self.context_tokens:
+        if cache is None and segments is None and ids.shape[1] > self.context_tokens:
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
-        mask = None
-        if documents is not None:  # once for all layers
-            mask = (documents[:, None, :, None] == documents[:, None, None, :]).tril_()
-        hidden: Tensor = self.model(ids, cache, mask)
+        hidden: Tensor = self.model(ids, cache, segments)
         return hidden
 
     @torch.no_grad()
@@ -161,18 +159,16 @@ class Decoder(nn.Module):
         self.measuring = False
         self.squares: Tensor
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None, mask: Tensor | None = None) -> Tensor:
-        """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len].
-
-        `mask` is bool[batch, 1, seq_len, seq_len], True where a query (third axis) may attend to a key.
-        """
-
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
-
+    def forward(self, ids: Tensor, cache: KVCache | None = None, segments: Segments | None = None) -> Tensor:
+        """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len]."""
         x: Tensor = self.embed_tokens(ids)
-        attends = [attend] * len(self.layers) if cache is None else [layer.attend for layer in cache.layers]
-        positions = slice(ids.shape[1]) if cache is None else cache.begin(*ids.shape)[:, None]
+        attends: list[Attend] = [causal if segments is None else segments.attend] * len(self.layers)
+        positions: Tensor | slice = slice(ids.shape[1])
+        if segments is not None:
+            positions = segments.positions
+        if cache is not None:
+            positions = cache.begin(*ids.shape)[:, None]
+            attends = [layer.attend for layer in cache.layers]
         cos, sin = self.cos[positions], self.sin[positions]
         for layer, attend in zip(self.layers, attends, strict=True):
             x = layer(x, cos, sin, attend)
@@ -235,6 +231,11 @@ class SwiGLU(nn.Module):
         """Transform every position of float[..., hidden_size]."""
         out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention within each row."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

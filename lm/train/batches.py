@@ -1,88 +1,102 @@
-"""Rows of the training steps; each process reads its own rows only."""
+"""Batches of the training steps; each process reads its own rows only."""
 
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
 from lm.model.device import upload
+from lm.model.segments import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from lm.data.rows import Rows
     from lm.train.distributed import World
 
-NO_TARGET = -1
-"""Target of padding at the end of a row."""
+
+class MicroBatch(NamedTuple):
+    """Rows of one forward and backward pass, packed end to end; the arguments of `lm.model.loss.Objective`.
+
+    Attributes:
+        ids: int64[seq_len], inputs.
+        targets: int64[n_targets]; all inputs have one, except in a process without rows.
+        segments: Rows, or their documents.
+    """
+
+    ids: Tensor
+    targets: Tensor
+    segments: Segments
 
 
 class Batch(NamedTuple):
-    """Rows of one process for one step, shortest first.
+    """Rows of one process for one step.
 
     Attributes:
-        ids: int64[n_rows, longest + 1], padded with `NO_TARGET`.
-        lengths: Number of targets of each row.
+        parts: Micro-batches, at least one.
         n_tokens: Targets of the step in all processes together.
         longest: Targets of the longest row of the step in any process.
         n_bytes: Bytes of text of this process's targets.
     """
 
-    ids: Tensor
-    lengths: list[int]
+    parts: list[MicroBatch]
     n_tokens: int
     longest: int
     n_bytes: int
 
-    def micro_batches(self, n_rows: int | None, multiple: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and targets, int64[rows, positions], of parts of the rows.
-
-        Args:
-            n_rows: Most rows of a part; None for all.
-            multiple: The number of positions is rounded up to a multiple of this, so that there are few shapes.
-        """
-        parts = math.ceil(len(self.lengths) / (n_rows or len(self.lengths)))
-        ends = [len(self.lengths) * part // parts for part in range(parts + 1)]  # of about the same number of rows
-        for first, end in pairwise(ends):
-            longest = min(_rounded(self.lengths[end - 1], multiple), self.ids.shape[1] - 1)
-            part = self.ids[first:end]
-            yield part[:, :longest].clamp(min=0), part[:, 1 : longest + 1]
-
 
 def read_batch(
-    rows: Rows, step: int, device: torch.device, world: World, multiple: int = 1, rows_multiple: int = 1
+    rows: Rows, step: int, device: torch.device, world: World, part_rows: int | None = None, eos_id: int | None = None
 ) -> Batch:
-    """Read a process's rows of a step. A process without any has an empty row.
+    """Read a process's rows of a step.
 
     Args:
         rows: The text.
         step: The step, from 0.
         device: Device of the tokens.
         world: The processes, which share the rows of a step.
-        multiple: As for `Batch.micro_batches`.
-        rows_multiple: Empty rows are added up to a multiple of this, so that there are few shapes.
+        part_rows: Rows of a micro-batch, on average; None for all.
+        eos_id: Id that begins a document, if positions attend within their own document only; None for rows.
     """
     spans = rows.spans(step)
     lengths = spans[:, 1] - spans[:, 0]
-    # By length, so that rows of about the same length are padded together; every process gets rows of all lengths.
-    mine = np.argsort(lengths, kind="stable")[world.rank :: world.size]
-    empty = _rounded(len(mine), rows_multiple) - len(mine)
-    longest = min(_rounded(int(lengths[mine].max(initial=0)), multiple), rows.most_tokens)
-    ids = np.full((empty + len(mine), longest + 1), NO_TARGET, np.int64)
-    n_bytes = 0
-    for row, (start, stop) in zip(ids[empty:], spans[mine].tolist(), strict=True):
-        row[: stop - start + 1] = rows.stream.read(start, stop + 1)
-        n_bytes += rows.stream.text_bytes(start + 1, stop + 1)
-    filled = [0] * empty + lengths[mine].tolist()
-    return Batch(upload(torch.from_numpy(ids), device), filled, int(lengths.sum()), int(lengths.max()), n_bytes)
+    # Longest first; every process gets rows of all lengths.
+    mine = spans[np.argsort(-lengths, kind="stable")[world.rank :: world.size]]
+    n_bytes = sum(rows.stream.text_bytes(start + 1, stop + 1) for start, stop in mine.tolist())
+    n_parts = max(1, math.ceil(len(mine) / (part_rows or max(1, len(mine)))))
+    parts = [
+        _packed([rows.stream.read(start, stop + 1) for start, stop in part], eos_id, device)
+        for part in _divided(mine, n_parts)
+    ]
+    return Batch(parts, int(lengths.sum()), int(lengths.max()), n_bytes)
 
 
-def _rounded(length: int, multiple: int) -> int:
-    """The smallest multiple that is at least 1 and this length."""
-    return max(1, -(-length // multiple)) * multiple
+def _divided(spans: NDArray[np.int64], n_parts: int) -> list[list[tuple[int, int]]]:
+    """Divide rows, longest first, into parts of about equally many tokens."""
+    parts: list[list[tuple[int, int]]] = [[] for _ in range(n_parts)]
+    tokens = [0] * n_parts
+    for start, stop in spans.tolist():
+        emptiest = tokens.index(min(tokens))
+        parts[emptiest].append((start, stop))
+        tokens[emptiest] += stop - start
+    return parts
+
+
+def _packed(rows: Sequence[NDArray[np.int64]], eos_id: int | None, device: torch.device) -> MicroBatch:
+    """A micro-batch of rows; the last token of a row is a target only."""
+    empty = np.empty(0, np.int64)
+    ids = np.concatenate([empty, *(row[:-1] for row in rows)])
+    targets = np.concatenate([empty, *(row[1:] for row in rows)])
+    starts = np.cumsum([0, *(len(row) - 1 for row in rows)])
+    if eos_id is not None:
+        starts = np.concatenate((starts, np.flatnonzero(ids == eos_id)))
+    lengths = np.diff(np.unique(starts)).tolist()
+    if not lengths:  # a process without rows takes part in the exchange of gradients
+        ids, lengths = np.zeros(2, np.int64), [2]
+    return MicroBatch(*(upload(torch.from_numpy(x), device) for x in (ids, targets)), Segments.of(lengths, device))

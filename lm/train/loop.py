@@ -59,7 +59,8 @@ def train(
         log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
             lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping), activation_norm (root mean square
-            of the residual stream before the final norm, over all targets of the step) and seconds.
+            of the residual stream before the final norm, over all targets of the step), seconds, and on a GPU whose
+            peak is known mfu (model FLOPs utilization).
         progress: Called after every step with ("steps", steps done, steps). A `KeyboardInterrupt` that it raises is
             handled like Ctrl-C.
 

@@ -37,6 +37,8 @@ class TrainingSummary:
         epochs: How often the run reads the shards.
         seconds: Time in steps, evaluation and checkpoints excluded.
         tokens_per_second: `tokens` over `seconds`.
+        mfu: Model FLOPs utilization after the warm-up of the last process: FLOPs per second over the peak of the GPUs
+            (`lm.model.device.peak_flops`); None where that is not known.
         device: Torch device.
         threads: CPU threads of Torch.
         processes: Processes that trained together.
@@ -63,6 +65,7 @@ class TrainingSummary:
     threads: int
     processes: int
     run: dict[str, Any]
+    mfu: float | None = None
 
     def save(self, folder: Path) -> None:
         """Write `summary.json`."""

@@ -15,11 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lm.bits import bits_per_byte
 from lm.model import initialization
-from lm.model.device import arithmetic, resolve_device
+from lm.model.device import arithmetic, peak_flops, resolve_device
 from lm.model.loss import Objective
 from lm.model.transformer import FLOPS_FORMULA, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
-from lm.train.batches import Batch, read_batch
+from lm.train.batches import Batch, MicroBatch, read_batch
 from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.config import LENGTH
 from lm.train.distributed import current
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from lm.train.config import TrainConfig
 
 CHECKPOINT = "checkpoint.safetensors"
-_SHAPES = 8
-"""Most lengths of rows that are compiled."""
+_WARM_UP_STEPS = 3
+"""Steps of a process that utilization does not count: compilation and memory allocation."""
 
 
 class DivergedError(UserError):
@@ -74,13 +74,14 @@ class Trainer:
         self.model = Transformer(model, shards.vocab_size, self.rows.most_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
         self.optimizers: list[torch.optim.Optimizer] = []
-        static = self.device.type == "cuda"
-        self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask, static=static)
+        self.loss = Objective(self.model)
         self.objective: nn.Module = self.loss
         self.flops_per_token = self.model.flops_per_token(self.rows.mean_tokens)
         self.step, self.tokens, self.longest_row, self.seconds = 0, 0, 0, 0.0
+        self._first_step = 0  # of this process
         self.bytes_seen = 0  # by this process
         self._logged = 0, 0.0
+        self._warm: tuple[int, float] | None = None  # tokens and seconds at the end of the warm-up
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
             "train": config.fixed(),
@@ -88,12 +89,7 @@ class Trainer:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
-        self.multiple, self.rows_multiple, self.part = 1, 1, config.microbatch_size
-        if self.identity.get("compile"):  # layers are compiled once per shape, so there must be few
-            self.multiple = math.ceil(self.rows.most_tokens / _SHAPES)
-            usual = 1.0 if config.tokens_per_step is None or self.rows.in_tokens else 1.05 + 1 / self.rows.mean_rows
-            mine = math.ceil(usual * self.rows.mean_rows / self.world.size - 1e-6)  # rows of most steps
-            self.part = self.rows_multiple = math.ceil(mine / math.ceil(mine / (config.microbatch_size or mine)))
+        self._peak_flops = peak_flops(self.device) if self.identity["precision"] == "bf16" else None
 
     def check_identity(self, identity: dict[str, Any], folder: Path, ignored: Sequence[str] = ()) -> None:
         """Raise an error if the run that is already in a folder has other settings."""
@@ -139,6 +135,7 @@ class Trainer:
                 self.bytes_seen = meta["bytes_seen"]
             self.tokens, self.longest_row = meta["tokens"], meta["longest_row"]
             self._logged = self.tokens, self.seconds
+            self._first_step = self.step
         elif self.epochs > 1 and self.world.rank == 0:
             warnings.warn(
                 f"the training text has {self.shards.n_bytes / 1e6:.4g} MB, so training on "
@@ -164,14 +161,13 @@ class Trainer:
     def advance(self) -> dict[str, Any] | None:
         """Do one step; return its log entry if it is logged."""
         began, config = time.perf_counter(), self.config
-        batch = read_batch(self.rows, self.step, self.device, self.world, self.multiple, self.rows_multiple)
-        parts = list(batch.micro_batches(self.part, self.multiple))
+        eos_id = self.shards.eos_id if config.document_mask else None
+        batch = read_batch(self.rows, self.step, self.device, self.world, config.microbatch_size, eos_id)
         self.longest_row = max(self.longest_row, batch.longest)
         factor = self.schedule.factor(self.step)
         logged = (self.step + 1) % config.log_every == 0 or self.step + 1 >= config.steps
-        # A compiled decoder always measures, which costs nothing there: another graph would be compiled otherwise.
-        self.model.model.measuring = logged or bool(self.identity.get("compile"))
-        sums, squares = self._backward(parts)
+        self.model.model.measuring = logged
+        sums, squares = self._backward(batch.parts)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.grad_clip or math.inf)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -189,11 +185,24 @@ class Trainer:
         entry = self._entry(sums, batch) | {"lr": config.matrix_lr * factor, **norms}
         self.seconds += time.perf_counter() - began
         # Since the last entry: in between, a GPU only queues its work.
-        tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
+        entry |= {"tokens_per_second": self._rate(self._logged), "seconds": self.seconds}
+        if (mfu := self._mfu(self._logged)) is not None:
+            entry["mfu"] = mfu
         self._logged = self.tokens, self.seconds
-        entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
+        if self._warm is None and self.step >= self._first_step + _WARM_UP_STEPS:
+            self._warm = self._logged
         self._check_finite(entry)
         return entry
+
+    def _rate(self, since: tuple[int, float]) -> float:
+        """Tokens per second since the given numbers of tokens and seconds."""
+        return (self.tokens - since[0]) / (self.seconds - since[1])
+
+    def _mfu(self, since: tuple[int, float] | None) -> float | None:
+        """Model FLOPs utilization since then; None if there is nothing to measure, or the GPU is not known."""
+        if self._peak_flops is None or since is None or self.seconds == since[1]:
+            return None
+        return self._rate(since) * self.flops_per_token / (self._peak_flops * self.world.size)
 
     def _entry(self, sums: Tensor, batch: Batch) -> dict[str, Any]:
         """Loss and totals of all processes after a step, for the log."""
@@ -219,14 +228,11 @@ class Trainer:
                     f"{name} of step {self.step} is {value}: training diverged; lower the learning rates"
                 )
 
-    def _backward(self, parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def _backward(self, parts: Sequence[MicroBatch]) -> tuple[Tensor, Tensor]:
         """Accumulate the gradients of the loss over this process's rows, in micro-batches.
 
         The loss of a step is its nats over the mean number of tokens of a step, so that equal text has equal weight
         in every step.
-
-        Args:
-            parts: Inputs and targets of the micro-batches.
 
         Returns:
             float64[2], nats of all targets in these rows, and of the text targets; and float64[], the sum of
@@ -237,17 +243,17 @@ class Trainer:
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         squares = sums.new_zeros((), dtype=torch.float64)
-        for number, (inputs, targets) in enumerate(parts, 1):
+        for number, part in enumerate(parts, 1):
             more = isinstance(self.objective, DistributedDataParallel) and number < len(parts)
             # Exchange gradients once, after the last micro-batch.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-                    total, nats = self.objective(inputs, targets)
+                    total, nats = self.objective(*part)
                 torch.autograd.backward(total * scale)
             nats = nats.double()
-            sums += torch.stack((nats.sum(), (nats * (targets != self.shards.eos_id)).sum()))
+            sums += torch.stack((nats.sum(), (nats * (part.targets != self.shards.eos_id)).sum()))
             if self.model.model.measuring:
-                squares += (self.model.model.squares * (targets >= 0)).sum()
+                squares += self.model.model.squares[0, : len(part.targets)].sum()
         return sums, squares
 
     def save_checkpoint(self) -> None:
@@ -301,6 +307,7 @@ class Trainer:
             epochs=self.epochs,
             seconds=self.seconds,
             tokens_per_second=self.tokens / self.seconds,
+            mfu=self._mfu(self._warm),
             device=str(self.device),
             threads=torch.get_num_threads(),
             processes=self.world.size,

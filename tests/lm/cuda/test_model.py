@@ -10,6 +10,7 @@ from lm.hf.export import export_hf
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
 from lm.model.loss import Objective
+from lm.model.segments import Segments
 from lm.model.transformer import ModelConfig
 from lm.train import optim
 from lm.train.config import TrainConfig
@@ -17,7 +18,8 @@ from lm.train.optim import build_optimizers
 from tests.lm import tiny
 from tests.lm.bytelevel.definition import LETTERS, bpe
 
-EOS, VOCAB, SEQ_LEN = 299, 300, 300
+VOCAB, SEQ_LEN = 300, 300
+LENGTHS = ([300, 300, 300, 250], [70, 90, 140, 300, 1, 220, 80])
 RATES = TrainConfig(embedding_lr=0.01, weight_decay=0.1)
 
 
@@ -26,24 +28,24 @@ def build(device, *, qk_norm=False):
     return tiny.uneven(config, VOCAB, SEQ_LEN, scale=0.02).train().to(device)
 
 
-def batch(step, device):
-    ids = torch.randint(VOCAB - 1, (4, SEQ_LEN + 1), generator=torch.Generator().manual_seed(step))
-    ids[:, 70::90] = EOS
-    return ids[:, :-1].to(device), ids[:, 1:].to(device)
+def batch(seed, device, lengths):
+    """Ids, targets (of all but a few) and segments."""
+    ids = torch.randint(VOCAB, (sum(lengths) + 1,), generator=torch.Generator().manual_seed(seed))
+    return ids[:-1].to(device), ids[1:-4].to(device), Segments.of(lengths, device)
 
 
-def steps(device, n, *, document_mask, bf16=False, fuse=False):
+def steps(device, n, *, lengths, bf16=False, fuse=False):
     """Losses, first gradients and last weights of a few steps on learnable text: the same batch each time."""
     model = build(device)
-    objective = Objective(model, eos_id=EOS, document_mask=document_mask)
+    objective = Objective(model)
     if fuse:
         objective.fuse(backend="inductor" if device == "cuda" else "aot_eager")
     optimizers = build_optimizers(model, RATES)
     losses, gradients = [], {}
     for _ in range(n):
-        inputs, targets = batch(0, device)
+        ids, targets, segments = batch(0, device, lengths)
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
-            total, _ = objective(inputs, targets)
+            total, _ = objective(ids, targets, segments)
         (total / targets.numel()).backward()
         losses.append(total.item() / targets.numel())
         gradients = gradients or {name: p.grad.cpu().clone() for name, p in model.named_parameters()}
@@ -58,11 +60,11 @@ def distance(found, expected):
     return max(float((found[name] - expected[name]).norm() / (1e-12 + expected[name].norm())) for name in expected)
 
 
-@pytest.mark.parametrize("document_mask", [False, True])
-def test_ten_steps_in_fp32(device, monkeypatch, document_mask):
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_ten_steps_in_fp32(device, monkeypatch, lengths):
     # On CUDA Muon computes in bf16.
     monkeypatch.setattr(optim, "orthogonalize", functools.partial(optim.orthogonalize, dtype=torch.float32))
-    expected, found = (steps(place, 10, document_mask=document_mask) for place in ("cpu", device))
+    expected, found = (steps(place, 10, lengths=lengths) for place in ("cpu", device))
     assert found[0] == pytest.approx(expected[0], rel=1e-4)
     assert distance(found[1], expected[1]) < 1e-4
     assert distance(found[2], expected[2]) < 1e-3  # AdamW amplifies rounding where gradients are near zero
@@ -72,26 +74,38 @@ def test_ten_steps_in_fp32(device, monkeypatch, document_mask):
 @pytest.fixture(scope="module")
 def ten_losses():
     """Losses of the CPU in fp32."""
-    return steps("cpu", 10, document_mask=True)[0]
+    return steps("cpu", 10, lengths=LENGTHS[1])[0]
 
 
 @pytest.mark.parametrize("fuse", [False, True])
 def test_ten_steps_in_bf16_stay_within_two_percent(device, ten_losses, fuse):
-    found, _, _ = steps(device, 10, document_mask=True, bf16=True, fuse=fuse)
+    found, _, _ = steps(device, 10, lengths=LENGTHS[1], bf16=True, fuse=fuse)
     assert found == pytest.approx(ten_losses, rel=0.02)
     assert found != ten_losses
 
 
+@pytest.mark.parametrize("fuse", [False, True])
 @pytest.mark.parametrize("qk_norm", [False, True])
 @pytest.mark.parametrize("bf16", [False, True])
-def test_document_masks(device, qk_norm, bf16):
-    hidden = []
+def test_segments(device, qk_norm, bf16, fuse):
+    """Several packed sequences, whose numbers and lengths change: hidden states and gradients."""
+    results = []
     for place in ("cpu", device):
-        inputs, _ = batch(3, place)
-        with torch.no_grad(), torch.autocast(place, torch.bfloat16, enabled=bf16 and place == device):
-            model = build(place, qk_norm=qk_norm)
-            hidden.append(model.hidden(inputs, documents=(inputs == EOS).cumsum(1)).float().cpu())
-    torch.testing.assert_close(hidden[1], hidden[0], rtol=0, atol=0.1 if bf16 else 1e-4)
+        torch.compiler.reset()
+        model = build(place, qk_norm=qk_norm)
+        if fuse:
+            Objective(model).fuse(backend="inductor" if place == "cuda" else "aot_eager")
+        for seed, lengths in enumerate(([300, 1, 40], [128, 64, 7, 2, 90, 33], [5])):
+            ids, _, segments = batch(seed, place, lengths)
+            with torch.autocast(place, torch.bfloat16, enabled=bf16 and place == device):
+                hidden = model.hidden(ids[None], segments=segments)
+            model.zero_grad()
+            hidden.float().square().sum().backward()
+            gradient = model.model.layers[0].self_attn.k_proj.weight.grad
+            results.append((hidden.detach().float().cpu(), gradient.cpu() / gradient.norm().cpu()))
+    for ours, theirs in zip(results[3:], results[:3], strict=True):
+        torch.testing.assert_close(ours[0], theirs[0], rtol=0, atol=0.1 if bf16 else 1e-4)
+        torch.testing.assert_close(ours[1], theirs[1], rtol=0, atol=0.02 if bf16 else 1e-4)
 
 
 def language_models(device):

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from lm.model.loss import Objective, linear_cross_entropy
+from lm.model.segments import Segments
 from lm.model.transformer import ModelConfig, Transformer
 
 N, WIDTH, VOCAB = 37, 16, 50
@@ -61,21 +62,20 @@ def test_bf16_products_stay_close():
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_objective_is_the_cross_entropy_of_the_logits(tied, masked):
+@pytest.mark.parametrize("n_targets", [24, 20, 0])
+def test_objective_is_the_cross_entropy_of_the_logits(tied, n_targets):
     model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=tied), 45, 12)
     model.initialize(0, range(model.vocab_size))
     torch.manual_seed(1)
-    ids = torch.randint(45, (3, 13))
-    ids[1, 4] = ids[1, 9] = ids[2, 0] = 44
-    documents = (ids[:, :-1] == 44).cumsum(1) if masked else None
-    logits = model.head(model.hidden(ids[:, :-1], documents=documents))[..., :45]
-    expected = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    ids, targets = torch.randint(45, (2, 24))
+    segments = Segments.of([5, 12, 7])
+    logits = model.head(model.hidden(ids[None], segments=segments))[0, :n_targets, :45]
+    expected = F.cross_entropy(logits, targets[:n_targets], reduction="none")
     expected.sum().backward()
     gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
-    total, nats = Objective(model, eos_id=44, document_mask=masked)(ids[:, :-1], ids[:, 1:])
+    total, nats = Objective(model)(ids, targets[:n_targets], segments)
     total.backward()
-    torch.testing.assert_close(nats.flatten(), expected)
+    torch.testing.assert_close(nats, expected)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5)

@@ -6,6 +6,8 @@ import torch
 import torch._dynamo
 import torch.nn.functional as F
 
+from lm.model.loss import Objective
+from lm.model.segments import Segments
 from lm.model.transformer import ModelConfig, Transformer
 from tests.lm import tiny
 from tokenizer.errors import UserError
@@ -88,44 +90,35 @@ def test_the_number_of_layers_gives_a_family_of_sizes(n_layers, hidden_size, par
     assert ModelConfig(n_layers=10, hidden_size=640).hidden_size == 640
 
 
-def separate(model, ids, documents):
-    """Hidden states with every document of every row computed by itself, from position 0."""
-    rows = zip(ids, documents, strict=True)
-    return torch.stack([torch.cat([model.hidden(row[n == i][None])[0] for i in n.unique()]) for row, n in rows])
-
-
-def packed_rows():
-    generator = torch.Generator().manual_seed(4)
-    ids = torch.randint(300, (3, 32), generator=generator)
-    return ids, (torch.rand(3, 32, generator=generator) < 0.2).cumsum(1)
+LENGTHS = [7, 1, 32, 12, 20]
 
 
 @pytest.mark.parametrize("qk_norm", [False, True])
-def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
+@pytest.mark.parametrize("masked", [False, True])
+def test_segments_are_computed_as_if_alone(qk_norm, masked, monkeypatch):
+    if masked:  # as where the bounds cannot be read
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     model = build(dataclasses.replace(SMALL, qk_norm=qk_norm))
-    ids, documents = packed_rows()
-    assert documents.max() > 2
-    hidden = model.hidden(ids, documents=documents)
-    torch.testing.assert_close(hidden, separate(model, ids, documents), rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(hidden, model.hidden(ids), atol=1e-2)
-    whole = torch.full_like(documents, 7)
-    torch.testing.assert_close(model.hidden(ids, documents=whole), model.hidden(ids), rtol=1e-4, atol=1e-5)
-    # Backwards too: what a document's loss asks of the embeddings comes from that document's ids alone.
-    hidden[0, documents[0] == 0].square().sum().backward()
+    ids = torch.randint(300, (sum(LENGTHS),), generator=torch.Generator().manual_seed(4))
+    hidden = model.hidden(ids[None], segments=Segments.of(LENGTHS))[0]
+    alone = torch.cat([model.hidden(part[None])[0] for part in ids.split(LENGTHS)])
+    torch.testing.assert_close(hidden, alone, rtol=1e-4, atol=1e-5)
+    # Backwards too: what a segment's loss asks of the embeddings comes from that segment's ids alone.
+    hidden[8:40].square().sum().backward()
     touched = model.model.embed_tokens.weight.grad.abs().sum(1).nonzero().flatten()
-    assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
+    assert set(touched.tolist()) == set(ids[8:40].tolist())
 
 
-def test_other_documents_do_not_recompile():
+def test_other_segments_do_not_recompile():
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
     model = build().requires_grad_(False)
-    model.model.compile(dynamic=False, fullgraph=True, backend="eager")
-    for seed in range(4):
-        ids = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(seed))
-        model.hidden(ids, documents=(ids % 9 == seed).cumsum(1))
-    assert counters["stats"]["unique_graphs"] == 1
+    Objective(model).fuse(backend="eager")
+    for n in range(4):
+        ids = torch.randint(300, (1, 30 + 10 * n), generator=torch.Generator().manual_seed(n))
+        model.hidden(ids, segments=Segments.of([10, 12] + [4 + 5 * n] * 2))
+    assert counters["stats"]["unique_graphs"] == 1  # of all layers, for all lengths
     assert not counters["graph_break"]
 
 

@@ -1,0 +1,62 @@
+"""Attention within the segments of a packed sequence."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+from lm.model.device import upload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LENGTH_MULTIPLE = 512
+
+
+class Segments(NamedTuple):
+    """Segments of a packed sequence. Each attends causally within itself, as if it were computed alone.
+
+    Attributes:
+        positions: int64[seq_len], position of each token within its segment.
+        bounds: int32[n_segments + 1], start of each segment, and `seq_len`.
+        longest: Length of the longest segment, rounded up so that it rarely changes: a compiled kernel depends on it.
+    """
+
+    positions: Tensor
+    bounds: Tensor
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> Segments:
+        """Segments of the given lengths, in this order."""
+        bounds = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
+        longest = -(-max(lengths) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
+        place = torch.device(device)
+        return cls(upload(torch.from_numpy(positions), place), upload(torch.from_numpy(bounds), place), longest)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attention of queries, keys and values, float[1, n_heads, seq_len, head_dim]."""
+        if v.is_cuda and v.dtype in (torch.bfloat16, torch.float16):  # flash attention
+            packed = (x.squeeze(0).transpose(0, 1).to(v.dtype) for x in (q, k, v))
+            ends = self.bounds, self.bounds, self.longest, self.longest
+            return varlen_attn(*packed, *ends, window_size=(-1, 0)).transpose(0, 1)[None]  # type: ignore[union-attr]
+        if v.is_cuda or torch.compiler.is_compiling():  # reading the bounds would synchronize or break the graph
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask())
+        parts = [
+            F.scaled_dot_product_attention(*(x[:, :, start:stop] for x in (q, k, v)), is_causal=True)
+            for start, stop in pairwise(self.bounds.tolist())
+        ]
+        return torch.cat(parts, dim=2)
+
+    def mask(self) -> Tensor:
+        """bool[seq_len, seq_len], True where a query (first axis) may attend to a key."""
+        index = torch.arange(len(self.positions), device=self.positions.device)
+        segment = torch.bucketize(index, self.bounds, right=True)
+        return (segment[:, None] == segment) & (index[:, None] >= index)
