@@ -2,8 +2,14 @@
 
 import io
 import json
+from unittest.mock import patch
 
 import pytest
+
+from tests import changed_files
+from tokenizer import UserError
+from tokenizer.external import software
+from tokenizer.external.load import load_pretrained
 
 SCRIPTS = ["az", "аям", "اب", "あん", "ሀጀ", "中文"]
 CLASSES = ["T5Tokenizer", "ByT5Tokenizer", "MyT5Tokenizer", "LasrTokenizer", "UdopTokenizer"]
@@ -74,3 +80,24 @@ def swelling_model(rng, folder):
     lines = iter(["bc cb bb cc"] * 20)  # without the letter
     spm.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=out, model_type="bpe", **options)
     return out.getvalue()
+
+
+def case(rng, folder, kind=None):
+    """Write a hostile file and load it, which must be rejected within the limits on time and memory.
+
+    Returns:
+        The kind of the file.
+    """
+    kind = kind or rng.choice([*FILES, swelling_model.__name__])
+    if kind in FILES:
+        path, content = folder / "tokenizer.json", FILES[kind](rng)
+    else:
+        path, content = folder / "tokenizer.model", swelling_model(rng, folder)
+    path.write_bytes(content)
+    with patch.object(software, "SECONDS", 1), changed_files.limited(), pytest.raises(UserError) as caught:
+        load_pretrained(path)
+    message = str(caught.value)
+    assert "is damaged or hostile: " in message, message
+    assert "\n" not in message, message
+    assert len(message) < changed_files.LONGEST_MESSAGE, message
+    return kind

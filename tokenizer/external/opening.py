@@ -106,15 +106,17 @@ def _warn_of_other_ids(folder: Path, definition: Definition) -> None:
     if (folder / FILE).exists() or not all((folder / name).is_file() for name in (HF_FILE, HF_CONFIG_FILE)):
         return
     config = read_json(folder / HF_CONFIG_FILE)
-    kind = str(config.get("tokenizer_class")).removesuffix("Fast")
-    class_forms, class_pattern = _CLASSES.get(kind.removesuffix("Tokenizer"), (None, None))
-    named = equivalent(definition.pattern)
-    same = class_forms == definition.preparation.forms and named is not None and named.name == class_pattern
-    if class_pattern is not None and (not same or config.get("add_prefix_space") is True):
+    kind = str(config.get("tokenizer_class")).removesuffix("Fast").removesuffix("Tokenizer")
+    if kind not in _CLASSES:
+        return
+    forms, pattern = _CLASSES[kind]
+    own = equivalent(definition.pattern)
+    same = own is not None and own.name == pattern and definition.preparation.forms == forms
+    if not same or config.get("add_prefix_space") is True:
         warnings.warn(
             f"{folder}: AutoTokenizer of transformers 5 gives other ids than {HF_FILE}, which is followed here: its "
-            f"class {kind} has the pattern {class_pattern}, the normalization {' '.join(class_forms) or 'none'}, and "
-            f"the add_prefix_space of {HF_CONFIG_FILE}",
+            f"class {kind}Tokenizer has the pattern {pattern}, the normalization {' '.join(forms) or 'none'}, and the "
+            f"add_prefix_space of {HF_CONFIG_FILE}",
             stacklevel=3,
         )
 

@@ -79,9 +79,9 @@ def _try(kind: str, content: bytes, name: str) -> None:
         "TOKENIZERS_PARALLELISM": "false",  # each thread reserves memory
         "RUST_BACKTRACE": "0",  # takes longer than a panic
     }
-    options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment, "timeout": 5 * SECONDS}
+    run = partial(subprocess.run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
-        status = subprocess.run(command, input=content, check=False, **options).returncode
+        status = run(command, input=content, timeout=5 * SECONDS).returncode
     except subprocess.TimeoutExpired:  # it sleeps, or the system has no limit on CPU time
         status = -1
     if status not in (0, trial.REJECTED):

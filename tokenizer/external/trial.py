@@ -7,6 +7,7 @@ than most tokenizers.
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 REJECTED = 3
@@ -61,9 +62,8 @@ def _opened(call: Callable[[], Any]) -> Any:
 
 def _use(texts: list[str], encode: Callable[[str], list[int]], decode: Callable[[list[int]], str], size: int) -> None:
     """Encode and decode. Errors are no failure: a tokenizer may lack an unknown token, for example."""
-    calls: list[Callable[[], object]] = [lambda text=text: decode(encode(text)) for text in texts]
-    calls += [lambda i=i: decode([i]) for i in _spread(size, _TOKENS)]
-    for call in calls:
+    calls = [partial(lambda text: decode(encode(text)), text) for text in texts]
+    for call in [*calls, *(partial(decode, [i]) for i in _spread(size, _TOKENS))]:
         try:
             call()
         except MemoryError:
