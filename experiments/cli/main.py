@@ -13,7 +13,7 @@ import os
 import sys
 
 from experiments.cli.console import complain, console, exit_code, spell
-from experiments.cli.process import end, restore
+from experiments.cli.process import restore
 from tokenizer.errors import UserError, did_you_mean
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -49,7 +49,7 @@ def main() -> None:
     """
     words = sys.argv[1:]
     if words[:1] != ["pipeline"] or int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        end(run(words))
+        sys.exit(run(words))
     from lm.train import distributed  # Torch takes a second to load
 
     restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
-_PATIENCE = 1.0
 
 
 def prepare() -> None:
@@ -46,21 +45,10 @@ def prepare() -> None:
             os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:replace"
 
 
-def end(code: int) -> NoReturn:
-    """End the process with an exit code; at once if other software still runs, since nothing can stop its thread."""
-    if _other_software_runs():
-        sys.stdout.flush()
-        os._exit(code)
-    sys.exit(code)
-
-
-def _other_software_runs() -> bool:
-    module = sys.modules.get("tokenizer.external.software")  # importing it here would take long
-    return module is not None and module.is_busy()
-
-
 def _exit_if_stuck(number: int) -> None:
-    if _other_software_runs():
+    """End the process if it waits for a tokenizer that other software runs, which ignores signals."""
+    software = sys.modules.get("tokenizer.external.software")
+    if software is not None and software.running:
         _exit(number, None)
 
 
@@ -88,9 +76,6 @@ def stoppable() -> Iterator[None]:
     A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does; Ray
     replaces all exceptions of signal handlers). After a signal, the block therefore raises the signal's exception.
 
-    A pool waits for its threads, and a tokenizer that other software runs may keep one busy for hours. If it still does
-    so `_PATIENCE` seconds after a signal, the process ends.
-
     Only the main thread receives signals, so in any other thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -103,7 +88,7 @@ def stoppable() -> Iterator[None]:
     def raise_stop(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal stop
         stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
-        timer = threading.Timer(_PATIENCE, _exit_if_stuck, [number])
+        timer = threading.Timer(1, _exit_if_stuck, [number])
         timer.daemon = True
         timer.start()
         raise stop

@@ -9,7 +9,8 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -27,21 +28,50 @@ _BYTES = {f"<0x{byte:02X}>": byte for byte in range(256)}
 """The pieces that stand for bytes."""
 
 
-SECONDS, GIGABYTES = 20, 4
-"""Limits on CPU time and memory of a trial. The largest tokenizers of docs/guarantees.md need a second and 0.2 GB."""
-_T = TypeVar("_T")
-_calls: set[Future[Any]] = set()
-
-
-def foreign(failure: str, call: Callable[[], _T]) -> _T:
-    """Call other software, and raise its errors as UserErrors that begin with `failure`.
-
-    It ignores signals until it returns. So the call runs in a thread of its own, and Ctrl-C interrupts the wait for it;
-    a daemon thread does not keep the process alive.
+@contextmanager
+def foreign(failure: str) -> Iterator[None]:
+    """Raise errors of other software as UserErrors that begin with `failure`.
 
     A panic of `tokenizers` is not an Exception, only a BaseException. Rust has then already printed it to stderr: the
     package has no setting for that, and redirecting the descriptor would take the output of other threads along.
     """
+    try:
+        yield
+    except (UserError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise UserError(f"{failure} ({shortened(error)})") from None
+
+
+SECONDS, GIGABYTES = 20, 4
+"""Limits of a trial on CPU time and memory; the largest tokenizers of docs/guarantees.md need a second and 0.2 GB."""
+
+
+def _try(kind: str, content: bytes, name: str) -> None:
+    """Open a model and use it in a child process; raise a UserError if it crashes or exceeds the limits."""
+    command = [sys.executable, "-P", trial.__file__, kind, str(SECONDS), str(GIGABYTES << 30)]
+    modules = os.pathsep.join(filter(None, sys.path))  # without the working folder
+    # Each thread reserves memory. A backtrace takes longer than a panic.
+    settings = os.environ | {"PYTHONPATH": modules, "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
+    run = partial(subprocess.run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=settings)
+    try:
+        status = run(command, input=content, timeout=5 * SECONDS).returncode
+    except subprocess.TimeoutExpired:  # it sleeps, or this system has no limit on CPU time
+        status = -1
+    if status not in (0, trial.REJECTED):
+        raise UserError(
+            f"{name} is damaged or hostile: to open it and to encode 100 kB, {kind} crashes, or needs more than "
+            f"{SECONDS} s of CPU time or {GIGABYTES} GB of memory, ten times what tokenizers in use need; use another"
+        )
+
+
+_T = TypeVar("_T")
+running: set[Future[Any]] = set()
+"""Calls of other software that have not returned."""
+
+
+def _interruptible(call: Callable[[], _T]) -> _T:
+    """Call other software in a thread of its own: it ignores signals, but the wait for the thread does not."""
     future: Future[_T] = Future()
 
     def work() -> None:
@@ -49,46 +79,15 @@ def foreign(failure: str, call: Callable[[], _T]) -> _T:
             future.set_result(call())
         except BaseException as error:
             future.set_exception(error)
-        finally:
-            _calls.discard(future)
+        running.discard(future)
 
-    _calls.add(future)
-    threading.Thread(target=work, name="other software", daemon=True).start()
-    error = future.exception()
-    if error is None:
-        return future.result()
-    if isinstance(error, UserError | MemoryError):
-        raise error
-    raise UserError(f"{failure} ({shortened(error)})") from None
-
-
-def is_busy() -> bool:
-    """Whether a call of other software has not returned, which after an interrupt nothing waits for."""
-    return bool(_calls)
-
-
-def _try(kind: str, content: bytes, name: str) -> None:
-    """Open a model and use it in a child process, so that a hostile file ends only that process.
-
-    Raises:
-        UserError: it exceeds a limit or crashes. Errors of the software are left to the process that opens it next.
-    """
-    command = [sys.executable, "-P", trial.__file__, kind, str(SECONDS), str(GIGABYTES << 30)]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # the empty path is the working folder
-        "TOKENIZERS_PARALLELISM": "false",  # each thread reserves memory
-        "RUST_BACKTRACE": "0",  # takes longer than a panic
-    }
-    run = partial(subprocess.run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    running.add(future)
+    threading.Thread(target=work, daemon=True).start()  # does not keep the process alive
     try:
-        status = run(command, input=content, timeout=5 * SECONDS).returncode
-    except subprocess.TimeoutExpired:  # it sleeps, or the system has no limit on CPU time
-        status = -1
-    if status not in (0, trial.REJECTED):
-        raise UserError(
-            f"{name} is damaged or hostile: to open it and to encode 100 kB, {kind} crashes, or needs more than "
-            f"{SECONDS} s of CPU time or {GIGABYTES} GB of memory, ten times what tokenizers in use need; use another"
-        )
+        return future.result()
+    except KeyboardInterrupt:
+        wait([future], timeout=1.5)  # a thread that returns while the process exits would crash it
+        raise
 
 
 Encoded: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -125,13 +124,7 @@ class Software(ABC):
 
     @abstractmethod
     def __init__(self, content: bytes, name: str, *, tried: bool = False) -> None:
-        """Open the content of a model file.
-
-        Args:
-            content: the content.
-            name: the file's name for messages.
-            tried: the content was opened before, so no child process needs to try it.
-        """
+        """Open the content of a model file with a name for messages; if it was not `tried` before, within limits."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -156,8 +149,8 @@ class SentencePiece(Software):
             import sentencepiece
         if not tried:
             _try(self.kind, content, name)
-        opening = partial(sentencepiece.SentencePieceProcessor, model_proto=content)
-        self._processor = foreign(f"{name} is not a SentencePiece model", opening)
+        with foreign(f"{name} is not a SentencePiece model"):
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
         model = self._processor
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
@@ -180,14 +173,15 @@ class SentencePiece(Software):
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
-        encode = self._processor.encode_as_offset_mapping
-        found = foreign("sentencepiece cannot encode the text", lambda: [encode(text.encode()) for text in texts])
+        with foreign("sentencepiece cannot encode the text"):
+            encode = self._processor.encode_as_offset_mapping
+            found = _interruptible(lambda: [encode(text.encode()) for text in texts])
         return [(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
-        decode = self._processor.decode
-        return foreign("sentencepiece cannot decode the ids", lambda: [str(decode(list(row))) for row in ids])
+        with foreign("sentencepiece cannot decode the ids"):
+            return _interruptible(lambda: [str(self._processor.decode(list(row))) for row in ids])
 
 
 class HuggingFace(Software):
@@ -214,38 +208,34 @@ class HuggingFace(Software):
         self.version = f"tokenizers {tokenizers.__version__}"
         if not tried:
             _try(self.kind, self.content, name)
-        opening = partial(tokenizers.Tokenizer.from_str, self.content.decode())
-        self._tokenizer = opened = foreign(f"tokenizers cannot read {name}", opening)
-        opened.encode_special_tokens = True
-        added = opened.get_added_tokens_decoder()
-        names: dict[str, int] = opened.get_vocab(with_added_tokens=True)
-        model = opened.model
-        if type(model).__name__ == "Unigram":
-            self.unknown_id = config["model"].get("unk_id")
-        else:
-            self.unknown_id = names.get(model.unk_token or "")
+        with foreign(f"tokenizers cannot read {name}"):
+            self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
+        model = config["model"] | {"type": type(self._tokenizer.model).__name__}
+        parsed = {"model": model} | {part: config.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")}
+        self._tokenizer.encode_special_tokens = True
+        added = self._tokenizer.get_added_tokens_decoder()
+        names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.unknown_id = model.get("unk_id") if model["type"] == "Unigram" else names.get(model.get("unk_token") or "")
         self.special_tokens = {token.content: i for i, token in added.items() if token.special}
         by_id = {i: string for string, i in names.items()}
         if self.unknown_id is not None:
             self.special_tokens.setdefault(by_id[self.unknown_id], self.unknown_id)
         literal = {*added, *self.special_tokens.values()}
-        # The parts as `tokenizers` understands them, with its defaults; the model's JSON would be as long as the file.
-        cuts = [_state(opened.normalizer), _state(opened.pre_tokenizer)]
-        decoder = _state(opened.decoder)
-        byte_level = _has([*cuts, decoder], "ByteLevel")
-        falls_back = _has([*cuts, decoder], "ByteFallback") or getattr(model, "byte_fallback", False)
-        spelled = _spelling(model, cuts, decoder, byte_level=byte_level, falls_back=falls_back)
+        spelled = _spelling(parsed)
         self.vocab = [b""] * (max(names.values(), default=-1) + 1)
         self.names = [by_id.get(i) for i in range(len(self.vocab))]
         for string, i in names.items():
             self.vocab[i] = string.encode() if i in literal else spelled(string)
+        falls_back = _has(parsed, "ByteFallback") or model.get("byte_fallback")
+        byte_level = _has(parsed, "ByteLevel")
         in_bytes = [BYTE_CHARACTERS[byte] for byte in range(256)] if byte_level else [*_BYTES]
         self.byte_ids = tuple(names.get(name, -1) if byte_level or falls_back else -1 for name in in_bytes)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""
-        encode = partial(self._tokenizer.encode_batch, list(texts), add_special_tokens=False)
-        found = foreign("tokenizers cannot encode the text", encode)
+        with foreign("tokenizers cannot encode the text"):
+            encode = partial(self._tokenizer.encode_batch, add_special_tokens=False)
+            found = _interruptible(lambda: encode(list(texts)))
         return [
             (_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
             for text, one in zip(texts, found, strict=True)
@@ -253,8 +243,9 @@ class HuggingFace(Software):
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
-        decode = partial(self._tokenizer.decode_batch, [list(row) for row in ids], skip_special_tokens=False)
-        texts: list[str] = foreign("tokenizers cannot decode the ids", decode)
+        with foreign("tokenizers cannot decode the ids"):
+            decode = partial(self._tokenizer.decode_batch, skip_special_tokens=False)
+            texts: list[str] = _interruptible(lambda: decode([list(row) for row in ids]))
         return texts
 
 
@@ -291,22 +282,19 @@ def _character_starts(text: str) -> npt.NDArray[np.int64]:
     return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
 
 
-def _state(component: Any) -> Any:
-    """The JSON value of a normalizer, pre-tokenizer or decoder; None if there is none."""
-    return None if component is None else json.loads(component.__getstate__())
-
-
-def _spelling(model: Any, cuts: Any, decoder: Any, *, byte_level: bool, falls_back: bool) -> Callable[[str], bytes]:
+def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
     """Returns a function from a token's name in the vocabulary to its bytes in text."""
-    metaspaces = [part for part in _parts([*cuts, decoder]) if part.get("type") == "Metaspace"]
-    spaces = {part.get("replacement", _META_SPACE) for part in metaspaces}
+    model = config["model"]
+    byte_level = _has(config, "ByteLevel")
+    spaces = {part.get("replacement", _META_SPACE) for part in _parts(config) if part.get("type") == "Metaspace"}
     spaces |= {
         part["pattern"]["String"]
-        for part in _parts(decoder)
+        for part in _parts(config.get("decoder"))
         if part.get("type") == "Replace" and part.get("content") == " " and "String" in part["pattern"]
     }
-    prefix = model.continuing_subword_prefix if type(model).__name__ == "WordPiece" else None
-    suffix = getattr(model, "end_of_word_suffix", None) or ""
+    falls_back = _has(config, "ByteFallback") or model.get("byte_fallback")
+    prefix = model.get("continuing_subword_prefix") if model["type"] == "WordPiece" else None
+    suffix = model.get("end_of_word_suffix") or ""
 
     def spell(name: str) -> bytes:
         name = name.removesuffix(suffix)
@@ -323,8 +311,8 @@ def _spelling(model: Any, cuts: Any, decoder: Any, *, byte_level: bool, falls_ba
     return spell
 
 
-def _has(config: Any, kind: str) -> bool:
-    return any(part.get("type") == kind for part in _parts(config))
+def _has(config: dict[str, Any], kind: str) -> bool:
+    return any(part.get("type") == kind for part in _parts({**config, "model": None}))
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,7 @@ COMMAND = """if True:
     software._try = lambda *_: None
     def report():
         time.sleep(1)
-        while not software.is_busy() or time.sleep(0.5) or not software.is_busy():
+        while not software.running:
             time.sleep(0.1)
         print("encoding", flush=True)
     threading.Thread(target=report, daemon=True).start()
