@@ -4,7 +4,8 @@
   run.
 - errors: the same with an error of the system (a full disk, a failing call, a limit); it is one line and exit code 2.
 - damage: a file of a finished experiment is changed; reading it is an error that names it, unless its content is equal.
-- tokenizers: a tokenizer file is changed; it loads as what other software reads, or is rejected in one line.
+- tokenizers: a tokenizer file is changed or hostile; it loads as what other software reads, or is rejected in one line,
+  within limits on time and memory.
 - corpora: hostile text files; what is read is what Python's parsers read, and whatever is skipped is counted.
 
 A case fails if a process ends in a traceback or a panic, takes a minute more than usual, or reads something else than
@@ -34,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 import zstandard
 
-from tests import changed_files
+from tests import changed_files, hostile_tokenizers
 from tests.changed_files import changed_bytes, changed_json
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, UserError
@@ -211,9 +212,11 @@ def damage(experiment: Experiment, rng: random.Random) -> str:
 
 
 def tokenizers(_: Experiment, rng: random.Random) -> str:
-    """Change a file of a tokenizer and load it; see `changed_files.case`."""
-    kind = rng.choice(TOKENIZERS)
+    """Change a file of a tokenizer and load it, see `changed_files.case`; or reject a file that is made to hang."""
+    kind = rng.choice([*TOKENIZERS, "hostile"])
     with tempfile.TemporaryDirectory() as folder:
+        if kind == "hostile":
+            return hostile_tokenizers.case(rng, Path(folder))
         return f"{kind}: {changed_files.case(rng, kind, Path(folder))}"
 
 

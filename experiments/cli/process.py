@@ -45,6 +45,13 @@ def prepare() -> None:
             os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:replace"
 
 
+def _exit_if_stuck(number: int) -> None:
+    """End the process if it waits for a tokenizer that other software runs, which ignores signals."""
+    software = sys.modules.get("tokenizer.external.software")
+    if software is not None and software.running:
+        _exit(number, None)
+
+
 def _exit(number: int, frame: FrameType | None) -> NoReturn:
     os.write(2, _WORDS[signal.Signals(number)])
     os._exit(128 + number)
@@ -81,6 +88,9 @@ def stoppable() -> Iterator[None]:
     def raise_stop(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal stop
         stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        timer = threading.Timer(1, _exit_if_stuck, [number])
+        timer.daemon = True
+        timer.start()
         raise stop
 
     before = {number: signal.getsignal(number) for number in _WORDS}

@@ -28,7 +28,7 @@ class Side {
     this.encoder = this.live();
   }
 
-  /** An encoder, if the browser knows the pattern's regexes and segments the sample as Python does; otherwise null. */
+  /** An encoder, if the browser knows the regexes of a named pattern and segments the sample as Python does; or null. */
   live() {
     if (!this.data.pattern) return null;
     try {
@@ -114,7 +114,7 @@ function segmentation(sides, open) {
       }
       const ids = side.encoder ? side.encoder.encode(text) : text === field.defaultValue ? Array.from(side.data.sample) : null;
       if (!ids) {
-        tally.textContent = "JavaScript cannot cut text as this tokenizer does; the page has its tokens for the first text only";
+        tally.textContent = "the browser does not cut text with this tokenizer's pattern; the page has its tokens for the first text only";
         place.replaceChildren();
         return;
       }
@@ -184,7 +184,7 @@ class Detail {
 
   inOther(other, missing, text, flags) {
     if (!missing) return "yes";
-    if (!other.encoder || flags & PARTIAL) return "no";
+    if (!other.encoder || flags & PARTIAL || text.length > MOST_BYTES / 4) return "no";
     const ids = other.encoder.encode(text);
     const parts = element("span", { class: "text" }, ...ids.map((i) => element("i", { title: `id ${i}` }, visible(other.text(i)))));
     return element("span", {}, `no: ${ids.length} tokens, `, parts);
@@ -205,8 +205,11 @@ class Detail {
       const line = element("li", {}, this.link(token)), rank = this.side.rankOf.get(token);
       if (rank === undefined) return line;
       line.append(element("small", {}, `merge ${grouped(rank)}`));
-      const parts = element("ul", {}, ...[this.side.data.left[rank], this.side.data.right[rank]].map((part) => item(part, depth + 1)));
-      line.append(depth < 3 ? parts : element("details", {}, element("summary", {}, "2 parts"), parts));
+      const parts = () => element("ul", {}, ...[this.side.data.left[rank], this.side.data.right[rank]].map((part) => item(part, depth + 1)));
+      const rest = depth < 3 ? parts() : element("details", {}, element("summary", {}, "2 parts"));
+      // Built on demand: a tree may have 100,000 nodes.
+      if (depth >= 3) rest.addEventListener("toggle", () => rest.append(parts()), { once: true });
+      line.append(rest);
       return line;
     };
     return element("ul", { class: "tree" }, item(id, 0));

@@ -12,6 +12,7 @@ from experiments.report.packing import pack
 from experiments.report.vocabulary import numbers
 from superbpe.inspection import measures, tokens
 from superbpe.inspection.tokens import KINDS
+from tokenizer.patterns import equivalent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 _SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _PHASE2 = (1 << bit for bit in range(6))
 # Escapes that JavaScript does not know or reads as other characters, and what our engine means.
 _CLASSES = {"s": r"\p{White_Space}", "S": r"\P{White_Space}", "d": r"\p{Nd}", "D": r"\P{Nd}", '"': '"'}
-_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
-_UNLIKE = re.compile(r"\\[wWbBAzZ]|(?<!\\)[.^$]|\(\?(?!:|i:|[=!]|<[=!])")
-"""Parts of a regex outside of character classes that JavaScript accepts with another meaning."""
 
 
 def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
@@ -49,12 +47,14 @@ def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
 
 
 def to_javascript(tokenizer: Tokenizer) -> list[str] | None:
-    """Regexes that cut a text as the tokenizer does, in order; None where JavaScript cannot express it as it is."""
-    pattern = tokenizer.pattern if tokenizer.fence is None else tokenizer.fence
-    outside = _CLASS.sub("", pattern.regex)
-    if tokenizer.mode == "two-pass" or _UNLIKE.search(outside) or re.search(r"\[\^?\]|\[\[|&&|\\[wW]", pattern.regex):
+    """Regexes of a named pattern that cut a text as the tokenizer does, in order; None if there is no such pattern.
+
+    A regex of a tokenizer's own is never run in a browser: it might take hours, and mean something else there.
+    """
+    named = equivalent(tokenizer.pattern if tokenizer.fence is None else tokenizer.fence)
+    if tokenizer.mode == "two-pass" or named is None:
         return None
-    sources = pattern.regex.split("\n") if pattern.regex else []
+    sources = named.regex.split("\n") if named.regex else []
     return [re.sub(r"\\(.)", lambda match: _CLASSES.get(match[1], match[0]), source) for source in sources]
 
 

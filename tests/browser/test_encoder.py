@@ -64,10 +64,6 @@ def test_patterns_cut_as_ours_do(page, trained):
         found = page.evaluate(script, [sources, documents])
         for document, cut in zip(documents, found, strict=True):
             assert cut == _native.split(document, pattern.regex), (name, document[:200])
-    # Regexes with another meaning in JavaScript are not used.
-    for regex in (r"\w+", r"a.b", r"[a-z&&[^b]]+", r"\bx", r"(?s:a)", r"^a", r"[^\w]", r"(?P<a>x)"):
-        custom = Tokenizer(dataclasses.replace(plain, pattern=patterns.resolve(regex)))
-        assert vocabulary_page.to_javascript(custom) is None, regex
 
 
 def test_columns_of_every_width_are_unpacked(page):

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tokenizer.definition import Stored
+from tokenizer.definition import Definition, Stored
 from tokenizer.errors import UserError, did_you_mean, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import ExternalTokenizer
@@ -22,17 +21,20 @@ from tokenizer.formats.files import detect, named_tokens, read
 from tokenizer.formats.folder import FILE
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
-from tokenizer.patterns import Pattern
-from tokenizer.special import SpecialSets
+from tokenizer.patterns import Pattern, equivalent
 
 _DOWNLOADED = (
     *(FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""
-_PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes of `transformers` that follow tokenizer.json; others may replace parts of it."""
-_SAMPLE = "It's 1234567 o'CLOCK,\tnaïve café  日本語 🙂\r\n\n  def f(x):\n    return x**2  # I'LL go…  "
+_GPT2_CLASSES = ("GPT2", "Bart", "CodeGen", "Deberta", "LED", "Luke", "Mvp", "Roberta", "Whisper")
+_CLASSES: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(_GPT2_CLASSES, ((), "gpt2")),
+    "GPTNeoX": (("NFC",), "gpt2"),
+    "Qwen2": (("NFC",), "digits1"),
+}
+"""Normalization and pattern of byte-level classes of `transformers` 5, which replace those of tokenizer.json."""
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -91,34 +93,30 @@ def open_pretrained(
         folder = path if path.is_dir() else path.parent
         own = named_tokens(folder, found.special_tokens).get("eos_token")
         found.end_of_text = end_of_text or own or found.end_of_text
-        _warn_of_other_ids(path, lambda: found.encode_ordinary(_SAMPLE))
         return found, commit, tuple(found.added)
     definition = found.definition.with_special_tokens(specials)
     definition = replace(definition, end_of_text=end_of_text or definition.end_of_text)
-    text = SpecialSets(definition.special_tokens, definition.preparation).ordinary
-    _warn_of_other_ids(path, lambda: definition.encoder.encode(_SAMPLE, text))
+    _warn_of_other_ids(path, definition)
     added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
     return Stored(definition, found.provenance), commit, tuple(added)
 
 
-def _warn_of_other_ids(folder: Path, encode: Callable[[], list[int]]) -> None:
-    """Warn if the class that a folder names gives other ids in the installed `transformers` than its tokenizer.json."""
+def _warn_of_other_ids(folder: Path, definition: Definition) -> None:
+    """Warn if the class that a folder names cuts text otherwise than its tokenizer.json. Nothing is opened for it."""
     if (folder / FILE).exists() or not all((folder / name).is_file() for name in (HF_FILE, HF_CONFIG_FILE)):
         return
-    kind = read_json(folder / HF_CONFIG_FILE).get("tokenizer_class")
-    if kind in _PLAIN or find_spec("transformers") is None:
+    config = read_json(folder / HF_CONFIG_FILE)
+    kind = str(config.get("tokenizer_class")).removesuffix("Fast").removesuffix("Tokenizer")
+    if kind not in _CLASSES:
         return
-    try:
-        import transformers
-
-        opened = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        theirs = opened(_SAMPLE, add_special_tokens=False)["input_ids"]
-    except Exception:  # it cannot open the folder, so it gives no ids that could differ
-        return
-    if theirs != (ours := encode()):
+    forms, pattern = _CLASSES[kind]
+    own = equivalent(definition.pattern)
+    same = own is not None and own.name == pattern and definition.preparation.forms == forms
+    if not same or config.get("add_prefix_space") is True:
         warnings.warn(
-            f"{folder}: AutoTokenizer of transformers {transformers.__version__} gives other ids than {HF_FILE}, which "
-            f"is followed here ({len(theirs)} and {len(ours)} for a sample), as the class is {shortened(kind)}",
+            f"{folder}: AutoTokenizer of transformers 5 gives other ids than {HF_FILE}, which is followed here: its "
+            f"class {kind}Tokenizer has the pattern {pattern}, the normalization {' '.join(forms) or 'none'}, and the "
+            f"add_prefix_space of {HF_CONFIG_FILE}",
             stacklevel=3,
         )
 

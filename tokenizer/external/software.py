@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.definition import BYTE_CHARACTERS, MOST_IDS, unprintable
 from tokenizer.errors import UserError, needs_extra, quoted, shortened
+from tokenizer.external import trial
 from tokenizer.files import parse_json
 
 _META_SPACE = "▁"
@@ -34,6 +41,53 @@ def foreign(failure: str) -> Iterator[None]:
         raise
     except BaseException as error:
         raise UserError(f"{failure} ({shortened(error)})") from None
+
+
+SECONDS, GIGABYTES = 20, 4
+"""Limits of a trial on CPU time and memory; the largest tokenizers of docs/guarantees.md need a second and 0.2 GB."""
+
+
+def _try(kind: str, content: bytes, name: str) -> None:
+    """Open a model and use it in a child process; raise a UserError if it crashes or exceeds the limits."""
+    command = [sys.executable, "-P", trial.__file__, kind, str(SECONDS), str(GIGABYTES << 30)]
+    modules = os.pathsep.join(filter(None, sys.path))  # without the working folder
+    # Each thread reserves memory. A backtrace takes longer than a panic.
+    settings = os.environ | {"PYTHONPATH": modules, "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
+    run = partial(subprocess.run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=settings)
+    try:
+        status = run(command, input=content, timeout=5 * SECONDS).returncode
+    except subprocess.TimeoutExpired:  # it sleeps, or this system has no limit on CPU time
+        status = -1
+    if status not in (0, trial.REJECTED):
+        raise UserError(
+            f"{name} is damaged or hostile: to open it and to encode 100 kB, {kind} crashes, or needs more than "
+            f"{SECONDS} s of CPU time or {GIGABYTES} GB of memory, ten times what tokenizers in use need; use another"
+        )
+
+
+_T = TypeVar("_T")
+running: set[Future[Any]] = set()
+"""Calls of other software that have not returned."""
+
+
+def _interruptible(call: Callable[[], _T]) -> _T:
+    """Call other software in a thread of its own: it ignores signals, but the wait for the thread does not."""
+    future: Future[_T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+        running.discard(future)
+
+    running.add(future)
+    threading.Thread(target=work, daemon=True).start()  # does not keep the process alive
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        wait([future], timeout=1.5)  # a thread that returns while the process exits would crash it
+        raise
 
 
 Encoded: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -69,8 +123,8 @@ class Software(ABC):
     unknown_id: int | None
 
     @abstractmethod
-    def __init__(self, content: bytes, name: str) -> None:
-        """Open the content of a model file; `name` is the file's name for messages."""
+    def __init__(self, content: bytes, name: str, *, tried: bool = False) -> None:
+        """Open the content of a model file with a name for messages; if it was not `tried` before, within limits."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -90,9 +144,11 @@ class SentencePiece(Software):
 
     kind, file = "sentencepiece", "tokenizer.model"
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, *, tried: bool = False) -> None:
         with needs_extra(f"to read {name}: "):
             import sentencepiece
+        if not tried:
+            _try(self.kind, content, name)
         with foreign(f"{name} is not a SentencePiece model"):
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
@@ -118,13 +174,14 @@ class SentencePiece(Software):
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
         with foreign("sentencepiece cannot encode the text"):
-            found = [self._processor.encode_as_offset_mapping(text.encode()) for text in texts]
+            encode = self._processor.encode_as_offset_mapping
+            found = _interruptible(lambda: [encode(text.encode()) for text in texts])
         return [(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
         with foreign("sentencepiece cannot decode the ids"):
-            return [str(self._processor.decode(list(row))) for row in ids]
+            return _interruptible(lambda: [str(self._processor.decode(list(row))) for row in ids])
 
 
 class HuggingFace(Software):
@@ -142,20 +199,22 @@ class HuggingFace(Software):
 
     kind, file = "tokenizers", "tokenizer.json"
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, *, tried: bool = False) -> None:
         with needs_extra(f"to read {name}: "):
             import tokenizers
         config = parse_json(content, Path(name)) | {"post_processor": None, "truncation": None, "padding": None}
         _check(config.get("model"), name)
         self.content = json.dumps(config, ensure_ascii=False, sort_keys=True).encode()
         self.version = f"tokenizers {tokenizers.__version__}"
+        if not tried:
+            _try(self.kind, self.content, name)
         with foreign(f"tokenizers cannot read {name}"):
             self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
-            parsed = json.loads(self._tokenizer.to_str())
+        model = config["model"] | {"type": type(self._tokenizer.model).__name__}
+        parsed = {"model": model} | {part: config.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")}
         self._tokenizer.encode_special_tokens = True
         added = self._tokenizer.get_added_tokens_decoder()
         names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
-        model = parsed["model"]
         self.unknown_id = model.get("unk_id") if model["type"] == "Unigram" else names.get(model.get("unk_token") or "")
         self.special_tokens = {token.content: i for i, token in added.items() if token.special}
         by_id = {i: string for string, i in names.items()}
@@ -175,7 +234,8 @@ class HuggingFace(Software):
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""
         with foreign("tokenizers cannot encode the text"):
-            found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+            encode = partial(self._tokenizer.encode_batch, add_special_tokens=False)
+            found = _interruptible(lambda: encode(list(texts)))
         return [
             (_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
             for text, one in zip(texts, found, strict=True)
@@ -184,7 +244,8 @@ class HuggingFace(Software):
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The texts that rows of ids decode to."""
         with foreign("tokenizers cannot decode the ids"):
-            texts: list[str] = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=False)
+            decode = partial(self._tokenizer.decode_batch, skip_special_tokens=False)
+            texts: list[str] = _interruptible(lambda: decode([list(row) for row in ids]))
         return texts
 
 

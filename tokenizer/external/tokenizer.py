@@ -177,7 +177,8 @@ class ExternalTokenizer(TokenizerLike):
         if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")
         file = path.with_name(SOFTWARE[kind].file)
-        software = SOFTWARE[kind](read_bytes(file) if content is None else content, str(file))
+        model = read_bytes(file) if content is None else content
+        software = SOFTWARE[kind](model, str(file), tried=content is not None)
         if about["software_version"] != software.version:
             raise UserError(
                 f"{path} was written with {about['software_version']}, but {software.version} is installed, which may "

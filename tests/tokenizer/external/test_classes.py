@@ -6,10 +6,11 @@ import warnings
 import pytest
 
 from tests import texts
-from tokenizer import formats, train_bpe
+from tokenizer import formats, patterns, train_bpe
+from tokenizer.external import opening
 from tokenizer.external.load import load_pretrained
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,13 @@ def test_code_of_a_folder_is_never_run(tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # the answer to the question of transformers
     load_pretrained(tmp_path)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", opening._CLASSES)
+def test_known_classes_cut_text_as_stated(kind):
+    forms, pattern = opening._CLASSES[kind]
+    parts = getattr(transformers, f"{kind}Tokenizer")()._tokenizer
+    assert tuple([] if parts.normalizer is None else [type(parts.normalizer).__name__]) == forms
+    text = "It's 1234567 o'CLOCK,\tnaïve café  日本語 🙂\r\n\n  def f(x):\n    return x**2  # I'LL go…  "
+    spans = [span for _, span in parts.pre_tokenizer.pre_tokenize_str(text)]
+    assert [text[start:end] for start, end in spans] == patterns.split(text, pattern)
