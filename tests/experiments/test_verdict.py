@@ -1,7 +1,7 @@
 import itertools
 
 from experiments.stages.comparison import Result
-from experiments.verdict import decision, decisions, detail, statements, verdict, worth_headline
+from experiments.verdict import at_scale, decision, decisions, detail, statements, verdict, worth_headline
 from lm.data.shards import TextLoss
 from lm.evaluate.deployment import Deployment
 from lm.scaling.equivalent import Equivalent
@@ -192,3 +192,8 @@ def test_a_barred_arm_has_numbers_and_no_verdict_over_compute_and_worth_is_said_
         f"yes is worth it: 3.2 % fewer bits per byte than bpe {equal}; no is not worth it instead of bpe {equal}; "
         f"undecided whether undecided is worth it {equal}; no verdict about unknown"
     )
+
+
+def test_results_at_scale_stand_beside_small_models_only():
+    assert "FLOPs" in at_scale(1e15)
+    assert at_scale(6e19) == at_scale(1e23) == ""
