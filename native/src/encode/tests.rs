@@ -1,4 +1,3 @@
-use super::rules::{effective_rules, superword_rank};
 use super::{definition::Definition, encoder::Encoder, merge, pairs};
 use super::{level2::Runs, superwords::Superwords};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
@@ -115,30 +114,6 @@ fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
         let (a, b) = (random.below(merges.len()), random.below(merges.len()));
         merges.swap(a, b);
     }
-}
-
-#[test]
-fn derivations_and_repeats_equal_plain_merging_at_any_split() {
-    let mut random = Random(11);
-    let mut dropped = 0;
-    for _ in 0..300 {
-        let letters = 2 + random.below(2);
-        let (tokens, mut merges) = random_merges(&mut random, letters, 15);
-        disturb(&mut random, &tokens, &mut merges);
-        let texts: Vec<Vec<u8>> =
-            (0..8).map(|_| (0..random.below(60)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
-        let definition = |phase1| one_pass(&tokens, &merges, phase1, "");
-        dropped += merges.len() - effective_rules(&definition(merges.len())).len();
-        for phase1 in [merges.len(), random.below(merges.len()), superword_rank(&definition(merges.len()))] {
-            let found = encode_all(&Encoder::new(definition(phase1)), &texts, 2);
-            for (text, found) in texts.iter().zip(found) {
-                let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
-                plain(&mut expected, &merges);
-                assert_eq!(found, expected, "{merges:?} {text:?}");
-            }
-        }
-    }
-    assert!(dropped > 1000);
 }
 
 /// Merges of pairs that occur in a text once the merges before them are applied; no string is produced twice.
