@@ -3,8 +3,6 @@
 - kills: a small experiment is killed at a random time; the same command then finishes with the files of an undisturbed
   run.
 - errors: the same with an error of the system (a full disk, a failing call, a limit); it is one line and exit code 2.
-- damage: a file of a finished experiment is changed; reading it is an error that names it, unless its content is equal.
-- tokenizers: a tokenizer file is changed; it loads as what other software reads, or is rejected in one line.
 - corpora: hostile text files; what is read is what Python's parsers read, and whatever is skipped is counted.
 
 A case fails if a process ends in a traceback or a panic, takes a minute more than usual, or reads something else than
@@ -35,7 +33,6 @@ import xxhash
 import zstandard
 
 from tests import changed_files
-from tests.changed_files import changed_bytes, changed_json
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tokenizer import Corpus, CorpusConfig, UserError
 
@@ -48,7 +45,6 @@ SETTINGS += ["lm.train.context_bytes=256", "runner.threads=2"]
 SECONDS = 60
 """A process may take this much longer than an undisturbed one."""
 BUG = re.compile(r"Traceback \(most recent|PanicException|panicked at|Logging error")
-TOKENIZERS = ["folder", "folder of superwords", "folder of two passes", "hf", "gpt2", "tiktoken"]
 
 FAULTS = """
 import errno, itertools, os, resource, sys
@@ -173,50 +169,6 @@ def errors(experiment: Experiment, rng: random.Random) -> str:
     return f"{kind}: {'an error, then the same' if code else 'no effect'}"
 
 
-def damage(experiment: Experiment, rng: random.Random) -> str:
-    """Change one file of the finished experiment, which may not be used; sometimes by running the experiment again."""
-    from experiments.results import Folder
-    from experiments.store.artifacts import Store
-
-    expected, _ = experiment.expected
-    artifacts = experiment.folder / "artifacts"
-    path = rng.choice(sorted(path for path in artifacts.glob("[a-z]*/**/*") if path.is_file()))
-    content = path.read_bytes()
-    structured = path.suffix == ".json" and rng.random() < 0.6
-    changed = (changed_json if structured else changed_bytes)(rng, content)
-    if changed == content:
-        return "not changed"
-    try:
-        path.write_bytes(changed)
-        name = path.relative_to(artifacts).parts[0]
-        if rng.random() < 0.03:
-            code, said = experiment.run()
-            assert code in (0, 2), said
-            assert code == 2 or hashes(artifacts).items() >= expected.items(), f"{path}: was used\n{said}"
-            assert code == 0 or name in said, f"{path}: {said}"
-            return f"run again: exit code {code}"
-        try:
-            artifact = Store(artifacts, verify="always").find(name, Folder)
-            assert artifact is not None
-            assert artifact.path
-        except UserError as error:
-            if name not in str(error):
-                raise
-            return "rejected"
-        assert path.name == "manifest.json", f"{path} was not noticed"
-        assert json.loads(changed) == json.loads(content), f"{path} was not noticed"
-        return "other white space"
-    finally:
-        path.write_bytes(content)
-
-
-def tokenizers(_: Experiment, rng: random.Random) -> str:
-    """Change a file of a tokenizer and load it; see `changed_files.case`."""
-    kind = rng.choice(TOKENIZERS)
-    with tempfile.TemporaryDirectory() as folder:
-        return f"{kind}: {changed_files.case(rng, kind, Path(folder))}"
-
-
 LINES = [
     b'{"text": "a"}',
     '{"text": "caf\u00e9 \u2028 x", "n": NaN}'.encode(),
@@ -311,7 +263,7 @@ def read(path: Path, on_error: str) -> tuple[list[str], int] | str:
 
 
 CAMPAIGNS: dict[str, Callable[[Experiment, random.Random], str]] = {
-    campaign.__name__: campaign for campaign in (kills, errors, damage, tokenizers, corpora)
+    campaign.__name__: campaign for campaign in (kills, errors, corpora)
 }
 
 
