@@ -76,6 +76,9 @@ def base(clone: Path) -> None:
     ids = Tokenizer.load(Path("saved")).encode(TEXT)
     assert tokenizer.decode(ids) == TEXT
     assert len(ids) < len(TEXT)
+    reference = importlib.import_module("tokenizer.reference")
+    merges = reference.train_incremental(reference.count_pretokens([TEXT], tokenizer.pattern.regex), 13)
+    assert [merge[:2] for merge in merges] == tokenizer.merges
     Path("text.txt").write_bytes((clone / "LICENSE").read_bytes())
     Path("paragraphs.txt").write_bytes((clone / "docs/decisions.md").read_bytes())
     with gzip.open("text.jsonl.gz", "wt", encoding="utf-8") as file:

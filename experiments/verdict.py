@@ -293,14 +293,14 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def statements(gap: Gap) -> list[str]:
-    """Sentences about an arm over compute: the verdict at the budgets, the trend, crossings, and their limits."""
+    """Sentences about an arm over compute: the verdict at the budgets, the trend, and their limits."""
     sentences = [_at_budgets(gap)]
     if gap.barred:
         return sentences
     if gap.slope is not None:
-        sentences += [_trend(gap), _crossings(gap)]
+        sentences.append(_trend(gap))
     else:
-        sentences.append("one budget: neither a trend nor a crossing can be seen")
+        sentences.append("one budget: no trend can be seen")
     if gap.n_seeds < FEWEST_SEEDS:
         runs = "one run" if gap.n_seeds == 1 else f"{gap.n_seeds} runs"
         sentences.append(f"{runs} per arm: this is about these models, and names no better tokenizer")
@@ -377,28 +377,6 @@ def _trend(gap: Gap) -> str:
     verb = ("rises", "falls") if len(signs) > 1 else ("grows", "shrinks")
     up = direction > 0 if len(signs) > 1 else (direction > 0) == signs.pop()
     return f"the gap {verb[0] if up else verb[1]} with compute ({numbers})"
-
-
-def _crossings(gap: Gap) -> str:
-    inside = f"{flops_text(gap.flops[0])} to {flops_text(gap.flops[-1])} FLOPs"
-    if not gap.crossings:
-        return f"the measured curves do not cross inside {inside}"
-    if gap.too_few or gap.n_seeds < FEWEST_SEEDS:
-        places = _listed([f"near {flops_text(crossing.flops)}" for crossing in gap.crossings])
-        return (
-            f"inside the measured {inside} the means cross {places} FLOPs; no crossing is claimed from so little data"
-        )
-    parts = []
-    for flops, low, high in gap.crossings:
-        where = "which is within the uncertainty"
-        if low is not None and high is not None:
-            where = f"between {flops_text(low)} and {flops_text(high)}"
-        elif high is not None:
-            where = f"below {flops_text(high)}, if at all"
-        elif low is not None:
-            where = f"above {flops_text(low)}, if at all"
-        parts.append(f"near {flops_text(flops)} FLOPs ({where})")
-    return f"inside the measured {inside} the curves cross {' and '.join(parts)}"
 
 
 def _range_of(values: Sequence[float]) -> str:

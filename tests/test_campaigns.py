@@ -44,7 +44,7 @@ def test_hostile_corpora_are_read_or_rejected():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("campaign", [campaigns.kills, campaigns.errors, campaigns.damage])
+@pytest.mark.parametrize("campaign", [campaigns.kills, campaigns.errors])
 def test_campaigns_on_an_experiment_find_nothing(campaign, tmp_path):
     experiment = campaigns.Experiment(tmp_path)
     for number in range(1 if campaign is campaigns.kills else 3):

@@ -13,29 +13,27 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from experiments.benchmarks import harness
 from experiments.benchmarks.harness import Job
-from experiments.cli.arguments import size, whole
+from experiments.cli.arguments import whole
 from experiments.cli.console import console
 from superbpe import train_superbpe
-from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
-from tokenizer.formats import HF_FILE, write
+from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.formats import HF_FILE
 
 HF, OURS = "tokenizers", "ours"
-PEERS = ("fastokens", "gigatoken", "tiktoken")
+PEERS = ("fastokens", "gigatoken")
 RECIPES = {"gpt2": ("gpt2", 32_000), "llama3": ("llama3", 100_000), "plain": ("superbpe", 50_000)}
 """Pattern and size of the tokenizers that are trained; `superwords` is `plain` with a fifth of superwords."""
 TOKENIZERS = (*RECIPES, "superwords")
 CALLS = ("batch", "each")
 
 
-def collect(options: argparse.Namespace) -> tuple[list[str], dict[str, Path]]:
-    """Return documents to train on, and a text file with other documents of each kind, in the cache."""
+def collect(options: argparse.Namespace, work: Path) -> tuple[list[str], dict[str, Path]]:
+    """Return documents to train on, and a text file with other documents of each kind, in the folder `work`."""
     training: list[str] = []
     encoded: dict[str, list[str]] = defaultdict(list)
     for path in (str(path) for path, _ in harness.corpus(options.paths, options.field, None).files):
@@ -47,28 +45,23 @@ def collect(options: argparse.Namespace) -> tuple[list[str], dict[str, Path]]:
                 (training if trains else encoded[kind]).append(text)
                 sizes[trains] += len(text.encode())
 
-    def write_texts(folder: Path) -> None:
-        for kind, texts in encoded.items():
-            (folder / f"{kind}.txt").write_text(harness.SEPARATOR.join(texts), encoding="utf-8", newline="")
-
-    folder = harness.cached(options.cache, "kinds", encoded, write_texts)
-    return training, {kind: folder / f"{kind}.txt" for kind in encoded}
+    files = {kind: work / f"{kind}.txt" for kind in encoded}
+    for kind, texts in encoded.items():
+        files[kind].write_text(harness.SEPARATOR.join(texts), encoding="utf-8", newline="")
+    return training, files
 
 
-def folder_of(name: str, training: list[str], options: argparse.Namespace) -> Path:
-    """Return the folder of a tokenizer, and train one of `TOKENIZERS` on the text if its folder does not exist."""
+def folder_of(name: str, training: list[str], options: argparse.Namespace, work: Path) -> Path:
+    """Return the folder of a tokenizer; one of `TOKENIZERS` is trained on the text first."""
     if name not in TOKENIZERS:
         return Path(name)
     pattern, usual = RECIPES["plain" if name == "superwords" else name]
     n = options.vocab_size or usual
-
-    def write_tokenizer(folder: Path) -> None:
-        tokenizer = train_bpe(count_pretokens(training, pattern), n)
-        if name == "superwords":
-            tokenizer = train_superbpe(tokenizer, training, vocab_size=n, transition=0.8, rules="uw-2025")
-        tokenizer.save(folder)
-
-    return harness.cached(options.cache, "tokenizer", [training, name, n], write_tokenizer)
+    tokenizer = train_bpe(count_pretokens(training, pattern), n)
+    if name == "superwords":
+        tokenizer = train_superbpe(tokenizer, training, vocab_size=n, transition=0.8, rules="uw-2025")
+    tokenizer.save(work / name)
+    return work / name
 
 
 def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> list[Job]:
@@ -79,20 +72,16 @@ def beside_peers(folder: Path, text: Path, options: argparse.Namespace) -> list[
     """
     if not (folder / HF_FILE).is_file():
         raise UserError(f"{folder} has no {HF_FILE}, which the other encoders read; use a one-pass tokenizer")
-    with tempfile.TemporaryDirectory() as work:
-        ranks = Path(work) / "ranks.tiktoken"
-        with suppress(UserError):  # tiktoken then rejects the tokenizer
-            write(Tokenizer.load(folder), ranks, "tiktoken")
-        arguments = {"folder": str(folder), "json": str(folder / HF_FILE), "ranks": str(ranks), "text": str(text)}
-        arguments |= {"separator": harness.SEPARATOR, "cores": options.cores}
-        jobs = []
-        for call in CALLS:
-            for encoder in (OURS, *options.peers):
-                python = Path(sys.executable) if encoder == OURS else options.python
-                jobs.append(Job(f"{encoder}, {call}", f"encode {encoder}", arguments | {"call": call}, python))
-        expected = Job(f"{HF}, batch", f"encode {HF}", arguments | {"call": "batch"})
-        expected.run()  # once, because it is slow, and only for its ids
-        harness.in_turn(jobs, options.rounds)
+    arguments = {"folder": str(folder), "json": str(folder / HF_FILE), "text": str(text)}
+    arguments |= {"separator": harness.SEPARATOR, "cores": options.cores}
+    jobs = []
+    for call in CALLS:
+        for encoder in (OURS, *options.peers):
+            python = Path(sys.executable) if encoder == OURS else options.python
+            jobs.append(Job(f"{encoder}, {call}", f"encode {encoder}", arguments | {"call": call}, python))
+    expected = Job(f"{HF}, batch", f"encode {HF}", arguments | {"call": "batch"})
+    expected.run()  # once, because it is slow, and only for its ids
+    harness.in_turn(jobs, options.rounds)
     for job in jobs:
         differ = sum(one != other for one, other in zip_longest(expected.lines, job.lines))
         if differ and not job.refused:
@@ -114,27 +103,20 @@ def ratio(jobs: Sequence[Job], call: str) -> str:
     return f"{ours:.0f} / {fastest:.0f} {best} {ours / fastest:.2f}"
 
 
-def by_kind(options: argparse.Namespace) -> bool:
+def by_kind(options: argparse.Namespace, work: Path) -> bool:
     """Print a table for each tokenizer; return whether our ids equal HF's."""
-    training, texts = collect(options)
-    if options.degenerate_bytes:
-        texts |= harness.degenerate(options.cache, options.degenerate_bytes)
+    training, texts = collect(options, work)
     equal = True
     for name in options.tokenizers:
-        folder, rows = folder_of(name, training, options), []
+        folder, rows = folder_of(name, training, options, work), []
         reasons: dict[str, str] = {}
         for kind, text in texts.items():
             jobs = beside_peers(folder, text, options)
             reasons |= {f"{job.name.partition(',')[0]}, {kind}": job.refused for job in jobs if job.refused}
             row = {"": kind, "MB": f"{text.stat().st_size / 1e6:.1f}"}
             rows.append(row | {call: ratio(jobs, call) for call in CALLS})
-        harness.print_table(
-            f"Encoding, {name}",
-            rows,
-            f"MB per CPU second on {options.cores} core(s), new text: ours / the fastest other encoder with HF's ids, "
-            "ratio; batch: one call for all documents; each: one call per document; the fastest of "
-            f"{options.rounds} rounds",
-        )
+        caption = "MB per CPU second, fastest round: ours / the fastest other encoder with HF's ids, ratio"
+        harness.print_table(f"Encoding, {name}, {options.cores} core(s)", rows, caption)
         for job, reason in reasons.items():
             console.print(f"{job}: {reason.splitlines()[0]}", markup=False)
         equal &= not any(job.startswith(OURS) for job in reasons)
@@ -151,11 +133,9 @@ def main(argv: list[str]) -> int:
     )
     options.add_argument("--vocab-size", type=whole(), help="size of trained ones (default: the recipe's)")
     options.add_argument("--cores", type=whole(), default=1, help="(default 1)")
-    options.add_argument(
-        "--degenerate-bytes", type=size, metavar="SIZE", help="size of text constructed to be slow (none)"
-    )
-    arguments: Any = harness.parse_peers(options, argv)
-    return 0 if by_kind(arguments) else 1
+    arguments = harness.parse_peers(options, argv)
+    with tempfile.TemporaryDirectory() as work:
+        return 0 if by_kind(arguments, Path(work)) else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """One job in a process of its own: `python jobs.py JOB ARGUMENTS`, prints its measurements as a JSON object.
 
 It runs in the peers' environment and in ours, so it imports only the standard library before a job imports its library.
-Imports, loading and a short warm-up text are not measured. The result is written to a file after the measurement:
-merges, one per line as `left right` in hexadecimal, or a digest of the ids of each document.
+Imports, loading and a short warm-up text are not measured. `lines` has the result, spelled after the measurement:
+merges as `left right` in hexadecimal, or a digest of the ids of each document.
 """
 
 # ruff: noqa: PTH123 (pathlib would add to what counts as the bare interpreter)
@@ -71,8 +71,7 @@ def train_ours(arguments: Arguments) -> Call:
         counted = time.perf_counter()
         trained = train_bpe(counts, arguments["vocab_size"], special_tokens=())
         ended = time.perf_counter()
-        facts.update(bytes=counts.n_bytes, distinct=counts.n_distinct)
-        facts.update(counting=counted - started, merging=ended - counted)
+        facts.update(bytes=counts.n_bytes, counting=counted - started, merging=ended - counted)
         if arguments["rules"] is not None:
             trained = train_superbpe(
                 trained,
@@ -89,11 +88,7 @@ def train_ours(arguments: Arguments) -> Call:
 
 
 def train_gigabpe(arguments: Arguments) -> Call:
-    """Reads plain text itself, line by line.
-
-    It divides its threads between scanning and counting. Twice as many threads as cores were faster than its default
-    (1.5 to 1.7 s against 1.7 to 2.4 s, 94 MB, two cores).
-    """
+    """Reads plain text itself, line by line. Twice as many threads as cores are faster than its default."""
     library: Any = importlib.import_module("gigabpe")
     settings = {"vocab_size": arguments["vocab_size"], "pretokenizer": "bytelevel", "special_tokens": []}
     settings["threads"] = 2 * (os.cpu_count() or 1)
@@ -163,21 +158,6 @@ def encoder_gigatoken(arguments: Arguments) -> Encoder:
     return loaded.encode, lambda texts: loaded.encode_batch(texts, parallel=parallel), _arrays
 
 
-def encoder_tiktoken(arguments: Arguments) -> Encoder:
-    """Loads our ranks, and the pattern from the file beside them."""
-    library: Any = importlib.import_module("tiktoken")
-    with open(arguments["ranks"] + ".json", encoding="utf-8") as file:
-        pattern = json.load(file)["pat_str"]
-    ranks = importlib.import_module("tiktoken.load").load_tiktoken_bpe(arguments["ranks"])
-    loaded = library.Encoding("benchmark", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    threads = arguments["cores"]
-    return (
-        loaded.encode_ordinary,
-        lambda texts: loaded.encode_ordinary_batch(texts, num_threads=threads),
-        lambda rows: rows,
-    )
-
-
 def encoder_tokenizers(arguments: Arguments) -> Encoder:
     """HF: its ids are the reference."""
     library: Any = importlib.import_module("tokenizers")
@@ -233,27 +213,21 @@ JOBS: dict[str, Callable[[Arguments], Call]] = {
     "encode ours": partial(encode, encoder_ours),
     "encode fastokens": partial(encode, encoder_fastokens),
     "encode gigatoken": partial(encode, encoder_gigatoken),
-    "encode tiktoken": partial(encode, encoder_tiktoken),
     "encode tokenizers": partial(encode, encoder_tokenizers),
 }
 
 
 def measure(name: str, arguments: Arguments) -> dict[str, Any]:
-    """Run a job, write its result to `arguments["out"]`, and return the measurements."""
+    """Run a job; return its measurements and its result."""
     bare = memory_mb("VmRSS")
     work, lines, facts = JOBS[name](arguments)
     usage, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     result = work()
     seconds, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
-    facts |= {
-        "seconds": seconds,
-        "CPU s": used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime,
-        "peak MB": (peak := memory_mb("VmHWM")),
-        "above bare": peak - bare,
-    }
-    with open(arguments["out"], "w", encoding="ascii") as file:
-        file.writelines(f"{line}\n" for line in lines(result))
-    return facts
+    peak = memory_mb("VmHWM")
+    cpu = used.ru_utime - usage.ru_utime + used.ru_stime - usage.ru_stime
+    facts |= {"seconds": seconds, "CPU s": cpu, "peak MB": peak, "above bare": peak - bare}
+    return facts | {"lines": list(lines(result))}
 
 
 def main() -> None:
@@ -270,7 +244,7 @@ def main() -> None:
     except BaseException as error:  # an encoder's error, including a panic in Rust, is shown below the table
         if not name.startswith("encode"):
             raise
-        facts = {"refused": str(error) or type(error).__name__}
+        facts = {"refused": str(error) or type(error).__name__, "lines": []}
     json.dump(facts, answer)
     answer.close()
 

@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster. Ray schedules them, and repeats those whose worker died.
 
-Added here: a task whose result exists is not run again, and a task that runs without progress is ended, so that Ray
-repeats it. A task may wait for a worker as long as it takes; a line says if no machine is large enough.
+Added here: a task whose result exists is not run again, and a task that runs without progress is ended and submitted
+again. A task may wait for a worker as long as it takes; a line says if no machine is large enough.
 
 Results and signs of life of running tasks are files in a folder that all machines see. A result is a record,
 `NAME-HASH.json`, and the file of arrays that the record lists with its checksum.
@@ -15,10 +15,9 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,12 +151,10 @@ def as_progress(beat: Beat) -> Progress:
 
 
 class Sign(NamedTuple):
-    """Sign of life of a running task: its attempt, Ray node, machine, process, bytes of text done, and Unix time."""
+    """Sign of life of a running task: its attempt, machine, bytes of text done, and Unix time."""
 
     attempt: int
-    node: str
     host: str
-    pid: int
     done: int
     time: float
 
@@ -173,12 +170,9 @@ class _Beat:
     """Writes signs of life of a task; they may fail, because the work does not depend on them."""
 
     def __init__(self, task: Task, folder: Path) -> None:
-        import ray
-
-        node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
         before = Sign.last(task, folder)
         attempt, done = (before.attempt + 1, before.done) if before is not None else (1, 0)
-        self._sign = Sign(attempt, node, socket.gethostname(), os.getpid(), done, 0.0)
+        self._sign = Sign(attempt, socket.gethostname(), done, 0.0)
         self._path, self._due = task.file(folder, "beat"), 0.0
         self(0)
 
@@ -349,6 +343,7 @@ class _Run:
         self.waiting = deque(task for task in tasks if task not in self.results)
         self.submitted: dict[Any, Task] = {}
         self.signs: dict[Task, tuple[Sign, float]] = {}  # the last one, and when it was read
+        self.silent: Counter[Task] = Counter()  # how often each was ended
         self.looked = time.monotonic()
         self.execute = self.ray.remote(num_cpus=cluster.threads, num_gpus=gpus, max_retries=RETRIES)(execute)
         self.work = self.ray.put(work) if self.waiting else None
@@ -368,7 +363,7 @@ class _Run:
         most = max(2, slots * 3 // 2)
         while self.waiting and len(self.submitted) < most:
             task = self.waiting.popleft()
-            task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command
+            task.file(self.folder, "beat").unlink(missing_ok=True)  # of an earlier command, or a task that was ended
             self.submitted[self.execute.remote(self.work, task, self.folder)] = task
 
     def step(self) -> None:
@@ -380,8 +375,9 @@ class _Run:
             self.results[task] = self._result(ref, task)
         if time.monotonic() - self.looked > BEAT_SECONDS:
             self.looked = time.monotonic()
-            for task in self.submitted.values():
-                self._listen(task)
+            for ref, task in list(self.submitted.items()):
+                if self._listen(task):
+                    self._end(ref, task)
 
     def _result(self, ref: Any, task: Task) -> Result:
         errors = self.ray.exceptions
@@ -396,47 +392,45 @@ class _Run:
                 "runner.memory_mb, or raise runner.threads"
             ) from None
 
-    def _listen(self, task: Task) -> None:
-        """Read the last sign of life of a task: report a new attempt, and end one that has been silent."""
+    def _listen(self, task: Task) -> bool:
+        """Read the last sign of life of a task, and report a new attempt; return whether it is silent for too long."""
         sign, now, limit = Sign.last(task, self.folder), time.monotonic(), self.cluster.timeout
         before, heard = self.signs.get(task, (None, now))
         if sign is None:
-            return
+            return False
         if sign != before:
             if sign.attempt > (before.attempt if before is not None else 1):
                 _logger.warning("task %s lost its worker; attempt %d runs on %s", task.name, sign.attempt, sign.host)
             self.signs[task] = sign, now
-        elif limit is not None and now - heard > limit:
-            self.signs[task] = sign, now
-            if self._kill(sign):
-                why = f"it showed no progress for runner.timeout_s={limit:g} seconds"
-                _logger.warning("task %s on %s was ended: %s", task.name, sign.host, why)
+            return False
+        return limit is not None and now - heard > limit
 
-    def _kill(self, sign: Sign) -> bool:
-        """End a worker on its machine. Cancelling its task would not free the cores of a process that is stopped."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    def _end(self, ref: Any, task: Task) -> None:
+        """End a silent task, and put it in the queue again."""
+        if not self._cancel(ref):
+            return  # it has just ended
+        del self.submitted[ref]
+        silence = f"it showed no progress for runner.timeout_s={self.cluster.timeout:g} seconds"
+        _logger.warning("task %s on %s was ended: %s", task.name, self.signs[task][0].host, silence)
+        self.silent[task] += 1
+        if self.silent[task] > RETRIES:
+            raise UserError(
+                f"task {task.name} was ended {self.silent[task]} times: {silence}; raise it, or set it to null"
+            )
+        self.waiting.appendleft(task)
 
-        with suppress(self.ray.exceptions.RayError, ValueError):  # the machine is gone
-            there = NodeAffinitySchedulingStrategy(sign.node, soft=False)
-            kill = self.ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(kill_worker)
-            return bool(self.ray.get(kill.remote(sign.pid), timeout=60))
-        return False
+    def _cancel(self, ref: Any) -> bool:
+        """End a task; return False if it has ended by itself."""
+        # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives
+        # (Ray 2.60: "Tried to complete task that was not pending").
+        if self.ray.wait([ref], timeout=0)[0]:
+            return False
+        self.ray.cancel(ref, force=True)
+        return True
 
     def cancel(self) -> None:
         """End all tasks that run."""
         for ref in self.submitted:
-            # Ray aborts this process if it is asked to cancel a task at the moment at which its result arrives
-            # (Ray 2.60: "Tried to complete task that was not pending").
             with suppress(Exception):  # the cluster may be gone
-                if not self.ray.wait([ref], timeout=0)[0]:
-                    self.ray.cancel(ref, force=True)
+                self._cancel(ref)
         self.submitted.clear()
-
-
-def kill_worker(pid: int) -> bool:
-    """Kill a process of this machine if it is a worker of Ray."""
-    listed = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    if not listed.stdout.startswith("ray::"):
-        return False
-    os.kill(pid, signal.SIGKILL)
-    return True

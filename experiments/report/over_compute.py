@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
 from lm.scaling.measured import read_points
-from lm.scaling.points import Average, HeldOut, Points
+from lm.scaling.points import HeldOut, Points
 from lm.scaling.pricing import Study
 from lm.train.config import TrainConfig, trained_steps
 from tokenizer.durable import write_json, write_whole
-from tokenizer.errors import UserError, check_choice
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,12 +66,10 @@ class Assumptions(NamedTuple):
 
     Attributes:
         deployment: The model that will be deployed.
-        average: Average over sources (micro or macro).
         shares: Shares of sources that are set by hand.
     """
 
     deployment: Deployment
-    average: Average = "micro"
     shares: Mapping[str, float] | None = None
 
 
@@ -124,7 +122,7 @@ def study(
         )
 
     sizes, sources, cluster = _units(evaluations[0][0].only(eligibility.documents))
-    heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=cluster)
+    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=cluster)
     measured = [points(arm, barred) for arm, barred in zip(arms, eligibility.reasons, strict=True)]
     compared = Study(measured, heldout, tolerance, confidence)
     priced = "" if equal_at is None else "The budgets are FLOPs of training the model that will be deployed."
@@ -165,28 +163,26 @@ def _stored(rungs: Sequence[ComparisonRecord], store: Store) -> list[ArmRuns]:
 
 
 def assumptions(settings: Sequence[str]) -> Assumptions:
-    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `average=macro`, `shares.SOURCE=0.4`.
+    """Read settings: `deployment=NAME`, `deployment.KEY=VALUE`, `shares.SOURCE=0.4`.
 
     Raises:
         UserError: If a key or a value is wrong.
     """
-    average, shares, deployment = "micro", {}, []
+    shares: dict[str, float] = {}
+    deployment: list[str] = []
     for text in settings:
         key, equals, value = _divided(text)
         group, _, name = key.partition(".")
-        if not equals or group not in ("deployment", "average", "shares"):
-            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE, average=macro or shares.SOURCE=0.4")
+        if not equals or group not in ("deployment", "shares"):
+            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE or shares.SOURCE=0.4")
         if group == "deployment":
             deployment.append(text)
-        elif group == "average":
-            check_choice("average", value, get_args(Average))
-            average = value
         else:
             try:
                 shares[name] = float(value)
             except ValueError:
                 raise UserError(f"{text}: the share of a source is a number between 0 and 1") from None
-    return Assumptions(load(deployment).deployment, cast("Average", average), shares)
+    return Assumptions(load(deployment).deployment, shares)
 
 
 def deployment_of(run: Record) -> Deployment:
@@ -245,7 +241,7 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     """
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
-    heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=SOURCE)
+    heldout = HeldOut.of(sizes, sources, fixed=chosen.shares, cluster=SOURCE)
     compared = Study(arms, heldout, tolerance or _TOLERANCE, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 
@@ -332,7 +328,6 @@ def describe(
         "run": run,
         "reference": reference,
         "deployment": dataclasses.asdict(chosen.deployment),
-        "average": chosen.average,
         "shares": dict(study.heldout.shares),
         "confidence": study.confidence,
         "note": note,

@@ -1,4 +1,4 @@
-"""Differences of arms to the reference over training compute: gaps with intervals, their slope, and crossings."""
+"""Differences of arms to the reference over training compute: gaps with intervals, and their slope."""
 
 from __future__ import annotations
 
@@ -48,20 +48,6 @@ class Slope(NamedTuple):
         return 0 if self.interval is None else _sign(self.interval)
 
 
-class Crossing(NamedTuple):
-    """A budget between measured ones at which the sign of the gap changes.
-
-    Attributes:
-        flops: Where the line between the measured gaps is 0.
-        low: The nearest smaller budget at which the interval excludes 0; None if there is none.
-        high: The nearest larger budget at which the interval excludes 0; None if there is none.
-    """
-
-    flops: float
-    low: float | None
-    high: float | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Gap(Difference):
     """Difference of an arm to the reference, in percent of the reference's bits per byte; negative is better.
@@ -74,7 +60,6 @@ class Gap(Difference):
         intervals: Interval of each; None with too few documents (or sources).
         signs: For each budget, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_arms`.
         slope: Slope over the budgets, at the level `confidence`; None with a single one.
-        crossings: Changes of sign between budgets.
     """
 
     arm: str
@@ -84,7 +69,6 @@ class Gap(Difference):
     intervals: tuple[Interval, ...] | None
     signs: tuple[int, ...]
     slope: Slope | None
-    crossings: tuple[Crossing, ...]
 
     @property
     def decided(self) -> bool:
@@ -192,7 +176,6 @@ def _gap(
         cluster=cluster,
         barred=barred,
         slope=_slope(estimates[n], reference.flops, percent, confidence) if n > 1 else None,
-        crossings=_crossings(reference.flops, percent, () if barred else intervals),
         needed=last.needed(max(100 * DETECTABLE, abs(percent[-1])), level) if intervals else None,
         pooled=pooled if arm.name in pooled and last.seed_degrees >= len(arm.seeds) else (),
     )
@@ -223,18 +206,3 @@ def _slope(slope: Ratio, flops: Sequence[float], percent: Sequence[float], confi
     _, covariance = np.polyfit(np.log(flops), percent, 1, cov=True)
     half = t_quantile(confidence, n - 2) * math.sqrt(covariance[0, 0])
     return Slope(points, (points - half, points + half), scatter=True)
-
-
-def _crossings(flops: Sequence[float], percent: Sequence[float], intervals: Sequence[Interval]) -> tuple[Crossing, ...]:
-    """Changes of sign between neighbours, linear in ln FLOPs in between; gaps of exactly 0 are skipped."""
-    signs = [_sign(interval) for interval in intervals] or [0] * len(flops)
-    crossings = []
-    for i, j in itertools.pairwise([i for i, value in enumerate(percent) if value]):
-        if percent[i] * percent[j] > 0:
-            continue
-        share = percent[i] / (percent[i] - percent[j])
-        where = math.exp((1 - share) * math.log(flops[i]) + share * math.log(flops[j]))
-        low = next((float(flops[k]) for k in range(i, -1, -1) if signs[k]), None)
-        high = next((float(flops[k]) for k in range(j, len(signs)) if signs[k]), None)
-        crossings.append(Crossing(where, low, high))
-    return tuple(crossings)

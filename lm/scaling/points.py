@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.evaluate.bits_per_byte import Grouping
-
-Average = Literal["micro", "macro"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +71,6 @@ class HeldOut:
         document_bytes: NDArray[np.int64],
         sources: Grouping,
         *,
-        average: Average = "micro",
         fixed: Mapping[str, float] | None = None,
         cluster: str = "document",
     ) -> HeldOut:
@@ -82,9 +79,7 @@ class HeldOut:
         Args:
             document_bytes: int64[n_documents].
             sources: Source of each document.
-            average: `micro`: in proportion to the bytes of each source, as if all documents were one text; `macro`: the
-                same share for every source that has text.
-            fixed: Shares that are set by hand. The other sources divide the rest as `average` says.
+            fixed: Shares that are set by hand. The other sources divide the rest in proportion to their bytes.
             cluster: Unit of sampling.
 
         Raises:
@@ -94,8 +89,7 @@ class HeldOut:
         fixed = dict(fixed or {})
         if unknown := sorted(set(fixed) - {name for name, size in zip(sources.names, sizes, strict=True) if size}):
             raise UserError(f"no held-out text is from {listed(unknown)}; the sources are {listed(sources.names)}")
-        base = sizes if average == "micro" else (sizes > 0).astype(float)
-        rest = {name: float(share) for name, share in zip(sources.names, base, strict=True) if name not in fixed}
+        rest = {name: float(size) for name, size in zip(sources.names, sizes, strict=True) if name not in fixed}
         left, total = 1 - sum(fixed.values()), sum(rest.values())
         if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
             raise UserError(

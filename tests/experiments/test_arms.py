@@ -95,6 +95,12 @@ def test_a_tokenizer_that_was_trained_on_the_held_out_text_is_rejected(tiny, cor
     assert re.search(r"arms\.mine has a token of (\d+) bytes \(id .*; add eval\.context_bytes=\1\b", short)
 
 
+def test_two_equal_arms_are_noticed(tiny, capsys):
+    twins = ["arms=[bpe,superbpe,twin]", "arms.twin.recipe=bpe"]
+    assert run("train_bpe", [*tiny, *twins]) == 0
+    assert "bpe and twin are the same tokenizer" in capsys.readouterr().out
+
+
 def test_cfg_job_shows_every_arm(tiny):
     command = [sys.executable, "-m", "experiments", "pipeline", "--cfg", "job", *tiny]
     command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]

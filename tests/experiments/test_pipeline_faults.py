@@ -48,8 +48,14 @@ def test_the_split_is_part_of_what_is_compared(tmp_path):
     check_heldout("a", arm, models)
     with pytest.raises(UserError, match="held-out text may have been trained on"):
         check_heldout("b", arm, models)
-    with pytest.raises(UserError, match="heldout"):
-        check_heldout("a", arm._replace(heldout=training), models)
+    heldout, other = arm.heldout, made("count", "b", "train")
+    wrong = [{"heldout": training}, {"heldout": made("shards", "b", "heldout")}, {"training": heldout}]
+    wrong += [{"arm": SimpleNamespace(reading=[*tokenizer.reading, read])} for read in (heldout, other)]
+    for changes in wrong:
+        with pytest.raises(UserError, match="held-out text may have been trained on"):
+            check_heldout("a", arm._replace(**changes), models)
+    with pytest.raises(UserError, match="trained on other shards"):
+        check_heldout("a", arm, [store.make(Folder, "lm", config={}, inputs={"shards": "x"}, build=lambda _: Folder())])
 
 
 @pytest.mark.parametrize("stage", ["count", "train_bpe", "shard", "train_lm"])

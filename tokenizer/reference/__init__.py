@@ -2,6 +2,7 @@
 
 - `text`: the held-out split; cutting text into pretokens by special strings, units and the pattern; counting them.
 - `naive`: training by its definition.
+- `incremental`: the same merges from counts that are kept up to date, for real text.
 - `encoding`: one-pass encoding, and two-pass encoding: phase-1 merges, then phase-2 merges.
 """
 
@@ -14,6 +15,7 @@ from tokenizer.reference.encoding import (
     open_runs,
     ranks_of,
 )
+from tokenizer.reference.incremental import train_incremental, train_words_incremental
 from tokenizer.reference.naive import (
     Accept,
     Merge,

@@ -1,4 +1,3 @@
-use super::rules::{effective_rules, superword_rank};
 use super::{definition::Definition, encoder::Encoder, merge, pairs};
 use super::{level2::Runs, superwords::Superwords};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
@@ -115,30 +114,6 @@ fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
         let (a, b) = (random.below(merges.len()), random.below(merges.len()));
         merges.swap(a, b);
     }
-}
-
-#[test]
-fn derivations_and_repeats_equal_plain_merging_at_any_split() {
-    let mut random = Random(11);
-    let mut dropped = 0;
-    for _ in 0..300 {
-        let letters = 2 + random.below(2);
-        let (tokens, mut merges) = random_merges(&mut random, letters, 15);
-        disturb(&mut random, &tokens, &mut merges);
-        let texts: Vec<Vec<u8>> =
-            (0..8).map(|_| (0..random.below(60)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
-        let definition = |phase1| one_pass(&tokens, &merges, phase1, "");
-        dropped += merges.len() - effective_rules(&definition(merges.len())).len();
-        for phase1 in [merges.len(), random.below(merges.len()), superword_rank(&definition(merges.len()))] {
-            let found = encode_all(&Encoder::new(definition(phase1)), &texts, 2);
-            for (text, found) in texts.iter().zip(found) {
-                let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
-                plain(&mut expected, &merges);
-                assert_eq!(found, expected, "{merges:?} {text:?}");
-            }
-        }
-    }
-    assert!(dropped > 1000);
 }
 
 /// Merges of pairs that occur in a text once the merges before them are applied; no string is produced twice.
@@ -258,107 +233,6 @@ fn runs_of_any_length_equal_plain_merging() {
         plain(&mut expected, &merges);
         superwords.apply(&ids, &mut Runs::default(), &mut found);
         assert_eq!(found, expected, "case {case}: {merges:?} on {ids:?}");
-    }
-}
-
-#[test]
-fn whole_pieces_become_tokens_before_any_merge() {
-    let mut random = Random(12);
-    let mut tables = 0;
-    for _ in 0..200 {
-        let (tokens, mut merges) = random_merges(&mut random, 3, 15);
-        for _ in 0..4 {
-            merges.remove(random.below(merges.len())); // its product stays a token
-        }
-        for _ in 0..random.below(4) {
-            let (a, b) = (random.below(merges.len()), random.below(merges.len()));
-            merges.swap(a, b);
-        }
-        let texts: Vec<Vec<u8>> =
-            (0..10).map(|_| (0..random.below(40)).map(|_| 97 + random.below(4) as u8).collect()).collect();
-        let definition = one_pass(&tokens, &merges, random.below(merges.len() + 1), "d");
-        let ids: Vec<u32> = (0..tokens.len() as u32).collect();
-        let encoder = Encoder::new(definition).ignoring_merges(&ids);
-        tables += usize::from(encoder.level1.has_whole_tokens());
-        for (id, n) in encoder.tokens_in_tokens().into_iter().enumerate() {
-            let mut own: Vec<u32> = tokens.get(id as u32).iter().map(|&byte| byte as u32).collect();
-            plain(&mut own, &merges);
-            assert_eq!(n as usize, own.len()); // by merges alone
-        }
-        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts, 2)) {
-            let mut expected = Vec::new();
-            for piece in text.split_inclusive(|&byte| byte == b'd') {
-                for piece in piece.strip_suffix(b"d").map_or(vec![piece], |gap| vec![gap, b"d"]) {
-                    let mut merged: Vec<u32> = piece.iter().map(|&byte| byte as u32).collect();
-                    plain(&mut merged, &merges);
-                    match ids.iter().find(|&&id| !piece.is_empty() && tokens.get(id) == piece) {
-                        Some(&id) => expected.push(id),
-                        None => expected.append(&mut merged),
-                    }
-                }
-            }
-            assert_eq!(found, expected);
-        }
-    }
-    assert!(tables > 100);
-}
-
-#[test]
-fn two_pass_keeps_both_fences() {
-    let mut random = Random(5);
-    for case in 0..600 {
-        let (tokens, mut merges) = random_merges(&mut random, 3, 25);
-        let phase1 = 8 + random.below(10);
-        // The parts of a merge need not exist in that phase, nor be made by only one merge.
-        match case % 3 {
-            0 => disturb(&mut random, &tokens, &mut merges),
-            1 => (0..3).for_each(|_| merges.swap(random.below(phase1), random.below(25))),
-            _ => {}
-        }
-        let pattern = Scanner::new("a+").unwrap();
-        let fence = Scanner::new("bc").unwrap();
-        let text: Vec<u8> = (0..40).map(|_| 97 + random.below(3) as u8).collect();
-
-        // Phase 1 inside the pattern's pieces; then runs between closed seams.
-        let (mut ids, mut ends) = (Vec::new(), Vec::new());
-        pattern
-            .pieces(&text, |start, end| {
-                let mut piece: Vec<u32> = text[start..end].iter().map(|&b| b as u32).collect();
-                plain(&mut piece, &merges[..phase1]);
-                ids.extend(piece);
-            })
-            .unwrap();
-        let mut at = 0;
-        for &id in &ids {
-            at += tokens.get(id).len();
-            ends.push(at);
-        }
-        let mut boundaries = Vec::new();
-        fence.pieces(&text, |_, end| boundaries.push(end)).unwrap();
-        let mut expected: Vec<u32> = Vec::new();
-        let mut run: Vec<u32> = Vec::new();
-        for (i, &id) in ids.iter().enumerate() {
-            let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] };
-            let inside = |i: usize| boundaries.iter().any(|&b| start(i) < b && b < ends[i]);
-            if i > 0 && (boundaries.contains(&start(i)) || inside(i - 1) || inside(i)) {
-                plain(&mut run, &merges[phase1..]);
-                expected.append(&mut run);
-            }
-            run.push(id);
-        }
-        plain(&mut run, &merges[phase1..]);
-        expected.append(&mut run);
-
-        let encoder = Encoder::new(Definition {
-            tokens,
-            byte_ids: byte_ids(),
-            merges,
-            phase1,
-            scanner: pattern,
-            second_pass_fence: Some(fence),
-            eligible: None,
-        });
-        assert_eq!(encode_all(&encoder, &[&text], 1), [expected]);
     }
 }
 

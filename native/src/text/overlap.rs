@@ -254,31 +254,3 @@ fn mixed(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch(texts: &[&str]) -> Batch {
-        texts.iter().collect()
-    }
-
-    #[test]
-    fn marks_of_parts_add_up() {
-        let measured = ["a b c d e", "x y z", "p q r s"];
-        let parts = [["c d e f", "b"], ["x y z", "a b c"], ["q", "q r s"]];
-        let of = |texts: &[&str]| {
-            let mut overlap = Overlap::new(3);
-            overlap.add(&batch(&measured)).unwrap();
-            overlap.scan(&batch(texts), 1);
-            overlap
-        };
-        let mut all = Overlap::new(3);
-        all.add(&batch(&measured)).unwrap();
-        parts.iter().for_each(|part| all.mark(&of(part).marks()).unwrap());
-        assert_eq!(all.marks(), of(&parts.concat()).marks());
-        let found: Vec<_> = all.found().iter().map(|found| (found.shared, found.whole)).collect();
-        assert_eq!(found, [(5, false), (3, true), (3, false)]);
-        assert!(all.mark(&[0; 5]).is_err());
-    }
-}

@@ -9,5 +9,3 @@ pub mod options;
 pub mod phase2;
 mod replace;
 pub mod report;
-#[cfg(test)]
-pub(crate) mod tests;

@@ -49,13 +49,9 @@ def test_plain_text_is_the_same_by_lines_and_by_documents(tmp_path):
     found = documents.read_text(encoding="utf-8").split(harness.SEPARATOR)
     assert found == ["one\n two\n", "ends with a line feed\n", "\n\nlow lowest\n", "naïve 🙂\n"]
     assert lines.read_text(encoding="utf-8") == "".join(found)
-    written = lines.stat().st_mtime_ns
-    assert harness.plain_text(corpus, tmp_path) == (lines, documents)
-    assert lines.stat().st_mtime_ns == written
     path.write_text(json.dumps({"text": f"before{harness.SEPARATOR}after"}))
     with pytest.raises(UserError, match="remove those documents"):
-        harness.plain_text(harness.corpus([str(path)], "text", None), tmp_path / "none")
-    assert not list(tmp_path.glob("none/text-*"))
+        harness.plain_text(harness.corpus([str(path)], "text", None), tmp_path)
 
 
 def test_peak_memory_is_of_the_process_alone():
@@ -67,9 +63,7 @@ def test_peak_memory_is_of_the_process_alone():
     assert 5 < float(child.stdout) < 100  # ru_maxrss would hand down its parent's
 
 
-def test_a_failing_job_reports_the_reason_and_a_missing_environment_the_remedy(tmp_path):
+def test_a_failing_job_reports_the_reason():
     with pytest.raises(RuntimeError, match=r"(?s)the job broken ended with exit code 1.*KeyError"):
         harness.Job("broken", "train tokenizers", {}).run()
-    with pytest.raises(UserError, match=r"use --peers none, or make it with: python -m venv .*tiktoken==0\.14\.0"):
-        harness.environment(tmp_path / "venv")
     assert jobs.digest([1, 2]) == jobs.digest(bytes([1, 0, 0, 0, 2, 0, 0, 0]))

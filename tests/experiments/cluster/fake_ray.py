@@ -14,10 +14,6 @@ class WorkerCrashedError(Exception):
     """A worker died more often than Ray repeats its task."""
 
 
-class KilledError(Exception):
-    """Raised by a task in place of the death of its worker."""
-
-
 class FakeRay:
     """`faults[name]` are what happens to the attempts of a task, one after the other: "lost", or seconds to wait."""
 
@@ -31,9 +27,6 @@ class FakeRay:
         self.names = {}
         self.stop = threading.Event()
         self.exceptions = SimpleNamespace(RayError=WorkerCrashedError, RayTaskError=ZeroDivisionError)
-
-    def is_initialized(self):
-        return True
 
     def cluster_resources(self):
         return self.resources
@@ -52,9 +45,8 @@ class FakeRay:
         def decorated(function):
             def submit(*arguments):
                 future = self.pool.submit(self._run, function, arguments, max_retries)
-                if len(arguments) > 1:
-                    self.submitted.append(arguments[1].name)
-                    self.names[future] = arguments[1].name
+                self.submitted.append(arguments[1].name)
+                self.names[future] = arguments[1].name
                 return future
 
             return SimpleNamespace(remote=submit)
@@ -62,8 +54,6 @@ class FakeRay:
         return decorated
 
     def _run(self, function, arguments, retries):
-        if len(arguments) == 1:
-            return function(*arguments)
         name = arguments[1].name
         for _ in range(retries + 1):
             self.attempts[name] += 1
@@ -73,10 +63,7 @@ class FakeRay:
                 tasks._Beat(*arguments[1:])
                 continue
             self.stop.wait(fault)
-            try:
-                return function(*self.sent(arguments))
-            except KilledError:
-                continue
+            return function(*self.sent(arguments))
         raise WorkerCrashedError("its worker died")
 
     def wait(self, futures, num_returns=1, timeout=None):

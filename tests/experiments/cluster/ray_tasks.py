@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 
 from tokenizer.errors import UserError
 
@@ -16,10 +17,12 @@ def _first(folder, number):
     return True
 
 
-def stop_once(folder, number, beat):
-    """Stop the process in the first attempt of the first two tasks."""
-    if number < 2 and _first(folder, number):
-        os.kill(os.getpid(), signal.SIGSTOP)
+def hang_once(folder, number, beat):
+    """Hang in the first attempt of the first two tasks, deaf to exceptions."""
+    hangs = number < 2 and _first(folder, number)
+    while hangs:
+        with suppress(BaseException):
+            time.sleep(600)
     yield from ()
     return number
 

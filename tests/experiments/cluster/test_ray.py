@@ -128,13 +128,12 @@ def test_killed_workers_change_nothing(runner, tmp_path, monkeypatch):
             assert files_by_artifact(tmp_path / "ray") == files_by_artifact(tmp_path / "artifacts")
 
 
-def test_a_worker_that_is_stopped_is_ended_and_its_core_is_free_again(runner, tmp_path, caplog):
-    """There are two cores; both of the first tasks are stopped."""
+def test_a_worker_that_hangs_is_ended_and_its_core_is_free_again(runner, tmp_path, caplog):
+    """There are two cores; both of the first tasks hang."""
     cluster = connect(replace(runner, timeout_s=5.0))
-    found = cluster.run(partial(ray_tasks.stop_once, tmp_path), [Task(f"part-{i}", [i], i) for i in range(4)], tmp_path)
+    found = cluster.run(partial(ray_tasks.hang_once, tmp_path), [Task(f"part-{i}", [i], i) for i in range(4)], tmp_path)
     assert [result.value for result in found] == [0, 1, 2, 3]
     assert "was ended: it showed no progress for runner.timeout_s=5 seconds" in caplog.text
-    assert "lost its worker; attempt 2 runs on" in caplog.text
 
 
 def test_errors_of_tasks_reach_the_user(runner, tmp_path, monkeypatch):

@@ -2,13 +2,14 @@
 
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from experiments.cluster import tasks
 from experiments.cluster.tasks import RETRIES, Result, Task
-from tests.experiments.cluster.fake_ray import FakeRay, KilledError, cluster_of
+from tests.experiments.cluster.fake_ray import FakeRay, cluster_of
 from tokenizer.errors import UserError
 
 
@@ -120,23 +121,29 @@ def test_the_bytes_of_finished_and_running_tasks_are_reported(tmp_path):
 
 
 def test_a_silent_task_is_ended_and_a_waiting_one_is_not(tmp_path, monkeypatch, caplog):
-    killed = threading.Event()
+    monkeypatch.setattr(tasks, "BEAT_SECONDS", 0.1)
+    started, stop = Counter(), threading.Event()
 
     def silent(number, beat):
-        if number == 0 and not killed.is_set():
-            killed.wait(20)
-            raise KilledError
+        started[number] += 1
+        if number == 0 and started[0] < 3:
+            stop.wait(20)
         yield from ()
         return {"number": number}
 
-    monkeypatch.setattr(tasks._Run, "_kill", lambda *_: killed.set() or True)
-    ray = FakeRay(part_1=[1.5])
+    ray = FakeRay(slots=4, part_1=[1.5])
     found = list(cluster_of(ray, timeout_s=0.5).run(silent, numbered(2), tmp_path))
     assert [result.value["number"] for result in found] == [0, 1]
-    assert "task part-0 on " in caplog.text
+    assert ray.cancelled == ["part-0"] * 2
+    assert caplog.text.count("task part-0 on ") == 2
     assert "was ended: it showed no progress for runner.timeout_s=0.5 seconds" in caplog.text
     assert "task part-1 on" not in caplog.text
-    assert ray.attempts == {"part-0": 2, "part-1": 1}
+    assert ray.attempts == {"part-0": 3, "part-1": 1}
+    monkeypatch.setattr(tasks, "RETRIES", 0)
+    started.clear()
+    with pytest.raises(UserError, match=r"part-0 was ended 1 times: .*runner\.timeout_s=0\.5 .* set it to null"):
+        list(cluster_of(FakeRay(), timeout_s=0.5).run(silent, numbered(2), tmp_path / "always"))
+    stop.set()
 
 
 def test_that_no_machine_is_large_enough_is_said(tmp_path, caplog):

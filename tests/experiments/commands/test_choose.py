@@ -1,6 +1,7 @@
 """`superbpe choose`: the grid, its prices, the finalists and the command that compares them."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -254,3 +255,13 @@ def test_no_slow_package_is_needed(text, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_saving_counts_beyond_what_other_training_text_would_change():
+    """Two standard deviations of the logarithms of the quarters' costs, and at least half a per cent."""
+    costs = np.exp([0.01, -0.01, 0.01, -0.01])
+    assert margin(costs) == pytest.approx(2 * 0.01 * math.sqrt(4 / 3))
+    assert margin([5.0] * 4) == 0.005
+    row = {"name": "a", "recipe": "bpe", "superwords": 0, "vocab_size": 500, "lossy": False}
+    priced = [row | {"relative": 0.96, "relative_low": 0.95, "relative_high": 0.97}]
+    assert [list(finalists(priced, "ref", least)) for least in (0.029, 0.031)] == [["ref", "a"], ["ref"]]

@@ -10,8 +10,15 @@ from experiments.cli.compose import load
 from experiments.runs import Run, list_runs
 from experiments.stages import plan
 from experiments.stages.plan import Amounts
+from lm.data.sharding import write_shards
+from lm.data.shards import Shards
+from lm.evaluate.deployment import Deployment, training_flops
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import run_until as run
+from tests.lm import tiny as tiny_lm
+from tests.lm.train.runs import CONFIG, MODEL
+from tests.lm.train.runs import run as train_run
+from tokenizer import Batch
 from tokenizer.errors import UserError
 
 STEPS = {
@@ -106,6 +113,20 @@ def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch, entry):
 def test_a_budget_in_flops_is_not_limited_by_train_bytes():
     words = ["lm.train.warmup_steps=1000", "budget.train_bytes=81920", "budget.train_flops=1e19"]
     assert load(words).budget.rungs() == [10**19]
+
+
+@pytest.mark.parametrize("context_tokens", [None, 20])
+def test_the_amounts_of_a_step_are_those_of_a_training_run(tmp_path, context_tokens):
+    tokenizer = tiny_lm.words()
+    write_shards(tmp_path / "shards", tokenizer, [Batch.from_texts(["the end of the line " * i for i in range(1, 60)])])
+    shards = Shards.open(tmp_path / "shards", tokenizer)
+    config = dataclasses.replace(CONFIG, train_bytes=40 * 256, context_tokens=context_tokens)
+    amounts = plan.measure(MODEL, config, SimpleNamespace(open_training=lambda: shards))
+    summary, _ = train_run(shards, tmp_path / "run", config)
+    for name in ("bytes", "tokens", "flops"):
+        assert getattr(amounts, name) == pytest.approx(getattr(summary, name) / summary.steps, rel=0.02), name
+    deployed = training_flops(Deployment(), vocab_size=shards.vocab_size, tokens=amounts.tokens, n_bytes=amounts.bytes)
+    assert amounts.deployed_flops == deployed
 
 
 def test_runs_of_equal_bytes_read_the_same_bytes(tiny, tmp_path):

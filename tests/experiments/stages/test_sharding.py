@@ -1,7 +1,14 @@
-"""The sharding stage on a small corpus: its identity."""
+"""The sharding stage on a small corpus: its identity, and its facts."""
 
+from experiments.results import ShardsFolder
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifests, names_by_stage
+
+
+def test_bytes_per_token_leave_out_separators(tiny, tmp_path):
+    run_stages("shard", [*tiny, "arms=[bpe,bytes]"], tmp_path / "outputs")
+    contents = [each["contents"] for each in manifests(tmp_path, "shards") if each["contents"]["vocab_size"] == 257]
+    assert [ShardsFolder(**each).bytes_per_token for each in contents] == [1.0] * 2
 
 
 def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny, tmp_path):

@@ -65,7 +65,9 @@ def test_rows_depend_on_the_seed_and_the_step_alone(shards):
     expected = {step: rows.spans(step).tolist() for step in steps}
     for step in sorted(steps):
         assert again.spans(step).tolist() == expected[step]
-    assert make(shards, seed=4).spans(0).tolist() != expected[0]
+    # The order of rows depends on the seed, not only the text in them.
+    firsts = [make(shards, context_tokens=25, seed=seed).spans(0)[:, 0].tolist() for seed in (3, 4)]
+    assert firsts[0] != firsts[1]
     in_order = make(shards, shuffle=False)
     assert in_order.spans(0)[:, 0].tolist() == sorted(in_order.spans(0)[:, 0].tolist())
 

@@ -24,6 +24,18 @@ def test_the_pooled_variance_by_hand():
     assert pooled_variance(values[:2]) == (pytest.approx(float(pair.seed_variance)), pair.seed_degrees)
 
 
+def test_pooling_never_replaces_a_larger_variance_of_its_own():
+    """Seeds of the third arm vary by 3, those of the others by 0.1."""
+    seeds = np.array([[0.1, -0.1, 0.0], [0.0, 0.1, -0.1], [3.0, 0.0, -3.0]])
+    pairs = {(0, i): Ratio.of(row[:, None], np.ones(1)) for i, row in enumerate(seeds, 1)}
+    pooled = pool(pairs, [True] * 4)
+    variance, degrees = pooled_variance(np.stack([np.zeros(3), *seeds]))
+    assert {ratio.seed_degrees for ratio in pooled.values()} == {degrees}
+    assert pooled[0, 1].seed_variance == pooled[0, 2].seed_variance == variance
+    assert pooled[0, 3].seed_variance == pairs[0, 3].seed_variance > variance
+    assert pool(pairs, [True, True, False, False]) == pairs
+
+
 def test_equal_sizes_give_the_interval_of_the_mean():
     """Student's t from the tables: 2.570582 for 5 degrees of freedom, 4.302653 for 2."""
     values = np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])  # not skewed; variance 0.8

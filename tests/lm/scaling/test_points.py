@@ -24,12 +24,9 @@ def average(**options):
 def test_averages_over_sources_by_hand():
     code, web = 600 / 300, 800 / 700
     assert average() == pytest.approx(1400 / 1000)
-    assert average(average="macro") == pytest.approx((code + web) / 2)
     assert average(fixed={"code": 0.4}) == pytest.approx(0.4 * code + 0.6 * web)
     assert average(fixed={"code": 1}) == pytest.approx(code)
     assert HeldOut.of(SIZES, SOURCES, fixed={"code": 0.4, "web": 0.6}).shares == {"code": 0.4, "web": 0.6, "empty": 0}
-    macro = HeldOut.of(SIZES, SOURCES, average="macro", fixed={"web": 0.2})
-    assert macro.shares == {"code": 0.8, "web": 0.2, "empty": 0}
 
 
 @pytest.mark.parametrize(

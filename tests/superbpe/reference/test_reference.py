@@ -5,11 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks.ladder import TRAINERS, train_words
 from superbpe import Rules
 from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
 from tokenizer import patterns
-from tokenizer.reference import byte_alphabet, count_pretokens, encode, encode_two_pass, merge_by_rank, replace_pair
+from tokenizer.reference import (
+    byte_alphabet,
+    count_pretokens,
+    encode,
+    encode_two_pass,
+    merge_by_rank,
+    replace_pair,
+    train_incremental,
+    train_words_incremental,
+)
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 FENCE = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
@@ -148,15 +156,14 @@ rule_sets = st.builds(
 @given(texts, rule_sets, st.integers(0, 8))
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
-    phase1 = [merge[:2] for merge in TRAINERS["lazy-heap"](count_pretokens(documents, GPT2), n_phase1)]
+    phase1 = [merge[:2] for merge in train_incremental(count_pretokens(documents, GPT2), n_phase1)]
     cut = training_pieces(documents, phase1, GPT2, rules)
     assert sum(n * len(b"".join(piece)) for piece, n in cut.items()) == sum(len(d.encode()) for d in documents)
     existing = [left + right for left, right in phase1]
     learned = train(cut, 12, rules, "lowest-ids", existing)
     assert all(is_allowed(left + right, rules) for left, right, _ in learned)
     assert [count for *_, count in learned] == sorted((count for *_, count in learned), reverse=True)
-    assert learned == train_words(
-        "lazy-heap",
+    assert learned == train_words_incremental(
         cut,
         12,
         tokens=[*byte_alphabet(), *existing],

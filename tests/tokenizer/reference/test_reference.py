@@ -1,31 +1,57 @@
 from collections import Counter
-from functools import partial
 from pydoc_data.topics import topics
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks import ladder
 from tests.parity.peers import hf_model, hf_trained
 from tests.properties import examples
-from tests.tokenizer.train.small import pairs
+from tests.tokenizer.train.small import pairs, train_native
 from tokenizer import Batch, _native, reference
 from tokenizer.definition import unprintable
 from tokenizer.reference import TIE_BREAKS, byte_alphabet, count_pretokens, encode, encode_two_pass, replace_pair, split
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Processes take long to start: the parallel rung has tests of its own, in ladder/test_rungs.py.
-LADDER = [name for name in ladder.EXACT if name != "parallel"]
-TRAINERS = {"reference": reference.train_naive, **{name: ladder.TRAINERS[name] for name in LADDER}}
-train_fast = TRAINERS["lazy-heap"]
-WORD_TRAINERS = {"reference": reference.train_words} | {
-    name: partial(ladder.train_words, name) for name in LADDER if name != "native"
+TRAINERS = {
+    "reference": reference.train_naive,
+    "incremental": reference.train_incremental,
+    "native": train_native,
 }
+WORD_TRAINERS = {"reference": reference.train_words, "incremental": reference.train_words_incremental}
 every_trainer = pytest.mark.parametrize("train", TRAINERS.values(), ids=TRAINERS)
 # English and code that every Python carries, and what it lacks.
 RARE = "日本語 日本 äöü ääää aaaaaaaa 12,345.67\u2028\u2003\U0001f98a\U0001f98a"
 TEXT = topics["class"] + topics["execmodel"] + RARE
+
+
+# Worked examples of three documents: Production BPE, the CS336 trainer, and The BPE Algorithm, fully worked.
+LOW_NEWER, LOW_LOWER = {b"low": 5, b"lower": 2, b"newer": 6}, {b"low": 3, b"lower": 2}
+WORKED = {b"I work": 2, b"I worked": 1, b"he ": 2, b"works": 1, b"worked": 1}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "tie_break", "expected"),
+    [
+        (LOW_NEWER, "lexicographic-smallest", "e r 8, w er 8, l o 7, e wer 6"),
+        (LOW_LOWER, "lexicographic-greatest", "o w 5, l ow 5, low e 2, lowe r 2"),
+        (WORKED, "lexicographic-smallest", "o r 5, or k 5, w ork 5, _ work 3"),
+    ],
+)
+@every_trainer
+def test_worked_examples(train, corpus, tie_break, expected):
+    shown = [f"{left.decode()}|{right.decode()}|{n}" for left, right, n in train(corpus, 4, tie_break=tie_break)]
+    assert ", ".join(shown).replace(" ", "_").replace("|", " ").replace(",_", ", ") == expected
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_of_real_text(tie_break):
+    counts = count_pretokens([TEXT], GPT2)
+    options = {"min_count": 40, "max_token_bytes": 3, "special_tokens": ["th"], "tie_break": tie_break}
+    for n, chosen in ((60, {"tie_break": tie_break}), (500, options)):
+        expected = reference.train_naive(counts, n, **chosen)
+        assert reference.train_incremental(counts, n, **chosen) == train_native(counts, n, **chosen) == expected
+    assert 0 < len(expected) < 500
 
 
 # Counting, ties, vetoes.
@@ -152,7 +178,7 @@ options = st.fixed_dictionaries(
         "tie_break": st.sampled_from(TIE_BREAKS),
         "min_count": st.integers(0, 3),
         "max_token_bytes": st.sampled_from([None, 2, 3]),
-        "special_tokens": st.sampled_from([(), ("ab",), ("a", "ba")]),
+        "special_tokens": st.sampled_from([(), ("ab",), ("aa", "ba")]),
     }
 )
 
@@ -179,7 +205,7 @@ token_words = st.dictionaries(
     tie_break=st.sampled_from(TIE_BREAKS),
     forbidden=st.sampled_from([b"aa", b"b a", b"?"]),
 )
-def test_all_rungs_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
+def test_both_trainers_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
     learned = [
         train(
             words,
@@ -197,7 +223,7 @@ def test_all_rungs_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
 @given(corpora, options)
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_encoding_repeats_what_training_did(counts, options):
-    merges = [(left, right) for left, right, _ in train_fast(counts, 40, **options)]
+    merges = [(left, right) for left, right, _ in reference.train_incremental(counts, 40, **options)]
     for pretoken in counts:
         trained = tuple(bytes([byte]) for byte in pretoken)
         for merge in merges:
@@ -223,7 +249,7 @@ def test_lowest_ids_is_the_tie_break_of_hf_tokenizers(pattern):
     pytest.importorskip("tokenizers")
     hf = hf_trained([TEXT], pattern, 400)
     theirs = [tuple(map(unprintable, merge)) for merge in hf_model(hf)["merges"]]
-    ours = train_fast(count_pretokens([TEXT], pattern), len(theirs))
+    ours = reference.train_incremental(count_pretokens([TEXT], pattern), len(theirs))
     assert len(theirs) == 400
     assert pairs(ours) == theirs
     for text in (TEXT, "catatonic  hat's 1234\n\n äääöö 日日本 aaaaaaa", "thethethe the  the"):

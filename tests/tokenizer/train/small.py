@@ -1,9 +1,11 @@
 """Small corpora for trainings."""
 
+import warnings
+
 import numpy as np
 from hypothesis import strategies as st
 
-from tokenizer import PretokenCounts, patterns
+from tokenizer import PretokenCounts, patterns, train_bpe
 
 
 def counts_of(pretokens):
@@ -19,6 +21,16 @@ def counts_of(pretokens):
         n_bytes=sum(len(key) * count for key, count in pretokens.items()),
         n_documents=1,
     )
+
+
+def train_native(counts, n_merges, *, special_tokens=(), **options):
+    """Merges of the Rust core with their counts, with the arguments of the reference."""
+    found, vocab_size = [], 256 + n_merges + len(special_tokens)
+    with warnings.catch_warnings(action="ignore"):
+        tokenizer = train_bpe(
+            counts_of(counts), vocab_size, special_tokens=special_tokens, on_counts=found.extend, **options
+        )
+    return [(*pair, int(count)) for pair, count in zip(tokenizer.merges, found, strict=True)]
 
 
 def pairs(merges):

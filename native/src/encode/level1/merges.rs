@@ -98,11 +98,6 @@ impl Level1 {
         self.whole_tokens = ids.iter().map(|&id| (definition.tokens.get(id).into(), id)).collect();
     }
 
-    #[cfg(test)]
-    pub(in crate::encode) fn has_whole_tokens(&self) -> bool {
-        !self.whole_tokens.is_empty()
-    }
-
     /// The packed token of an id.
     #[inline(always)]
     pub(in crate::encode) fn pack(&self, id: u32) -> u32 {

@@ -60,17 +60,3 @@ fn merges_are_recovered_by_the_lowest_rank() {
     }
     assert!(several > 10, "{several}");
 }
-
-#[test]
-fn merges_of_long_tokens_are_recovered_in_time() {
-    // Doubled runs, a run of parts that all differ, and a token that no merge produces.
-    let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    (1..=21).for_each(|n| tokens.push(vec![b'a'; 1 << n]));
-    (2..400).for_each(|n| tokens.push([&b"b"[..], &vec![b'c'; n - 1]].concat()));
-    let mut random = Random(31);
-    tokens.push((0..1 << 20).map(|_| 97 + random.below(26) as u8).collect());
-    let recovered = recover_merges(&tokens);
-    assert_eq!(recovered[276], Some((275, 275)));
-    assert_eq!(recovered[277 + 397], Some((277 + 396, b'c' as u32)));
-    assert_eq!(recovered.last(), Some(&None));
-}
