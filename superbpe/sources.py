@@ -5,13 +5,15 @@ Training reads the text several times, so a text that can be read only once is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from tokenizer import _native
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.seen import Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
@@ -92,20 +94,40 @@ class Selection:
             yield normalized if self.share >= 1.0 else keep.apply(normalized)[0]
 
 
-def opened(text: Text | Source | Sequence[Source], *, field: str = "text") -> Sequence[Source]:
+def opened(
+    text: Text | Source | Sequence[Source], *, field: str = "text", recorder: Recorder | None = None
+) -> Sequence[Source]:
     """The sources for `train_superbpe`, whose `batches` are functions that return batches from the start on each call.
 
     Args:
         text: one text, or sources.
         field: field that holds the text of rows and of records in files.
+        recorder: records the text when it is read for the first time.
     """
-    return [replace(source, batches=_rereadable(source.batches, field)) for source in sources_of(text)]
+    recorder = recorder or Recorder()
+    return [replace(source, batches=_Rereadable(source.batches, field, recorder)) for source in sources_of(text)]
 
 
-def _rereadable(text: Text, field: str) -> Callable[[], Iterator[_native.Batch]]:
-    """A function that returns the batches of a text from the start on each call. An iterator is read into memory."""
-    if not isinstance(text, Iterator):
-        return partial(texts.batches, text, field=field)
+class _Rereadable:
+    """Returns the batches of a text from the start on each call. An iterator is read into memory."""
+
+    def __init__(self, text: Text, field: str, recorder: Recorder) -> None:
+        self.text, self.field, self.recorder, self.is_first = text, field, recorder, True
+        if isinstance(text, Iterator):
+            self.text = _in_memory(text, field)
+
+    def __call__(self) -> Iterator[_native.Batch]:
+        if not self.is_first:
+            return texts.batches(self.text, field=self.field)
+        self.is_first = False
+        return map(self.recorder.add, texts.batches(self.text, field=self.field, read=self._opened))
+
+    def _opened(self, corpus: Corpus) -> Iterator[_native.Batch]:
+        self.recorder.opened(corpus)
+        return corpus.batches()
+
+
+def _in_memory(text: Iterator[Any], field: str) -> list[_native.Batch]:
     batches, n_bytes = [], 0
     for batch in texts.batches(text, field=field):
         batches.append(batch)
@@ -115,7 +137,7 @@ def _rereadable(text: Text, field: str) -> Callable[[], Iterator[_native.Batch]]
                 f"the text is an iterator, which is kept in memory, and has more than {MOST_BYTES >> 30} GiB: pass a "
                 "function that returns it from the start on each call, or a Corpus of files"
             )
-    return partial(texts.batches, batches)
+    return batches
 
 
 def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:

@@ -16,6 +16,7 @@ from superbpe.search import Found, Search
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
+from tokenizer.corpus.seen import KEY, Recorder, joined
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import LONGEST_TOKEN
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
@@ -99,11 +100,9 @@ def train_superbpe(
         memory_bytes=memory_bytes,
         progress=progress,
     )
-    normalizer = tokenizer if tokenizer.preparation.forms else None
-    if isinstance(text, Runner):
-        result = search.run(text, normalizer, threshold)
-    else:
-        result = search.run(Local(opened(text, field=field)), normalizer, threshold)
+    normalizer, recorder = tokenizer if tokenizer.preparation.forms else None, Recorder()
+    runner = text if isinstance(text, Runner) else Local(opened(text, field=field, recorder=recorder))
+    result = search.run(runner, normalizer, threshold)
     missing = start.n_merges - result.n_kept - len(result.superwords.counts)
     if missing:
         warnings.warn(
@@ -117,7 +116,9 @@ def train_superbpe(
     if on_counts is not None:
         on_counts(result.superwords.counts)
     about = {"from": tokenizer.sha256, **_about(start, result), "seconds": round(time.perf_counter() - started, 3)}
-    return start.result(result.n_kept, result.superwords, start.tokenizer.provenance | {"phase2": about})
+    # Other machines do not record what they read.
+    read = joined([tokenizer.provenance.get(KEY), None if isinstance(text, Runner) else recorder.read()])
+    return start.result(result.n_kept, result.superwords, start.tokenizer.provenance | {"phase2": about, KEY: read})
 
 
 def _about(start: Start, result: Found) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from experiments.verdict import at_scale, decisions, statements, worth_headline
 from lm.bits import bits
-from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping
+from lm.evaluate.bits_per_byte import SOURCE, Evaluation, Grouping, sampling_units
 from lm.evaluate.comparison import eligible
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.deployment import training_flops
@@ -140,7 +140,8 @@ def _units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
         return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32)), cluster
     if cluster == SOURCE:
         return sizes, Grouping(sources.names, np.arange(len(sizes), dtype=np.int32)), cluster
-    return sizes, sources, cluster
+    first = np.unique(sampling_units(evaluation.document_hashes, None), return_index=True)[1]
+    return sizes, Grouping(sources.names, sources.index[first]), cluster
 
 
 def _seed_seconds(arm: ArmRuns) -> float:
