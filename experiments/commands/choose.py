@@ -37,7 +37,6 @@ from experiments.fertility.grid import Cell, Trainer, grid
 from experiments.fertility.tallies import read, tally, text_of
 from experiments.report import choose_page as page
 from experiments.report.figures import to_csv
-from experiments.stages.make_tokenizers import MOST_SEEN
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from superbpe import PRESETS
@@ -131,7 +130,7 @@ def run(arguments: argparse.Namespace) -> None:
                 for name, loaded in existing.items()
             }
         for name, answer in answers.items():
-            if answer.files or answer.seen.sum() > MOST_SEEN * answer.looked_up:
+            if answer.saw_much:
                 raise UserError(
                     f"--against {answer.sentence(name)}, so it would seem too good for this text; give text that it "
                     "has not seen, or leave it out"
@@ -214,7 +213,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Progress | None) -> Corpus:
-    """The documents to choose by, as a file that `fertility` can measure too; an existing one is used if it is whole."""
+    """The documents to choose by, as a file that `fertility` can measure too; a whole one is used."""
     record, done = path.with_suffix(".json"), dict[str, Any]()
     with suppress(OSError, UserError):  # there is none, or it is damaged
         done = read_sealed(record)
@@ -230,14 +229,15 @@ def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Prog
         with replacing(path) as file:
             for source, text in documents_by_origin(corpus, "heldout"):
                 data = text.encode()
-                if (digest_of_text := hashlib.sha256(data).digest()) not in tested:
+                hashed = hashlib.sha256(data).digest()
+                if hashed not in tested:
                     file.write(json.dumps({"text": text, "source": source}).encode() + b"\n")
-                    kept.add(digest_of_text)
+                    kept.add(hashed)
                 tick(n_bytes := n_bytes + len(data))
         if len(kept) < measures.LEAST_DOCUMENTS:
             raise UserError(
-                f"only {len(kept)} different documents are held out to choose by, and at least {measures.LEAST_DOCUMENTS} are "
-                "required; use more documents (a .txt file is one, unless --separator splits it) or a larger --heldout"
+                f"only {len(kept)} different documents are held out to choose by, and at least "
+                f"{measures.LEAST_DOCUMENTS} are required; use more documents (a .txt file is one, unless --separator splits it) or a larger --heldout"
             )
         write_sealed(record, {**split, "checksum": checksum(path)})
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))

@@ -16,8 +16,6 @@ from lm.evaluate.significance import Ratio, family_level
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from experiments.fertility.tallies import Documents, Tally
 
 MARGIN = 0.005

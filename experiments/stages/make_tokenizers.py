@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
 
 
-MOST_SEEN = 0.01
-"""Largest share of the held-out documents that an existing tokenizer may have been trained on."""
-
-
 def check_files(arms: Sequence[Arm]) -> None:
     """Raise a UserError, before any work, if a tokenizer that is a file does not exist."""
     for arm in arms:
@@ -128,9 +124,7 @@ def _bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact)
 
 
-def _existing(
-    context: Context, arm: Arm, text: Text, documents: Artifact[HeldoutDocuments] | None
-) -> ArmTokenizer:
+def _existing(context: Context, arm: Arm, text: Text, documents: Artifact[HeldoutDocuments] | None) -> ArmTokenizer:
     """Load the tokenizer of an arm. Documents are separated by its own end of text, or by the arm's."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
@@ -158,12 +152,12 @@ def _existing(
 def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Artifact[HeldoutDocuments]) -> None:
     """Raise a UserError if this run would score text on which the tokenizer was trained, or by which it was chosen.
 
-    A few held-out documents (`MOST_SEEN`) often occur in training text too; that is said, as for the run's own.
+    A few held-out documents often occur in training text too; that is said.
     """
     provenance = getattr(tokenizer, "provenance", {})
     answer = saw(provenance.get(KEY), heldout.hashes(documents), text.corpus)
     said = f"arms.{arm.name}: {answer.sentence(str(arm.source))}"
-    if answer.files or answer.seen.sum() > MOST_SEEN * answer.looked_up:
+    if answer.saw_much:
         raise UserError(
             f"{said} that this run holds out, so its score would be too good; name text that no tokenizer has seen "
             f"with corpus.heldout_paths=[FILE,...], or let this run train it: arms.{arm.name}.recipe=bpe or superbpe "

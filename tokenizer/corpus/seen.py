@@ -30,6 +30,8 @@ MOST = 2_000_000
 """Number of hashes that are kept. Of more documents, those whose hash begins with enough zero bits are kept."""
 LEAST = 20
 """Fewest documents that must be looked up to say that training did not see them, if not all hashes were kept."""
+MOST_SEEN = 0.01
+"""Share of the documents above which they are no fair test; some documents are in most texts."""
 _HOW = (
     *("format", "field", "separator", "dataset", "dataset_config", "dataset_split", "on_invalid_utf8", "on_error"),
     *("max_bytes", "sample", "heldout_fraction", "heldout_salt", "heldout_near_duplicates"),
@@ -144,6 +146,11 @@ class Answer(NamedTuple):
             return f"{listed(self.files)}, which it read in another way"
         return f"{self.seen.sum():,} of the {self.looked_up:,} documents" if self.seen.any() else ""
 
+    @property
+    def saw_much(self) -> bool:
+        """Whether training saw so much that the documents are no fair test."""
+        return bool(self.files) or self.seen.sum() > MOST_SEEN * self.looked_up
+
     def sentence(self, name: str) -> str:
         """One of the three answers about the tokenizer of this name."""
         if self.saw:
@@ -190,7 +197,9 @@ def _read_otherwise(texts: Sequence[Any], files: Sequence[tuple[File, str]], con
     for text in texts:
         how = {name: text["how"][name] for name in ("format", "field", "separator") if name in text["how"]}
         trained = CorpusConfig(**how)
-        there: list[tuple[File, str]] = [(file, trained.format or form) for file, form in files if str(file) in text["places"]]
+        there: list[tuple[File, str]] = [
+            (file, trained.format or form) for file, form in files if str(file) in text["places"]
+        ]
         for place in text["places"]:
             with suppress(OSError, UserError):  # moved or deleted: hashes find its documents
                 there += [] if is_remote(place) else text_files.find([place], trained.format)
