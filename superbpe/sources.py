@@ -5,10 +5,9 @@ Training reads the text several times, so a text that can be read only once is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from tokenizer import _native
 from tokenizer.corpus import texts
@@ -94,42 +93,23 @@ class Selection:
             yield normalized if self.share >= 1.0 else keep.apply(normalized)[0]
 
 
-def opened(
-    text: Text | Source | Sequence[Source], *, field: str = "text", recorder: Recorder | None = None
-) -> Sequence[Source]:
+def opened(text: Text | Source | Sequence[Source], recorder: Recorder, *, field: str = "text") -> Sequence[Source]:
     """The sources for `train_superbpe`, whose `batches` are functions that return batches from the start on each call.
 
     Args:
         text: one text, or sources.
+        recorder: records what is read.
         field: field that holds the text of rows and of records in files.
-        recorder: records the text when it is read for the first time.
     """
-    recorder = recorder or Recorder()
-    return [replace(source, batches=_Rereadable(source.batches, field, recorder)) for source in sources_of(text)]
+    return [replace(source, batches=_rereadable(source.batches, recorder, field)) for source in sources_of(text)]
 
 
-class _Rereadable:
-    """Returns the batches of a text from the start on each call. An iterator is read into memory."""
-
-    def __init__(self, text: Text, field: str, recorder: Recorder) -> None:
-        self.text, self.field, self.recorder, self.is_first = text, field, recorder, True
-        if isinstance(text, Iterator):
-            self.text = _in_memory(text, field)
-
-    def __call__(self) -> Iterator[_native.Batch]:
-        if not self.is_first:
-            return texts.batches(self.text, field=self.field)
-        self.is_first = False
-        return map(self.recorder.add, texts.batches(self.text, field=self.field, read=self._opened))
-
-    def _opened(self, corpus: Corpus) -> Iterator[_native.Batch]:
-        self.recorder.opened(corpus)
-        return corpus.batches()
-
-
-def _in_memory(text: Iterator[Any], field: str) -> list[_native.Batch]:
+def _rereadable(text: Text, recorder: Recorder, field: str) -> Callable[[], Iterator[_native.Batch]]:
+    """A function that returns the batches of a text from the start on each call. An iterator is read into memory."""
+    if not isinstance(text, Iterator):
+        return partial(recorder.batches, text, field=field)
     batches, n_bytes = [], 0
-    for batch in texts.batches(text, field=field):
+    for batch in recorder.batches(text, field=field):
         batches.append(batch)
         n_bytes += batch.n_bytes
         if n_bytes > MOST_BYTES:
@@ -137,7 +117,7 @@ def _in_memory(text: Iterator[Any], field: str) -> list[_native.Batch]:
                 f"the text is an iterator, which is kept in memory, and has more than {MOST_BYTES >> 30} GiB: pass a "
                 "function that returns it from the start on each call, or a Corpus of files"
             )
-    return batches
+    return partial(texts.batches, batches)
 
 
 def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:

@@ -96,7 +96,8 @@ def _save(counts: PretokenCounts) -> Blocks:
 def _counts(result: Result) -> PretokenCounts:
     values, arrays = result.value["about"], dict(next(result.blocks()))
     special_tokens, pattern = tuple(values["special_tokens"]), patterns.Pattern(*values["pattern"])
-    read = Read.load(values["read"], arrays.pop("hashes"))
+    read = Read(values["read"])
+    read.hashes = arrays.pop("hashes")
     return PretokenCounts(**{**values, "special_tokens": special_tokens, "pattern": pattern, "read": read}, **arrays)
 
 

@@ -42,7 +42,7 @@ from lm.evaluate.comparison import FEWEST_EFFECTIVE
 from superbpe import PRESETS
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer.corpus.origins import documents_by_origin
-from tokenizer.corpus.seen import KEY, about, saw
+from tokenizer.corpus.seen import about, saw
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.errors import listed
 from tokenizer.files import checksum, digest, read_sealed, write_sealed
@@ -125,10 +125,7 @@ def run(arguments: argparse.Namespace) -> None:
         with reporter.stage("text"):
             text = _selection(corpus, out / SELECTION, split, reporter.progress)
             documents = read(text)
-            answers = {
-                name: saw(getattr(loaded.tokenizer, "provenance", {}).get(KEY), documents.hashes, corpus)
-                for name, loaded in existing.items()
-            }
+            answers = {name: saw(one.tokenizer, documents.hashes, corpus) for name, one in existing.items()}
         for name, answer in answers.items():
             if answer.saw_much:
                 raise UserError(
@@ -237,7 +234,8 @@ def _selection(corpus: Corpus, path: Path, split: dict[str, Any], progress: Prog
         if len(kept) < measures.LEAST_DOCUMENTS:
             raise UserError(
                 f"only {len(kept)} different documents are held out to choose by, and at least "
-                f"{measures.LEAST_DOCUMENTS} are required; use more documents (a .txt file is one, unless --separator splits it) or a larger --heldout"
+                f"{measures.LEAST_DOCUMENTS} are required; use more documents (a .txt file is one, unless --separator "
+                "splits it) or a larger --heldout"
             )
         write_sealed(record, {**split, "checksum": checksum(path)})
     return Corpus(CorpusConfig(paths=[str(path)], source_field="source"))

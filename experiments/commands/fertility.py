@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> None:
         with reporter.stage("text"):
             documents = read(text, reporter.progress)
             reads = _reads(arguments, arms, reporter.progress)
-            answers = [saw(reads[arm.name], documents.hashes, text) for arm in arms]
+            answers = [saw(arm.loaded.tokenizer, documents.hashes, text, read=reads[arm.name]) for arm in arms]
         with reporter.stage("tokens"):
             tokenizers = [arm.loaded.tokenizer for arm in arms]
             tallies = tally(tokenizers, text, documents, threads=threads, progress=reporter.progress)
@@ -158,18 +158,14 @@ def _arms(arguments: argparse.Namespace) -> list[Arm]:
 
 def _reads(arguments: argparse.Namespace, arms: Sequence[Arm], progress: Progress | None) -> dict[str, Read | None]:
     """The record of the training text of each tokenizer, by name: its own, or that of `--training`, read once."""
-    texts: dict[tuple[str, ...], Read | None] = {}
+    texts: dict[tuple[str, ...], Read] = {}
     for training in dict.fromkeys(arm.training for arm in arms if arm.training):
-        recorder, corpus = Recorder(), open_text(arguments, training)
-        recorder.opened(corpus)
-        tick, n_bytes = Throttle(progress, "bytes of training text"), 0
-        for batch in corpus.batches("train", readers=2, in_order=False):
-            tick(n_bytes := n_bytes + recorder.add(batch).n_bytes)
+        recorder, n_bytes, tick = Recorder(), 0, Throttle(progress, "bytes of training text")
+        for batch in recorder.batches(open_text(arguments, training), readers=2, in_order=False):
+            tick(n_bytes := n_bytes + batch.n_bytes)
         texts[training] = recorder.read()
-    return {
-        arm.name: texts[arm.training] if arm.training else getattr(arm.loaded.tokenizer, "provenance", {}).get(KEY)
-        for arm in arms
-    }
+    own = {arm.name: getattr(arm.loaded.tokenizer, "provenance", {}).get(KEY) for arm in arms}
+    return {arm.name: texts.get(arm.training, own[arm.name]) for arm in arms}
 
 
 def _described(arm: Arm, rows: Sequence[dict[str, Any]], read: Read | None, answer: Answer) -> dict[str, Any]:

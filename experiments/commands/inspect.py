@@ -35,7 +35,7 @@ from superbpe.inspection import history
 from tokenizer import UserError
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
-from tokenizer.corpus.seen import KEY, saw
+from tokenizer.corpus.seen import saw
 from tokenizer.durable import replacing, write_json, write_whole
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def run(arguments: argparse.Namespace) -> None:
         measured, text = sides[0].measured, ", ".join(arguments.text)
         if measured is not None and measured.bytes >= arguments.max_bytes:
             text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
-        if batches:
+        if corpus:
             hashes = np.concatenate([batch.hashes() for batch in batches])
-            answers = {one.label: saw(one.tokenizer.provenance.get(KEY), hashes, corpus) for one in sides}
+            answers = {one.label: saw(one.tokenizer, hashes, corpus) for one in sides}
             said = [answer.sentence(label) for label, answer in answers.items() if answer.saw or answer.unknown]
             text += f" ({'; '.join(said)})" if said else ""
         report = vocabulary.gather(sides, text or None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from experiments.results import TokenizerFolder
 from experiments.stages import heldout, phase1, phase2
 from experiments.stages.tokenizers import ArmTokenizer, keep
-from tokenizer.corpus.seen import KEY, saw
+from tokenizer.corpus.seen import saw
 from tokenizer.errors import UserError, did_you_mean
 from tokenizer.external.load import load_pretrained
 from tokenizer.patterns import resolve
@@ -154,8 +154,7 @@ def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Arti
 
     A few held-out documents often occur in training text too; that is said.
     """
-    provenance = getattr(tokenizer, "provenance", {})
-    answer = saw(provenance.get(KEY), heldout.hashes(documents), text.corpus)
+    answer = saw(tokenizer, heldout.hashes(documents), text.corpus)
     said = f"arms.{arm.name}: {answer.sentence(str(arm.source))}"
     if answer.saw_much:
         raise UserError(
@@ -165,7 +164,7 @@ def _check_split(arm: Arm, tokenizer: TokenizerLike, text: Text, documents: Arti
         )
     if answer.saw or answer.unknown:
         warnings.warn(said.replace("this text", "the held-out text"), stacklevel=2)
-    split = provenance.get("choose")
+    split = getattr(tokenizer, "provenance", {}).get("choose")
     if split is None or (split["corpus"] == text.hash and text.corpus.config.heldout_sample <= split["test_share"]):
         return
     raise UserError(

@@ -13,20 +13,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tokenizer.corpus import seen
 from tokenizer.definition import Stored
 from tokenizer.errors import UserError, did_you_mean, needs_extra, quoted, shortened
 from tokenizer.external.software import HuggingFace, SentencePiece
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.files import read_bytes, read_json
 from tokenizer.formats.files import detect, named_tokens, read
-from tokenizer.formats.folder import FILE, HASHES
+from tokenizer.formats.folder import FILE
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE
 from tokenizer.formats.tiktoken import PREFIX, named_encoding
 from tokenizer.patterns import Pattern
 from tokenizer.special import SpecialSets
 
 _DOWNLOADED = (
-    *(FILE, HASHES, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
+    *(FILE, seen.FILE, HF_FILE, HF_CONFIG_FILE, "vocab.json", "merges.txt", "*.tiktoken"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
 )
 """Files that tokenizers are read from, at the top level of a repository."""

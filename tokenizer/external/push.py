@@ -8,17 +8,17 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tokenizer import formats
-from tokenizer.corpus.seen import KEY, Read
+from tokenizer.corpus import seen
 from tokenizer.definition import Described, Stored
 from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, needs_extra, shortened
 from tokenizer.external.opening import is_repository_id
-from tokenizer.formats.folder import HASHES, content, identity
+from tokenizer.formats.folder import content, identity
 from tokenizer.formats.hf import needs_engine
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
-OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json", HASHES)
+OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json", seen.FILE)
 """Files that not every upload has. One of another tokenizer would give other ids, or other training text."""
 
 
@@ -61,9 +61,9 @@ def push(
         raise UserError(f"{repository!r} is not the id of a repository; write ORGANIZATION/NAME")
     with needs_extra("to upload a tokenizer: "):
         from huggingface_hub import HfApi, ModelCardData
-    read = tokenizer.provenance.get(KEY)
-    if isinstance(read, Read) and not hashes:
-        tokenizer = Stored(tokenizer.definition, tokenizer.provenance | {KEY: read.public()})
+    read = tokenizer.provenance.get(seen.KEY)
+    if isinstance(read, seen.Read) and not hashes:
+        tokenizer = Stored(tokenizer.definition, tokenizer.provenance | {seen.KEY: read.public()})
     front = ModelCardData(license=license, library_name="superbpe-framework", tags=["tokenizer", "bpe"])
     if to is not None:
         if Path(to).exists():
@@ -118,7 +118,7 @@ def _about(tokenizer: Described) -> dict[str, str]:
     """Rows of the card's table. It leaves out what is unknown."""
     definition, provenance = tokenizer.definition, tokenizer.provenance
     phases = {f"training, phase {n}": provenance.get(f"phase{n}") or {} for n in (1, 2)}
-    names = [place for text in provenance.get(KEY, {}).get("texts", []) for place in text["places"]]
+    names = [place for text in provenance.get(seen.KEY, {}).get("texts", []) for place in text["places"]]
     rows = {
         "vocabulary": f"{definition.vocab_size:,} tokens",
         "special tokens": ", ".join(f"`{each}`" for each in definition.special_tokens),

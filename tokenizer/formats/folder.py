@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tokenizer import patterns
-from tokenizer.corpus.seen import KEY, Read
+from tokenizer.corpus import seen
 from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import SEAL, digest, parse_json, read_bytes, read_json
@@ -23,7 +21,7 @@ from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern
 from tokenizer.special import END_OF_TEXT, Preparation
 
-FILE, HASHES = "superbpe.json", "training-documents.npy"
+FILE = "superbpe.json"
 FORMAT_VERSION = 5
 _REMEDY = "restore the file or train again"
 
@@ -69,7 +67,7 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         config: content of `tokenizer_config.json`; None for `hf_config`.
     """
     definition = tokenizer.definition
-    texts: dict[str, str | bytes] = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
+    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
     part = unportable_part(definition.fence or definition.pattern)
     if part is not None:
         warnings.warn(
@@ -77,15 +75,12 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         )
     elif definition.mode == "one-pass":
         texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
-    read = tokenizer.provenance.get(KEY)
-    if isinstance(read, Read) and read.hashes is not None:
-        file = io.BytesIO()
-        np.save(file, read.hashes)
-        texts[HASHES] = file.getvalue()
-    hashed = {name: text.encode() if isinstance(text, str) else text for name, text in texts.items()}
     # Written last: a folder without it is not a tokenizer, and it is rejected beside files of another tokenizer.
-    texts[FILE] = dumps(tokenizer, {name: hashlib.sha256(text).hexdigest() for name, text in hashed.items()})
-    write_files(folder, texts, remove=[name for name in (HF_FILE, HASHES) if name not in texts])
+    texts[FILE] = dumps(tokenizer, {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
+    read = tokenizer.provenance.get(seen.KEY)
+    hashes = {seen.FILE: read.data()} if isinstance(read, seen.Read) and read.hashes is not None else {}
+    files = hashes | texts
+    write_files(folder, files, remove={HF_FILE, seen.FILE} - files.keys())
 
 
 def dumps(tokenizer: Described, files: dict[str, str]) -> str:
@@ -123,8 +118,8 @@ def load(folder: Path) -> Stored:
         raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     found, written = loads(text, path)
     _check_hf_file(folder / HF_FILE, written, found)
-    if isinstance(read := found.provenance.get(KEY), Read) and (folder / HASHES).exists():
-        read.hashes = _hashes(folder / HASHES, written.get(HASHES))
+    if seen.KEY in found.provenance:
+        found.provenance[seen.KEY] = seen.Read.load(found.provenance[seen.KEY], folder / seen.FILE)
     return found
 
 
@@ -163,9 +158,9 @@ def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
             end_of_text=stored.get("end_of_text"),
         )
         found = Stored(definition, dict(about.get("provenance") or {}))
-        if KEY in found.provenance:
-            found.provenance[KEY] = Read.load(found.provenance[KEY], None)
-    if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE, HASHES}):
+        if seen.KEY in found.provenance:
+            found.provenance[seen.KEY] = seen.Read.load(found.provenance[seen.KEY], None)
+    if names := sorted(files.keys() - {HF_FILE, HF_CONFIG_FILE}):
         what = f"it names the file {quoted(names[0])}, which no tokenizer folder has"
         raise UserError(f"{path} is damaged: {what}; {_REMEDY}")
     return found, files
@@ -176,15 +171,6 @@ def _pattern(name: str | None, regex: str) -> Pattern:
     if name in patterns.NAMES and patterns.resolve(name).regex == regex:
         return patterns.resolve(name)
     return patterns.resolve(regex)
-
-
-def _hashes(path: Path, written: str | None) -> npt.NDArray[np.uint64]:
-    """The hashes of the documents that trained a tokenizer."""
-    data = read_bytes(path)
-    if hashlib.sha256(data).hexdigest() != written:
-        raise UserError(f"{path} was changed after it was written; restore it, or delete it: no ids depend on it")
-    hashes: npt.NDArray[np.uint64] = np.load(io.BytesIO(data), allow_pickle=False)
-    return hashes
 
 
 def _check_hf_file(path: Path, written: dict[str, str], tokenizer: Stored) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.corpus.seen import KEY, joined
+from tokenizer.corpus.seen import KEY, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import ALPHABET, LONGEST_TOKEN, Definition, check_special_tokens, longest_token
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
@@ -114,7 +114,7 @@ def train_bpe(
             "seconds": round(time.perf_counter() - began, 3),
             "selecting_seconds": round(trained["selecting_seconds"], 3),
         },
-        KEY: joined([counts.read] if start is None else [start.provenance.get(KEY), counts.read]),
+        KEY: Recorder([counts.read] if start is None else [start.provenance.get(KEY), counts.read]).read(),
     }
     if start is None:
         return Tokenizer.from_ranks(ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance)

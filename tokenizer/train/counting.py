@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -14,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
-from tokenizer.corpus.seen import Read, Recorder, joined
+from tokenizer.corpus.seen import Read, Recorder
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import check_special_tokens
-from tokenizer.durable import is_damage, replacing
+from tokenizer.durable import is_damage, replacing, write_whole
 from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
@@ -117,8 +115,7 @@ class PretokenCounts:
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(about).encode()})
         try:
             if self.read is not None and self.read.hashes is not None:
-                with replacing(Path(path).with_suffix(".npy")) as file:
-                    np.save(file, self.read.hashes)
+                write_whole(Path(path).with_suffix(".npy"), self.read.data())
             with replacing(Path(path)) as file:
                 pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         except (FileNotFoundError, IsADirectoryError):
@@ -167,18 +164,8 @@ class PretokenCounts:
             special_tokens=tuple(about["special_tokens"]),
             n_bytes=about["n_bytes"],
             n_documents=about["n_documents"],
-            read=_recorded(about.get("read"), path.with_suffix(".npy")),
+            read=None if about.get("read") is None else Read.load(about["read"], path.with_suffix(".npy")),
         )
-
-
-def _recorded(record: dict[str, Any] | None, path: Path) -> Read | None:
-    """The record of the counted text, with its hashes if their file is there."""
-    if record is None:
-        return None
-    hashes = np.load(path, allow_pickle=False) if path.exists() else None
-    if hashes is not None and hashlib.sha256(hashes.data).hexdigest() != record["sha256"]:
-        raise UserError(f"{path} was changed after it was written; count again")
-    return Read.load(record, hashes)
 
 
 class Counting(TypedDict, total=False):
@@ -244,15 +231,10 @@ def count_pretokens(
         try:
             # Reading a compressed file takes about half the time of counting it.
             recorder, readers = Recorder(), (n_threads + 1) // 2
-
-            def read(corpus: Corpus) -> Iterator[_native.Batch]:
-                recorder.opened(corpus)
-                return corpus.batches(readers=readers, in_order=False, batch_bytes=_BATCH_BYTES)
-
+            reading = {"readers": readers, "in_order": False, "batch_bytes": _BATCH_BYTES}
+            batches = recorder.batches(text, field=field, **reading)
             n_bytes, n_documents, tick = 0, 0, Throttle(progress, "bytes counted")
-            for given in texts.batches(text, field=field, read=read):
-                recorder.add(given)
-                batch = given if prepare is None else prepare(given)
+            for batch in batches if prepare is None else map(prepare, batches):
                 counter.add(batch)
                 n_bytes += batch.n_bytes
                 n_documents += len(batch)
@@ -304,5 +286,5 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
         counts=totals,
         n_bytes=sum(counts.n_bytes * weight for counts, weight in parts),
         n_documents=sum(counts.n_documents * weight for counts, weight in parts),
-        read=joined([counts.read for counts, _ in parts]),
+        read=Recorder([counts.read for counts, _ in parts]).read(),
     )

@@ -14,7 +14,7 @@ from experiments.config import part
 from experiments.fertility.choosing import cost_curve, finalists, margin, price
 from experiments.fertility.grid import Cell, grid
 from experiments.fertility.measures import deployment
-from experiments.fertility.tallies import Tally, among
+from experiments.fertility.tallies import Documents, Tally
 from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe import train_superbpe
 from tests import other_tokenizers, texts
@@ -199,11 +199,12 @@ def test_tokenizers_of_one_recipe_are_not_recommended_over_another():
     halves = [[train[i] for i in rng.permutation(len(train))[: len(train) // 2]] for _ in range(10)]
     candidates = {f"half{i}": candidate(half) for i, half in enumerate(halves)}
     n_bytes = np.array([len(text.encode()) for text in held])
+    documents = Documents(n_bytes, n_bytes, [], np.arange(len(held), dtype=np.uint64))
     totals = [candidate(train[i::4]).tokens.sum() / n_bytes.sum() for i in range(4)]
     least = margin([cost_curve(Deployment(), 2000)(total) for total in totals])
 
     def chosen(every, reference, existing=()):
-        priced = price(every, dict.fromkeys(every, "bpe"), reference, n_bytes, Deployment())
+        priced = price(every, dict.fromkeys(every, "bpe"), reference, documents, Deployment())
         return list(finalists(priced, reference, least, existing))
 
     for name in candidates:
