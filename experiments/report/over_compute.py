@@ -10,6 +10,8 @@ import numpy as np
 
 from experiments.cli.compose import load
 from experiments.cli.console import Reporter
+from experiments.config import BudgetConfig
+from experiments.report.combining import tolerance_of
 from experiments.results import Scores, TrainedModel
 from experiments.stages.outlook import Step, next_step
 from experiments.store import records
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 PAGE, NUMBERS = "ladder.html", "ladder.json"
 DEPLOYED = "equal_deployed_flops"
 """The budget mode whose budgets are equal at the deployment."""
-_TOLERANCE = 0.01
 
 
 class ArmRuns(NamedTuple):
@@ -227,7 +228,7 @@ def reprice(
     # The run's own deployment, unless another one is chosen.
     keys = [] if "deployment" in replaced else [key for key in values if key.partition(".")[0] == "deployment"]
     chosen = assumptions([*(values[key] for key in keys if key not in replaced), *settings])
-    accepted = tolerance or float(values.get("budget.tolerance", f"={_TOLERANCE}").partition("=")[2])
+    accepted = tolerance or tolerance_of(run)
     store = Store.at(artifacts or run.store)
     return _compare(Reporter(), store, run.rungs, chosen, deployment_of(run), accepted, run.command, folder, out)
 
@@ -247,7 +248,7 @@ def compare_points(path: Path, settings: Sequence[str], out: Path, *, tolerance:
     arms, sizes, sources = read_points(path)
     chosen = assumptions(settings)
     heldout = HeldOut.of(sizes, sources, average=chosen.average, fixed=chosen.shares, cluster=SOURCE)
-    compared = Study(arms, heldout, tolerance or _TOLERANCE, EvalConfig().confidence)
+    compared = Study(arms, heldout, tolerance or BudgetConfig.tolerance, EvalConfig().confidence)
     _write(Reporter(), out, path, compared, "", chosen, None)
 
 

@@ -7,22 +7,29 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.results import Scores
+from experiments.stages.plan import DEFAULT_DEPLOYMENT, reasons_unequal
+from lm.data.shards import Shards
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.comparison import Comparison, aggregate, compare_all, eligible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from experiments.config import BudgetConfig
     from experiments.results import Contamination, ShardsFolder, TrainedModel, Tuning
     from experiments.stages.shards import Encoded
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
+    from lm.evaluate.deployment import Deployment
     from tokenizer.interface import TokenizerLike
 
+SUSPICIOUS = 3.0
+"""Points by which an arm may save more tokens on held-out than on training text, relative to the reference."""
 LEAST_EVIDENCE = 99_000_000
 """Models that read fewer bytes of text are a demonstration."""
 
@@ -95,18 +102,26 @@ class Result:
     tuning: Sequence[Tuning] = ()
 
     @classmethod
-    def of(cls, arms: Sequence[ArmResult], **more: Any) -> Result:
-        """Compare all arms that may take part in verdicts (`lm.evaluate.comparison.eligible`), and show the others.
+    def of(
+        cls, arms: Sequence[ArmResult], budget: BudgetConfig, deployment: Deployment = DEFAULT_DEPLOYMENT, **more: Any
+    ) -> Result:
+        """Compare all arms that may take part in verdicts, and show the others.
+
+        These are arms of equal budgets (`reasons_unequal`) that `lm.evaluate.comparison.eligible` admits.
 
         Args:
             arms: The arms, as returned by `scored`.
+            budget: What is equal between the models, within which tolerance.
+            deployment: The model that will be deployed.
             **more: Further attributes.
         """
         if len(arms) < 2:
             return cls(arms, {}, **more)
         # Bytes and tokenizers from elsewhere keep their own variance between seeds.
         trained = [arm.arm.record is not None for arm in arms]
-        eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained)
+        models = [(arm.label, arm.tokenizer.vocab_size, [lm.contents.summary for lm in arm.lms]) for arm in arms]
+        unequal = reasons_unequal(models, budget, deployment)
+        eligibility = eligible([arm.evaluations for arm in arms], [arm.label for arm in arms], trained, unequal)
         arms = [dataclasses.replace(arm, barred=reason) for arm, reason in zip(arms, eligibility.reasons, strict=True)]
         if eligibility.note:
             arms = [_restricted(arm, eligibility.documents) for arm in arms]
@@ -159,6 +174,43 @@ class Result:
         if self.comparisons and not self.tested:
             return "; ".join(arm.barred for arm in self.arms if arm.barred)
         return next((comparison.withheld for comparison in self.tested.values() if comparison.withheld), "")
+
+    @property
+    def suspects(self) -> dict[str, float]:
+        """Labels of arms that save many more tokens on held-out than on training text, and how many, in points.
+
+        Savings are relative to the reference, within a kind, of texts that a hash divided: training text cannot favour
+        an arm more there, unless it was trained on the held-out text, or the reference fits its training text alone.
+        """
+        first, found = self.arms[0], dict[str, float]()
+        for arm in self.arms[1:]:
+            texts = {shards.contents.corpus for one in (first, arm) for shards in (one.training, one.heldout)}
+            settings = arm.arm.settings
+            divided = settings.get("corpus.source") != "embedded" and not settings.get("corpus.heldout_paths")
+            if len(texts) == 1 and divided and settings:
+                own, other = self._tokens_by_kind(arm), self._tokens_by_kind(first)
+                saved = {key: 100 * (1 - own[key] / max(other[key], 1)) for key in own}
+                gains = [saved["heldout", kind] - saved["train", kind] for split, kind in own if split == "train"]
+                if max(gains) >= SUSPICIOUS:
+                    found[arm.label] = max(gains)
+        return found
+
+    def _tokens_by_kind(self, arm: ArmResult) -> dict[tuple[str, str], float]:
+        """Tokens of an arm by split and kind; of all text unless the training text has named sources of several."""
+        scores, counts = arm.evaluations[0], next((one.arm.counts for one in self.arms if one.arm.counts), None)
+        sources, kinds = {} if counts is None else counts.contents.sources, scores.groups.get("kind")
+        ends = Shards(arm.training.path, verify="never").document_ends
+        sizes = [source["n_documents"] for source in sources.values()]
+        tokens = {("train", ""): float(ends[-1] - len(ends)), ("heldout", ""): float(scores.document_tokens.sum())}
+        if kinds is None or sum(sizes) != len(ends):
+            return tokens
+        of_source = np.diff(ends[np.cumsum(sizes) - 1], prepend=0) - sizes
+        for name, number in zip(sources, of_source.tolist(), strict=True):
+            key = "train", name.partition(": ")[0]
+            tokens[key] = tokens.get(key, 0.0) + number
+        return tokens | {
+            ("heldout", kind): n for kind, n in zip(kinds.names, kinds.sums(scores.document_tokens), strict=True)
+        }
 
     @property
     def leader(self) -> ArmResult | None:
