@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from experiments.results import Scores
 from experiments.stages.plan import DEFAULT_DEPLOYMENT, reasons_unequal
-from lm.data.shards import Shards
 from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.comparison import Comparison, aggregate, compare_all, eligible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from experiments.config import BudgetConfig
@@ -177,40 +175,23 @@ class Result:
 
     @property
     def suspects(self) -> dict[str, float]:
-        """Labels of arms that save many more tokens on held-out than on training text, and how many, in points.
+        """Arms that save `SUSPICIOUS` more points of tokens on held-out than on training text, against the reference.
 
-        Savings are relative to the reference, within a kind, of texts that a hash divided: training text cannot favour
-        an arm more there, unless it was trained on the held-out text, or the reference fits its training text alone.
+        Only of texts that a hash divided, in which all kinds of text have the same shares.
         """
-        first, found = self.arms[0], dict[str, float]()
+        found = dict[str, float]()
+        first = self.arms[0]
         for arm in self.arms[1:]:
             texts = {shards.contents.corpus for one in (first, arm) for shards in (one.training, one.heldout)}
             settings = arm.arm.settings
-            divided = settings.get("corpus.source") != "embedded" and not settings.get("corpus.heldout_paths")
-            if len(texts) == 1 and divided and settings:
-                own, other = self._tokens_by_kind(arm), self._tokens_by_kind(first)
-                saved = {key: 100 * (1 - own[key] / max(other[key], 1)) for key in own}
-                gains = [saved["heldout", kind] - saved["train", kind] for split, kind in own if split == "train"]
-                if max(gains) >= SUSPICIOUS:
-                    found[arm.label] = max(gains)
+            by_hash = settings.get("corpus.source") == "files" and not settings["corpus.heldout_paths"]
+            if by_hash and len(texts) == 1:
+                pairs = ((arm.training, first.training), (arm.heldout, first.heldout))
+                train, heldout = (one.contents.bytes_per_token / two.contents.bytes_per_token for one, two in pairs)
+                points = 100 * (1 / train - 1 / heldout)
+                if points >= SUSPICIOUS:
+                    found[arm.label] = points
         return found
-
-    def _tokens_by_kind(self, arm: ArmResult) -> dict[tuple[str, str], float]:
-        """Tokens of an arm by split and kind; of all text unless the training text has named sources of several."""
-        scores, counts = arm.evaluations[0], next((one.arm.counts for one in self.arms if one.arm.counts), None)
-        sources, kinds = {} if counts is None else counts.contents.sources, scores.groups.get("kind")
-        ends = Shards(arm.training.path, verify="never").document_ends
-        sizes = [source["n_documents"] for source in sources.values()]
-        tokens = {("train", ""): float(ends[-1] - len(ends)), ("heldout", ""): float(scores.document_tokens.sum())}
-        if kinds is None or sum(sizes) != len(ends):
-            return tokens
-        of_source = np.diff(ends[np.cumsum(sizes) - 1], prepend=0) - sizes
-        for name, number in zip(sources, of_source.tolist(), strict=True):
-            key = "train", name.partition(": ")[0]
-            tokens[key] = tokens.get(key, 0.0) + number
-        return tokens | {
-            ("heldout", kind): n for kind, n in zip(kinds.names, kinds.sums(scores.document_tokens), strict=True)
-        }
 
     @property
     def leader(self) -> ArmResult | None:

@@ -49,8 +49,10 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     def build(folder: Path) -> HeldoutDocuments:
         documents = find(folder)
         with replacing(folder / _ARRAYS) as file:
-            arrays = {"bytes": documents.n_bytes, "source": documents.source, "script": documents.script}
-            np.savez_compressed(file, allow_pickle=False, **arrays, hash=documents.hashes)
+            np.savez_compressed(
+                file, allow_pickle=False, bytes=documents.n_bytes, source=documents.source, script=documents.script,
+                hash=documents.hashes,
+            )  # fmt: skip
         return HeldoutDocuments(
             corpus=text.hash,
             split="heldout",

@@ -179,7 +179,7 @@ class Shards:
 
     def document_hashes(self) -> NDArray[np.uint64]:
         """uint64[n_documents], XXH3-64 of the tokens of each document: equal for equal texts."""
-        digests = (xxhash.xxh3_64_intdigest(self.document(i)) for i in range(self.n_documents))
+        digests = (xxhash.xxh3_64_intdigest(self.document(i).tobytes()) for i in range(self.n_documents))
         return np.fromiter(digests, np.uint64, self.n_documents)
 
     def span(self, i: int) -> slice:

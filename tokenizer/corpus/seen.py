@@ -129,7 +129,7 @@ def about(corpus: Corpus) -> dict[str, Any]:
     places = [shown(path) if is_remote(path) else str(Path(path).resolve()) for path in map(str, paths)]
     left_out = ("paths", "sources", "heldout_paths", "batch_bytes", "source_field")
     settings = {key: value for key, value in vars(config).items() if value != usual[key] and key not in left_out}
-    return {"places": places, "settings": settings, "documents": _kinds(corpus)}
+    return {"places": places, "settings": settings, "documents": _documents(corpus)}
 
 
 class Answer(NamedTuple):
@@ -138,7 +138,7 @@ class Answer(NamedTuple):
     Attributes:
         seen: bool[n_documents], whether a document was found among those of the training text.
         looked_up: Number of documents that could be looked up.
-        files: Files that training cut into other documents, so that their documents cannot be looked up.
+        files: Files that training cut into other documents, which cannot be looked up.
         unknown: Why it cannot be told whether training saw more than that; empty if it did not.
     """
 
@@ -178,52 +178,41 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus, *, read: Read | None = N
         read: the record of the training text; None for the tokenizer's own.
     """
     read = read or getattr(tokenizer, "provenance", {}).get(KEY)
-    nothing = np.zeros(len(hashes), np.bool_)
     if not isinstance(read, Read):
-        return Answer(nothing, 0, (), "it has no record of its training text")
-    files = _cut_otherwise(read["texts"], corpus)
-    if read.hashes is None:
-        return Answer(nothing, 0, files, "the hashes of its training documents were left out")
+        return Answer(np.zeros(len(hashes), np.bool_), 0, (), "it has no record of its training text")
+    others = [text for text in read["texts"] if not {*text["documents"]} <= {*_documents(corpus)}]
     known = _begin(hashes, read["zero_bits"])
-    seen, n, unknown = known & np.isin(hashes, read.hashes), len(np.unique(hashes[known])), ""
-    kinds = sorted({kind for text in read["texts"] for kind in text["documents"]} - {*_kinds(corpus)})
-    if not read["complete"]:
+    if read.hashes is None:
+        known, unknown = np.zeros(len(hashes), np.bool_), "the hashes of its training documents were left out"
+    elif not read["complete"]:
         unknown = "only a part of its training has a record"
-    elif read["zero_bits"] and n < LEAST:
+    elif read["zero_bits"] and (n := len(np.unique(hashes[known]))) < LEAST:
         unknown = f"its record has some of the hashes only, by which {n} of these documents can be looked up"
-    elif kinds:
-        unknown = f"its documents were {listed(kinds)}, and these are {listed(_kinds(corpus))}"
-    return Answer(seen, int(known.sum()), files, unknown)
+    elif others:
+        kinds = sorted({kind for text in others for kind in text["documents"]})
+        unknown = f"its documents were {listed(kinds)}, and these are {listed(_documents(corpus))}"
+    else:
+        unknown = ""
+    seen = known & np.isin(hashes, [] if read.hashes is None else read.hashes)
+    return Answer(seen, int(known.sum()), _files_of(others, corpus), unknown)
 
 
-def _cut_otherwise(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]:
-    """Files of the corpus that training cut into other documents, or of which it read another field."""
-    files = corpus.heldout_files or corpus.files
-    here = {str(file.resolve()): (str(file), _kind(form, corpus.config), corpus.config.field) for file, form in files}
-    found = dict[str, None]()
+def _files_of(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]:
+    """Files of the corpus that training read."""
+    known = {place for text in trained for place in text["places"]}
     for text in trained:
-        how = CorpusConfig(**{key: x for key, x in text["settings"].items() if key in ("format", "separator", "field")})
-        there = [(file, how.format or form) for file, form in files if str(file) in text["places"]]
         for place in text["places"]:
             with suppress(OSError, UserError):  # moved or deleted: only the hashes can tell
-                there += [] if is_remote(place) else text_files.find([place], how.format)
-        for file, form in there:
-            name, *cut = here.get(str(file.resolve()), ("",))
-            if name and cut != [_kind(form, how), how.field]:
-                found[name] = None
-    return [*found]
+                found = [] if is_remote(place) else text_files.find([place], text["settings"].get("format"))
+                known |= {str(file.resolve()) for file, _ in found}
+    return [str(file) for file, _ in corpus.heldout_files or corpus.files if str(file.resolve()) in known]
 
 
-def _kinds(corpus: Corpus) -> list[str]:
+def _documents(corpus: Corpus) -> list[str]:
+    """What the documents of a corpus are."""
+    cut = "whole files" if corpus.config.separator is None else f"text between {corpus.config.separator!r}"
     files = [*corpus.files, *corpus.heldout_files]
-    return sorted({_kind(form, corpus.config) for _, form in files}) or ["records"]
-
-
-def _kind(form: str, config: CorpusConfig) -> str:
-    """What the documents of a file are."""
-    if form != "txt":
-        return "records"
-    return "whole files" if config.separator is None else f"text between {config.separator!r}"
+    return sorted({cut if form == "txt" else "records" for _, form in files}) or ["records"]
 
 
 def _begin(hashes: Hashes, zero_bits: int) -> npt.NDArray[np.bool_]:
