@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
         measured, text = sides[0].measured, ", ".join(arguments.text)
         if measured is not None and measured.bytes >= arguments.max_bytes:
             text += f", of which {si(measured.bytes)}B, a share of each file (--max-bytes)"
-        if corpus:
+        if batches:
             hashes = np.concatenate([batch.hashes() for batch in batches])
             answers = {one.label: saw(one.tokenizer, hashes, corpus) for one in sides}
             said = [answer.sentence(label) for label, answer in answers.items() if answer.saw or answer.unknown]

@@ -179,19 +179,15 @@ class Result:
 
         Only of texts that a hash divided, in which all kinds of text have the same shares.
         """
-        found = dict[str, float]()
-        first = self.arms[0]
+        first, points = self.arms[0], dict[str, float]()
         for arm in self.arms[1:]:
-            texts = {shards.contents.corpus for one in (first, arm) for shards in (one.training, one.heldout)}
-            settings = arm.arm.settings
-            by_hash = settings.get("corpus.source") == "files" and not settings["corpus.heldout_paths"]
-            if by_hash and len(texts) == 1:
-                pairs = ((arm.training, first.training), (arm.heldout, first.heldout))
-                train, heldout = (one.contents.bytes_per_token / two.contents.bytes_per_token for one, two in pairs)
-                points = 100 * (1 / train - 1 / heldout)
-                if points >= SUSPICIOUS:
-                    found[arm.label] = points
-        return found
+            if arm.arm.settings.get("corpus.source") != "files" or arm.arm.settings["corpus.heldout_paths"]:
+                continue
+            pairs = [(arm.training.contents, first.training.contents), (arm.heldout.contents, first.heldout.contents)]
+            if len({shards.corpus for pair in pairs for shards in pair}) == 1:
+                train, heldout = (other.bytes_per_token / own.bytes_per_token for own, other in pairs)
+                points[arm.label] = 100 * (train - heldout)
+        return {label: value for label, value in points.items() if value >= SUSPICIOUS}
 
     @property
     def leader(self) -> ArmResult | None:

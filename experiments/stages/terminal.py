@@ -74,8 +74,11 @@ def show_result(context: Context, result: Result, mode: str, *, last: bool = Tru
 def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the main numbers, one row per tokenizer; the page has all others."""
     base = result.arms[0]
-    columns = ["", "vocabulary", "bytes per token", "bits per byte", f"change from {base.label}", "training text"]
-    columns += ["training FLOPs", "inference FLOPs per byte"]
+    columns = ["", "vocabulary", "bytes per token", "bits per byte", f"change from {base.label}", "training FLOPs"]
+    columns += ["inference FLOPs per byte"]
+    read = [arm.lm.contents.summary.bytes for arm in result.arms]
+    differ = max(read) > 1.01 * min(read)
+    columns += ["training text"] * differ
     rows = []
     for arm in result.arms:
         scores, tokenizer = arm.scores, arm.tokenizer
@@ -87,9 +90,9 @@ def result_table(result: Result) -> tuple[list[str], list[list[str]]]:
             f"{scores.bytes_per_token:.3f}",
             f"{scores.bits_per_byte:.4f}" + (f"\n{interval[0]:.4f}–{interval[1]:.4f}" if interval else ""),
             "" if arm is base else "withheld" if arm.barred or base.barred else change,
-            f"{si(arm.lm.contents.summary.bytes)}B",
             si(arm.lm.contents.summary.flops),
             si(scores.cost.decode_flops_per_byte),
+            *[f"{si(arm.lm.contents.summary.bytes)}B"] * differ,
         ]
         rows.append(row)
     return columns, rows

@@ -168,19 +168,20 @@ class Answer(NamedTuple):
         return f"{name} was not trained on this text"
 
 
-def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus, *, read: Read | None = None) -> Answer:
+def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus | None, *, read: Read | None = None) -> Answer:
     """Whether the training of a tokenizer saw documents.
 
     Args:
         tokenizer: a tokenizer of any kind.
         hashes: uint64[n_documents], `Batch.hashes` of the documents.
-        corpus: the text that they are from.
+        corpus: the text that they are from; None for records that are not in files.
         read: the record of the training text; None for the tokenizer's own.
     """
     read = read or getattr(tokenizer, "provenance", {}).get(KEY)
     if not isinstance(read, Read):
         return Answer(np.zeros(len(hashes), np.bool_), 0, (), "it has no record of its training text")
-    others = [text for text in read["texts"] if not {*text["documents"]} <= {*_documents(corpus)}]
+    here = ["records"] if corpus is None else _documents(corpus)
+    others = [text for text in read["texts"] if not {*text["documents"]} <= {*here}]
     known = _begin(hashes, read["zero_bits"])
     if read.hashes is None:
         known, unknown = np.zeros(len(hashes), np.bool_), "the hashes of its training documents were left out"
@@ -190,11 +191,11 @@ def saw(tokenizer: Any, hashes: Hashes, corpus: Corpus, *, read: Read | None = N
         unknown = f"its record has some of the hashes only, by which {n} of these documents can be looked up"
     elif others:
         kinds = sorted({kind for text in others for kind in text["documents"]})
-        unknown = f"its documents were {listed(kinds)}, and these are {listed(_documents(corpus))}"
+        unknown = f"its documents were {listed(kinds)}, and these are {listed(here)}"
     else:
         unknown = ""
     seen = known & np.isin(hashes, [] if read.hashes is None else read.hashes)
-    return Answer(seen, int(known.sum()), _files_of(others, corpus), unknown)
+    return Answer(seen, int(known.sum()), [] if corpus is None else _files_of(others, corpus), unknown)
 
 
 def _files_of(trained: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[str]:
